@@ -1,0 +1,1 @@
+"""rolecall runs Ansible roles as Kubernetes operators."""
