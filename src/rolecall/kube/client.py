@@ -1,0 +1,230 @@
+"""The asynchronous client: whole objects in, whole objects out, on the connection of the official client.
+
+The official client brings the configuration, TLS, credentials and their renewal; objects stay plain dictionaries,
+because a controller reads few of their fields and holds many of them. Every failure is one of ``errors``. Lists come
+in pages and watches as a stream, so that no list of a large cluster is ever in memory at once.
+"""
+
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException
+
+from rolecall.kube.discovery import ApiResource, Discovery
+from rolecall.kube.errors import KubeError, UnreachableError, from_status
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+REQUEST_SECONDS = 30.0
+PAGE_SIZE = 500
+MERGE_PATCH = "application/merge-patch+json"
+# A line longer than the read buffer is a ValueError of aiohttp; a torn one is a ValueError of json.
+_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request to the API server: method, path below its URL, and what else it needs."""
+
+    method: str
+    path: str
+    query: dict[str, str] | None = None
+    body: object = None
+    content_type: str = "application/json"
+    timeout_seconds: float = REQUEST_SECONDS
+
+
+class Client:
+    """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        # A watch holds its connection for minutes: a pool of a fixed size would make requests wait for watches.
+        configuration.connection_pool_maxsize = 0
+        self._api = ApiClient(configuration)
+        self._discovery = Discovery(self._get_json)
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None = None) -> Self:
+        """Make a client from a kubeconfig file, or from $KUBECONFIG, the pod's service account or ~/.kube/config.
+
+        Raises KubeError when none of them can be used.
+        """
+        configuration = Configuration()
+        try:
+            await _load_configuration(configuration, kubeconfig)
+        except (ConfigException, OSError) as error:
+            raise KubeError(f"no usable configuration for the API server: {error}") from error
+        return cls(configuration)
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, watches too."""
+        await self._api.close()
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the API server, without a slash at its end."""
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The TLS context that knows the cluster's authority and, where one is used, the client certificate."""
+        context: ssl.SSLContext = self._api.rest_client.ssl_context
+        return context
+
+    async def auth_headers(self) -> dict[str, str]:
+        """Return the headers that prove who the operator is; tokens are renewed first where that is due."""
+        settings = await self._configuration.auth_settings()
+        return {setting["key"]: setting["value"] for setting in settings.values() if setting["in"] == "header"}
+
+    async def resource(self, gvk: GVK) -> ApiResource:
+        """Return how a kind is served. Raises UnknownKindError."""
+        return await self._discovery.by_kind(gvk)
+
+    async def resource_for_path(self, group: str, version: str, plural: str) -> ApiResource | None:
+        """Return what a URL's group, version and plural mean, None when it is not served."""
+        return await self._discovery.by_plural(group, version, plural)
+
+    async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
+        """Return an object as it is now. Raises NotFoundError."""
+        resource = await self.resource(gvk)
+        return await self._get_json(resource.path_of(key))
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Create an object and return what the API server made of it."""
+        resource = await self.resource(GVK.of_object(obj))
+        path = resource.path(ObjectKey.of_object(obj).namespace)
+        return await self._send(Request("POST", path, body=obj))
+
+    async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
+        """Replace an object, or its subresource; its resourceVersion guards against changes in between."""
+        resource = await self.resource(GVK.of_object(obj))
+        path = resource.path_of(ObjectKey.of_object(obj), subresource)
+        return await self._send(Request("PUT", path, body=obj))
+
+    async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
+        """Change an object by a JSON merge patch."""
+        resource = await self.resource(gvk)
+        path = resource.path_of(key, subresource)
+        return await self._send(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
+
+    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
+        """Ask for an object's deletion; its dependents follow in the background. Raises NotFoundError."""
+        resource = await self.resource(gvk)
+        await self._send(Request("DELETE", resource.path_of(key), body={"propagationPolicy": "Background"}))
+
+    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+        """Yield the objects of a kind page by page, each with the list's resourceVersion.
+
+        Raises GoneError when the list changed so much between two pages that it must start anew.
+        """
+        resource = await self.resource(gvk)
+        query = {"limit": str(PAGE_SIZE)}
+        while True:
+            answer = await self._send(Request("GET", resource.path(namespace or ""), query=query))
+            metadata = answer.get("metadata") or {}
+            yield answer.get("items") or [], str(metadata.get("resourceVersion") or "")
+            token = metadata.get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    async def watch(
+        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
+    ) -> AsyncIterator[tuple[str, RawObject]]:
+        """Yield (type, object) for each change after a resourceVersion, bookmarks included, until the time is over.
+
+        Raises GoneError when the resourceVersion is too old, UnreachableError when the connection breaks.
+        """
+        resource = await self.resource(gvk)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(timeout_seconds)),
+        }
+        request = Request("GET", resource.path(namespace or ""), query=query, timeout_seconds=timeout_seconds + 15)
+        try:
+            response = await self._open(request)
+            try:
+                async for line in response.content:
+                    yield _read_event(line)
+            finally:
+                response.close()
+        except _CONNECTION_ERRORS as error:
+            raise UnreachableError(f"the watch on {gvk} broke: {error!r}") from error
+
+    async def _get_json(self, path: str) -> RawObject:
+        return await self._send(Request("GET", path))
+
+    async def _send(self, request: Request) -> RawObject:
+        try:
+            response = await self._open(request)
+            body = await response.read()
+        except _CONNECTION_ERRORS as error:
+            raise UnreachableError(f"{request.method} {request.path} got no answer: {error!r}") from error
+        decoded = json.loads(body)
+        if not isinstance(decoded, dict):
+            raise KubeError(f"{request.method} {request.path}: expected an object, got {type(decoded).__name__}")
+        return decoded
+
+    async def _open(self, request: Request) -> aiohttp.ClientResponse:
+        """Send a request and return the response with its body unread. Raises ApiError unless it is a success."""
+        headers = {"Accept": "application/json", "Content-Type": request.content_type, **await self.auth_headers()}
+        url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
+        answer = await self._api.call_api(
+            request.method, url, headers, body=request.body, _request_timeout=_timeout(request.timeout_seconds)
+        )
+        response: aiohttp.ClientResponse = answer.response
+        if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+            raise from_status(response.status, _decode(await response.read()))
+        return response
+
+
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 5.0))
+
+
+async def _load_configuration(configuration: Configuration, kubeconfig: str | None) -> None:
+    """Fill in a configuration in the order that operators expect: KUBECONFIG, the pod's account, ~/.kube/config."""
+    chosen = kubeconfig or os.environ.get("KUBECONFIG")
+    if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
+        kube_config.load_incluster_config(client_configuration=configuration)
+        return
+    await kube_config.load_kube_config(
+        config_file=chosen or str(Path.home() / ".kube" / "config"),
+        client_configuration=configuration,
+        persist_config=False,
+    )
+
+
+def _decode(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode(errors="replace")
+
+
+def _read_event(line: bytes) -> tuple[str, RawObject]:
+    """Return (type, object) of one line of a watch. Raises the error that an ERROR event carries."""
+    event: dict[str, Any] = json.loads(line)
+    if event["type"] == "ERROR":
+        status = event.get("object") or {}
+        raise from_status(int(status.get("code") or 500), status)
+    return event["type"], event["object"]

@@ -1,0 +1,100 @@
+"""What the API server serves: kinds, their plural names, their scope and their verbs.
+
+Answers are kept for each group and version, because every request needs one. A kind or plural that the kept answer
+lacks is asked for again, so a CRD that is installed later is found at once; nothing is kept about what is not there.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolecall.kube.errors import NotFoundError, UnknownKindError
+from rolecall.kube.references import GVK, ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    """One kind as the API server serves it."""
+
+    gvk: GVK
+    plural: str
+    namespaced: bool
+    verbs: frozenset[str]
+    subresources: frozenset[str]
+
+    @property
+    def is_virtual(self) -> bool:
+        """Tell whether nothing of this kind is stored (reviews, requests): it cannot be read, listed and watched."""
+        return not {"get", "list", "watch"} <= self.verbs
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of the collection, or of one object, or of its subresource."""
+        return "/".join(part for part in (self._collection(namespace), name, subresource) if part)
+
+    def path_of(self, key: ObjectKey, subresource: str = "") -> str:
+        """Return the URL path of one object."""
+        return self.path(key.namespace, key.name, subresource)
+
+    def _collection(self, namespace: str) -> str:
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{group_version_path(self.gvk.group, self.gvk.version)}{scope}/{self.plural}"
+
+
+def group_version_path(group: str, version: str) -> str:
+    """Return the URL path under which a group and version are served."""
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+@dataclass(slots=True)
+class Discovery:
+    """Asks for the resource list of a group and version, and keeps it.
+
+    ``fetch`` takes a URL path and returns the decoded answer; it raises NotFoundError for an unknown group or version.
+    """
+
+    fetch: Callable[[str], Awaitable[dict[str, Any]]]
+    _known: dict[tuple[str, str], tuple[ApiResource, ...]] = field(default_factory=dict)
+
+    async def by_kind(self, gvk: GVK) -> ApiResource:
+        """Return the resource of a kind. Raises UnknownKindError."""
+        found = await self._find(gvk.group, gvk.version, lambda resource: resource.gvk.kind == gvk.kind)
+        if found is None:
+            raise UnknownKindError(gvk)
+        return found
+
+    async def by_plural(self, group: str, version: str, plural: str) -> ApiResource | None:
+        """Return the resource of a URL, None when it is not served."""
+        return await self._find(group, version, lambda resource: resource.plural == plural)
+
+    async def _find(self, group: str, version: str, wanted: Callable[[ApiResource], bool]) -> ApiResource | None:
+        for resource in self._known.get((group, version), ()):
+            if wanted(resource):
+                return resource
+        try:
+            answer = await self.fetch(group_version_path(group, version))
+        except NotFoundError:
+            self._known.pop((group, version), None)
+            return None
+        self._known[(group, version)] = resources = read_resource_list(group, version, answer)
+        return next(filter(wanted, resources), None)
+
+
+def read_resource_list(group: str, version: str, answer: dict[str, Any]) -> tuple[ApiResource, ...]:
+    """Return the resources of an APIResourceList, with the names of their subresources."""
+    items = answer.get("resources") or ()
+    subresources: dict[str, set[str]] = {}
+    for item in items:
+        plural, slash, rest = str(item["name"]).partition("/")
+        if slash:
+            subresources.setdefault(plural, set()).add(rest)
+    return tuple(
+        ApiResource(
+            GVK(group, version, item["kind"]),
+            item["name"],
+            bool(item.get("namespaced")),
+            frozenset(item.get("verbs") or ()),
+            frozenset(subresources.get(item["name"], ())),
+        )
+        for item in items
+        if "/" not in item["name"]
+    )

@@ -1,0 +1,37 @@
+"""Durations as Go writes them: ``1h15m30.5s``, ``500ms``.
+
+Operators, annotations and flags all use this form. Units are ns, us (µs), ms, s, m and h; a bare number is an error,
+because nobody can tell its unit. Source of the rules: the documentation of Go's ``time.ParseDuration``.
+"""
+
+import re
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as ``1m30s``.
+
+    Raises ValueError with the text and the form that was expected.
+    """
+    if text.lstrip("+-") == "0":
+        return 0.0
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"not a duration: {text!r} (expected a number with a unit, for example 500ms, 15s or 1h30m)")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    return -seconds if text.startswith("-") else seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Return a short text for people: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms" if seconds else "0s"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    parts.append(f"{round(rest, 1):g}s" if round(rest, 1) or not (hours or minutes) else "")
+    return "".join(parts)

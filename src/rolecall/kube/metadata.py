@@ -1,0 +1,71 @@
+"""Facts about whole objects: owners, finalizers, generation, deletion. Pure functions on plain dictionaries.
+
+No function changes its argument; those that edit return a copy. A field that is missing or of the wrong type reads as
+absent, because objects come from anybody. Neighbour: ``references`` holds the small values that these functions return.
+"""
+
+import copy
+from typing import Any
+
+from rolecall.kube.references import OwnerReference, RawObject
+
+
+def metadata_of(obj: RawObject) -> dict[str, Any]:
+    """Return the object's metadata, or an empty mapping."""
+    found = obj.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def uid_of(obj: RawObject) -> str:
+    """Return the object's uid, empty when it has none."""
+    return str(metadata_of(obj).get("uid") or "")
+
+
+def resource_version_of(obj: RawObject) -> str:
+    """Return the object's resourceVersion, empty when it has none."""
+    return str(metadata_of(obj).get("resourceVersion") or "")
+
+
+def generation_of(obj: RawObject) -> int:
+    """Return the object's generation, 0 for kinds that do not count it."""
+    found = metadata_of(obj).get("generation")
+    return found if isinstance(found, int) else 0
+
+
+def annotation_of(obj: RawObject, name: str) -> str | None:
+    """Return the value of an annotation, or None."""
+    annotations = metadata_of(obj).get("annotations")
+    return annotations.get(name) if isinstance(annotations, dict) else None
+
+
+def owner_references_of(obj: RawObject) -> tuple[OwnerReference, ...]:
+    """Return the owner references in their order."""
+    found = metadata_of(obj).get("ownerReferences") or ()
+    return tuple(OwnerReference.from_raw(raw) for raw in found if isinstance(raw, dict))
+
+
+def is_being_deleted(obj: RawObject) -> bool:
+    """Tell whether a deletion has been asked for and finalizers hold the object."""
+    return bool(metadata_of(obj).get("deletionTimestamp"))
+
+
+def has_finalizer(obj: RawObject, name: str) -> bool:
+    """Tell whether the object carries this finalizer."""
+    return name in (metadata_of(obj).get("finalizers") or ())
+
+
+def with_finalizer(obj: RawObject, name: str) -> RawObject:
+    """Return a copy that carries the finalizer."""
+    changed = copy.deepcopy(obj)
+    finalizers = changed.setdefault("metadata", {}).setdefault("finalizers", [])
+    if name not in finalizers:
+        finalizers.append(name)
+    return changed
+
+
+def without_finalizer(obj: RawObject, name: str) -> RawObject:
+    """Return a copy that does not carry the finalizer."""
+    changed = copy.deepcopy(obj)
+    metadata = changed.setdefault("metadata", {})
+    metadata["finalizers"] = [item for item in metadata.get("finalizers") or () if item != name]
+    return changed
