@@ -1,0 +1,129 @@
+"""What a run says while it runs and what came of it.
+
+A `JobEvent` is the small part of one ansible-runner event that the operator needs; a `RunSummary` is the outcome of a
+whole run. Both are plain values without a connection to any process, so that they can be logged, sent through a pipe
+and built by tests. Texts are free of colours, messages never longer than two KiB. Neighbours: `reading` makes the
+events out of what ansible-runner says, `folding` the summary out of the events.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+MESSAGE_LIMIT_BYTES = 2048
+"""No message of a run is longer than this: it has to fit into a condition and into a log line."""
+
+HIDDEN = "hidden, because the task says no_log"
+
+Status = Literal["successful", "failed", "timeout", "canceled", "error"]
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def strip_colours(text: str) -> str:
+    """Return the text without terminal control sequences and carriage returns."""
+    return _COLOUR.sub("", text).replace("\r", "")
+
+
+def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
+    """Return the text, shortened to that many bytes of UTF-8 at the end of a character if it is longer."""
+    encoded = text.encode("utf-8", errors="replace")
+    if len(encoded) <= limit_bytes:
+        return encoded.decode("utf-8")
+    mark = "…"
+    return encoded[: limit_bytes - len(mark.encode())].decode("utf-8", errors="ignore") + mark
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """One event of a run, reduced to what logs and the summary need.
+
+    `name` is the name that ansible-runner gives it (`runner_on_failed`, `playbook_on_stats`, ...). `message` is already
+    censored and cut; `stdout` is what Ansible printed, without colours, and empty for a censored result.
+    """
+
+    name: str
+    created: str = ""
+    task: str = ""
+    task_id: str = ""
+    task_path: str = ""
+    action: str = ""
+    host: str = ""
+    item: str = ""
+    message: str = ""
+    stdout: str = ""
+    changed: bool = False
+    censored: bool = False
+    ignored: bool = False
+    duration_seconds: float = 0.0
+    requeue: Mapping[str, Any] | None = None
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return one line of JSON; fields that have nothing to say are left out."""
+        return json.dumps({key: value for key, value in asdict(self).items() if value})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote. Raises ValueError or TypeError when it is something else."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """One reason why a run failed; `task` is empty when no task can be blamed."""
+
+    task: str
+    host: str
+    message: str
+
+    def __str__(self) -> str:
+        """Give one line for a condition or a log: the task, the host unless it is localhost, the message."""
+        if not self.task:
+            return cut(self.message)
+        place = "" if self.host in ("", "localhost") else f" on {self.host}"
+        return cut(f"Task {self.task!r}{place}: {self.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the recap says of localhost."""
+
+    ok: int = 0
+    changed: int = 0
+    skipped: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The outcome of one run.
+
+    `completion` is the time of the recap as the Go runner writes it. At most one of `requeue_after_seconds` and
+    `requeue_at` (POSIX time in seconds) is set: the role's own wish for the next run. `stats` is what `set_stats` left.
+    """
+
+    status: Status
+    rc: int | None = None
+    failures: tuple[TaskFailure, ...] = ()
+    unreachable: bool = False
+    counts: Counts = Counts()
+    completion: str = ""
+    requeue_after_seconds: float | None = None
+    requeue_at: float | None = None
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    duration_seconds: float = 0.0
+    stdout_tail: str = ""
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether everything that the role asked for was done."""
+        return self.status == "successful"
+
+    @property
+    def message(self) -> str:
+        """All failures, one per line, in the order in which they happened; empty after a success."""
+        return cut("\n".join(str(failure) for failure in self.failures))
