@@ -1,0 +1,63 @@
+"""Predicates: does this change of an object count? Pure functions of one change, without a memory of their own.
+
+Those for primaries follow the Go runner: an object that appears or is gone counts, an update only with a new
+generation, and a selector sees the labels as they are now. Those for dependents leave out creation, which the run
+itself caused, and updates of nothing but status. Which request a change leads to is the question of ``triggers``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rolecall.control.changes import Change, ChangeType
+from rolecall.control.fields import FieldPath
+from rolecall.control.selectors import LabelSelector
+
+Predicate = Callable[[Change], bool]
+
+
+def generation_changed(change: Change) -> bool:
+    """Tell whether an update has a new generation; of a kind that counts none, every new version is taken as one.
+
+    Creation and deletion always count.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return True
+    if old.generation == new.generation == 0:
+        return old.resource_version != new.resource_version
+    return old.generation != new.generation
+
+
+def annotations_changed(change: Change) -> bool:
+    """Tell whether an update changed an annotation. Creation and deletion always count."""
+    old, new = change.old, change.new
+    return old is None or new is None or old.annotations_digest != new.annotations_digest
+
+
+def dependent_changed(change: Change) -> bool:
+    """Tell whether a change of a dependent counts: deletion does, and an update of more than its status."""
+    if change.type is ChangeType.ADDED:
+        return False
+    return change.old is None or change.new is None or change.old.digest != change.new.digest
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryPredicate:
+    """Which changes of primaries lead to a reconcile.
+
+    Annotations count with ``watch_annotations``; ``fields`` are those that count besides the generation. The selector
+    looks at the new object, and at the last one known of an object that is gone.
+    """
+
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    watch_annotations: bool = False
+    fields: tuple[FieldPath, ...] = ()
+
+    def __call__(self, change: Change) -> bool:
+        """Tell whether the change counts."""
+        return self._is_news(change) and self.selector.matches(change.entry.labels)
+
+    def _is_news(self, change: Change) -> bool:
+        if generation_changed(change) or change.has_changed(self.fields):
+            return True
+        return self.watch_annotations and annotations_changed(change)
