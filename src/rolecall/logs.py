@@ -16,8 +16,8 @@ Logger = structlog.stdlib.BoundLogger
 
 
 def get_logger(name: str) -> Logger:
-    """Return a logger whose lines carry ``logger: name``."""
-    return cast("Logger", structlog.get_logger(logger=name))
+    """Return a logger whose lines carry ``logger_name: name``."""
+    return cast("Logger", structlog.get_logger(logger_name=name))
 
 
 def set_up(level: str = "info", form: str = "auto") -> None:
