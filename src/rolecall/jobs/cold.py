@@ -1,0 +1,172 @@
+"""The runner that starts a new process for each play.
+
+The process (`play`) drives ansible-runner and ends everything below itself; this side reads its events, limits its
+time, asks it to end, and kills it when it does not. If that process is itself killed, what it leaves is found by the
+mark in its environment. Neighbour: `runner` has the interface and its promises.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from rolecall.jobs.events import JobEvent, RunSummary
+from rolecall.jobs.folding import Ending, Folder
+from rolecall.jobs.play import Play
+from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, kill_marked
+from rolecall.jobs.runner import Job, OnEvent, RoleContent
+from rolecall.kube.durations import format_duration
+from rolecall.logs import get_logger
+
+logger = get_logger("cold")
+
+_LINE_LIMIT_BYTES = 64 * 1024 * 1024
+_ERROR_LIMIT_BYTES = 2048
+_KILL_AFTER_SECONDS = 20.0
+"""How long after the grace the play's process may need to kill what is left, before it is killed itself."""
+
+
+class ColdRunner:
+    """Runs each job in a process of its own; makes this process the one to which orphans climb."""
+
+    def __init__(self) -> None:
+        become_subreaper()
+
+    async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+        """Run the job; see `runner.Runner`."""
+        conversation = _Conversation(await _start(job), on_event)
+        reading = asyncio.create_task(conversation.read(), name=f"read {job.ident}")
+        try:
+            ending = await _wait(job, conversation, reading)
+        except BaseException:
+            await _without_interruption(_end(job, conversation, reading))
+            raise
+        finally:
+            job.workspace.finish(job.ident)
+        return conversation.folder.finish(ending)
+
+
+class _Conversation:
+    """What one play's process says."""
+
+    def __init__(self, process: asyncio.subprocess.Process, on_event: OnEvent) -> None:
+        self.process = process
+        self.folder = Folder()
+        self.ending: dict[str, Any] = {}
+        self._on_event = on_event
+        self._started = time.monotonic()
+        self._errors = b""
+
+    async def drain(self) -> None:
+        """Throw away what is still said, so that the process does not wait for a reader."""
+        stdout = self.process.stdout
+        while stdout and await stdout.read(_ERROR_LIMIT_BYTES):
+            pass
+
+    @property
+    def duration_seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    async def read(self) -> None:
+        """Read until the process has ended."""
+        await asyncio.gather(self._read_events(), self._read_errors())
+        await self.process.wait()
+
+    def own_ending(self) -> Ending:
+        """How the play ended by itself; a process that did not tell has crashed or was killed."""
+        duration = self.ending.get("duration_seconds", self.duration_seconds)
+        if not self.ending:
+            code = self.process.returncode
+            printed = self._errors.decode(errors="replace").strip()
+            reason = f"the process of the play ended unexpectedly with exit code {code}"
+            return Ending("error", None, duration, f"{reason}: {printed}" if printed else reason)
+        return Ending(self.ending["status"], self.ending.get("rc"), duration, self.ending.get("reason", ""))
+
+    async def _read_events(self) -> None:
+        assert self.process.stdout  # noqa: S101 - the process was started with a pipe
+        async for line in self.process.stdout:
+            if line.startswith(b'{"ending"'):
+                last = json.loads(line)
+                self.ending = last["ending"]
+                if last["survivors"]:
+                    logger.error("Processes of the run cannot be ended", pids=last["survivors"])
+            else:
+                event = JobEvent.from_json(line)
+                self.folder.add(event)
+                self._on_event(event)
+
+    async def _read_errors(self) -> None:
+        assert self.process.stderr  # noqa: S101 - the process was started with a pipe
+        while chunk := await self.process.stderr.read(_ERROR_LIMIT_BYTES):
+            self._errors = (self._errors + chunk)[-_ERROR_LIMIT_BYTES:]
+
+
+async def _start(job: Job) -> asyncio.subprocess.Process:
+    is_role = isinstance(job.content, RoleContent)
+    play = Play(
+        ident=job.ident,
+        workspace=str(job.workspace.path),
+        role=str(job.content.path) if is_role else "",
+        playbook="" if is_role else str(job.content.path),
+        verbosity=job.verbosity,
+        grace_seconds=job.grace_seconds,
+        secrets=dict(job.secret_environment),
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "rolecall.jobs.play"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_LINE_LIMIT_BYTES,
+        env=os.environ | {JOB_VARIABLE: job.ident},
+        start_new_session=True,
+    )
+    assert process.stdin  # noqa: S101 - just asked for
+    process.stdin.write(play.to_line())
+    return process
+
+
+async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> Ending:
+    try:
+        async with asyncio.timeout(job.timeout_seconds):
+            await asyncio.shield(reading)
+    except TimeoutError:
+        reason = f"the run took longer than its timeout of {format_duration(job.timeout_seconds or 0)} and was ended"
+        await _without_interruption(_end(job, conversation, reading))
+        return Ending("timeout", None, conversation.duration_seconds, reason)
+    if not conversation.ending:
+        await asyncio.to_thread(kill_marked, job.ident)
+    return conversation.own_ending()
+
+
+async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> None:
+    """Ask the play's process to end, kill it if it does not, and see to it that nothing of the run is left."""
+    process = conversation.process
+    draining = asyncio.create_task(conversation.drain()) if reading.done() else reading
+    with suppress(ProcessLookupError):
+        process.terminate()
+    await asyncio.wait({asyncio.create_task(process.wait())}, timeout=job.grace_seconds + _KILL_AFTER_SECONDS)
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    await asyncio.to_thread(kill_marked, job.ident)
+    await asyncio.wait({reading, draining})
+
+
+async def _without_interruption(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work to its end, whoever cancels in the meantime; then let the cancellation through."""
+    task = asyncio.create_task(work)
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            interruption = error
+    task.result()
+    if interruption:
+        raise interruption

@@ -1,0 +1,114 @@
+"""Processes below a process: finding them all, and ending them all.
+
+Ansible's workers start sessions of their own, so that ending a process group leaves modules running. Here a whole tree
+is walked, again and again, until nothing of it is alive. A process whose parent has died climbs to the nearest
+subreaper, so that it stays in the tree; one that outlives even that is found by the mark that its environment carries.
+Nothing here waits for a process in the sense of the kernel, so that those who started one learn how it ended.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+JOB_VARIABLE = "ROLECALL_JOB"
+"""Names the run in the environment of each of its processes."""
+
+_SET_CHILD_SUBREAPER = 36
+_KILL_LIMIT_SECONDS = 10.0
+_WALK_AGAIN_SECONDS = 0.2
+
+
+def become_subreaper() -> bool:
+    """Make this process the one to which orphans below it climb; return whether the system can do that (Linux)."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        return int(library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return all living processes below a process; one that has ended but was not waited for is not alive."""
+    try:
+        return [process for process in psutil.Process(pid).children(recursive=True) if _is_alive(process)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def marked(ident: str) -> list[psutil.Process]:
+    """Return all living processes, other than this one, that carry the mark of a run in their environment."""
+    mark = f"{JOB_VARIABLE}={ident}".encode()
+    found = []
+    for pid in psutil.pids():
+        if pid != os.getpid() and mark in _environment(pid).split(b"\0"):
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+    return [process for process in found if _is_alive(process)]
+
+
+def end_descendants(pid: int, grace_seconds: float) -> list[int]:
+    """Ask everything below a process to end, kill what is left after the grace; return the ids that survived that.
+
+    Blocks. The list is empty unless a process belongs to another user or hangs in the kernel.
+    """
+    _signal_all(descendants(pid), signal.SIGTERM)
+    deadline = time.monotonic() + grace_seconds
+    while (left := descendants(pid)) and time.monotonic() < deadline:
+        _await_end(left, deadline)
+    deadline = time.monotonic() + _KILL_LIMIT_SECONDS
+    while (left := descendants(pid)) and time.monotonic() < deadline:
+        _signal_all(left, signal.SIGKILL)
+        _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
+    return [process.pid for process in left]
+
+
+def kill_marked(ident: str) -> list[int]:
+    """Kill everything that carries the mark of a run, and wait for it; return the ids that survived.
+
+    Blocks. For the case that the process which had to end the run was itself killed.
+    """
+    deadline = time.monotonic() + _KILL_LIMIT_SECONDS
+    while (left := marked(ident)) and time.monotonic() < deadline:
+        _signal_all(left, signal.SIGKILL)
+        _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
+    return [process.pid for process in left]
+
+
+def _signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+
+
+def _await_end(processes: Iterable[psutil.Process], deadline: float) -> None:
+    """Return when all these processes have ended, or at the deadline (of the monotonic clock)."""
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(descriptor)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
