@@ -1,0 +1,190 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module by which a role puts fields and conditions into the status of an object.
+
+It reads the object, merges, and writes through the status subresource, and only when something differs. A write that
+meets another one (the operator writes the same status) is merged and sent again. Fields that are not mentioned stay
+as they are. How merging works is in the module utility `status`.
+"""
+
+DOCUMENTATION = r"""
+module: k8s_status
+short_description: Put fields and conditions into the status of a Kubernetes object
+version_added: "0.1.0"
+author: the rolecall authors
+description:
+  - Merges fields and conditions into the status of an object and writes it through the status subresource.
+  - Nothing is written when the status is as wanted already.
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+options:
+  api_version:
+    description: The API version of the object.
+    type: str
+    required: true
+    aliases: [api, version]
+  kind:
+    description: The kind of the object.
+    type: str
+    required: true
+  name:
+    description: The name of the object.
+    type: str
+    required: true
+  namespace:
+    description: The namespace of the object.
+    type: str
+  status:
+    description: Fields of the status.
+    type: dict
+  conditions:
+    description: Conditions, merged with those of the object by their type.
+    type: list
+    elements: dict
+    suboptions:
+      type:
+        description: The type of the condition.
+        type: str
+        required: true
+      status:
+        description: Whether the condition holds.
+        type: str
+        required: true
+        choices: ["True", "False", "Unknown"]
+      reason:
+        description: One word in CamelCase that says why.
+        type: str
+      message:
+        description: A sentence for people.
+        type: str
+      lastHeartbeatTime:
+        description: When the condition was last looked at, as RFC 3339 says.
+        type: str
+      lastTransitionTime:
+        description: When the status of the condition changed, as RFC 3339 says. It is filled in when it did.
+        type: str
+  replace:
+    description: Whether O(status) takes the place of the whole status instead of being merged into it.
+    type: bool
+    default: false
+    aliases: [force]
+  replace_lists:
+    description: Whether lists in O(status) take the place of the old ones instead of being joined with them.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying the target.
+    support: full
+requirements:
+  - kubernetes >= 24.2.0
+"""
+
+EXAMPLES = r"""
+- name: Say that the database answers
+  rolecall.util.k8s_status:
+    api_version: example.com/v1
+    kind: Database
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    status:
+      endpoint: db.example.svc
+    conditions:
+      - type: Reachable
+        status: "True"
+        reason: Answered
+"""
+
+RETURN = r"""
+result:
+  description: The object after the write, or as it was when nothing had to be written.
+  returned: success
+  type: dict
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.kubernetes.core.plugins.module_utils.ansiblemodule import AnsibleModule
+from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
+from ansible_collections.rolecall.util.plugins.module_utils.status import merge_conditions, merge_status
+
+try:
+    from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError
+except ImportError:  # AnsibleK8SModule says so, in words for people
+    ConflictError = DynamicApiError = CoreException
+
+ATTEMPTS = 5
+
+CONDITION = {
+    "type": {"type": "str", "required": True},
+    "status": {"type": "str", "required": True, "choices": ["True", "False", "Unknown"]},
+    "reason": {"type": "str"},
+    "message": {"type": "str"},
+    "lastHeartbeatTime": {"type": "str"},
+    "lastTransitionTime": {"type": "str"},
+}
+
+ARGUMENTS = {
+    **AUTH_ARG_SPEC,
+    "api_version": {"type": "str", "required": True, "aliases": ["api", "version"]},
+    "kind": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "namespace": {"type": "str"},
+    "status": {"type": "dict"},
+    "conditions": {"type": "list", "elements": "dict", "options": CONDITION},
+    "replace": {"type": "bool", "default": False, "aliases": ["force"]},
+    "replace_lists": {"type": "bool", "default": False},
+}
+
+
+def wanted_status(old: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Say what the status is to be, given the old one and the module's parameters."""
+    fields = parameters["status"] or {}
+    if parameters["replace"]:
+        status = dict(fields)
+    else:
+        status = merge_status(old, fields, replace_lists=parameters["replace_lists"])
+    if parameters["conditions"]:
+        given = [{key: value for key, value in each.items() if value is not None} for each in parameters["conditions"]]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status["conditions"] = merge_conditions(status.get("conditions") or [], given, now)
+    return status
+
+
+def write(module: Any, client: Any) -> dict[str, Any]:
+    """Bring the object's status to what is wanted; again when somebody else wrote in between."""
+    resource = client.resource(module.params["kind"], module.params["api_version"])
+    where = {"name": module.params["name"], "namespace": module.params["namespace"]}
+    for attempt in range(1, ATTEMPTS + 1):
+        found = client.get(resource, **where).to_dict()
+        status = wanted_status(found.get("status") or {}, module.params)
+        changed = status != found.get("status")
+        wanted = {**found, "status": status}
+        if not changed or module.check_mode:
+            return {"changed": changed, "result": wanted}
+        try:
+            return {"changed": True, "result": resource.status.replace(body=wanted, **where).to_dict()}
+        except ConflictError:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleK8SModule(module_class=AnsibleModule, argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        module.exit_json(**write(module, get_api_client(module)))
+    except CoreException as error:
+        module.fail_from_exception(error)
+    except DynamicApiError as error:
+        what = f"{module.params['kind']} {module.params['name']!r}"
+        module.fail_json(msg=f"The status of {what} was not written: {error.summary()}", status=error.status)
+
+
+if __name__ == "__main__":
+    main()
