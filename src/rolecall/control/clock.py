@@ -49,7 +49,10 @@ class LoopClock:
 
 
 async def pause(clock: Clock, seconds: float) -> None:
-    """Suspend the caller for ``seconds`` of the given clock's time."""
+    """Suspend the caller for ``seconds`` of the given clock's time; nothing or less lets others have a turn."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
     reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:

@@ -105,6 +105,11 @@ class WorkQueue(Generic[RequestT]):
         """The number of requests that are handed out and not done."""
         return len(self._processing)
 
+    @property
+    def is_shut_down(self) -> bool:
+        """Tell whether ``shut_down`` was called."""
+        return self._is_shut_down
+
     def failures(self, request: RequestT) -> int:
         """Count the failures in a row, since the last ``forget``, of a request."""
         return self._failures.get(request, 0)
