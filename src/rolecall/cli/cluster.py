@@ -1,0 +1,251 @@
+"""``rolecall cluster``: the embedded control plane on the command line.
+
+Standard output carries only what was asked for, such as the path of a kubeconfig, so that it can be used in scripts;
+progress and errors go to standard error. Every command means the control plane of one name, ``default`` if none is
+given, and works from any process of the same user. Exit code 0 is success, 1 a failure with its reason; ``exec``
+gives the exit code of its command.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rolecall.controlplane import ControlPlane, ControlPlaneError
+from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.components import COMPONENTS
+from rolecall.controlplane.processes import is_alive, memory_bytes
+from rolecall.controlplane.state import known_names
+
+STATE_VARIABLE = "ROLECALL_STATE_DIR"
+SIGNAL_EXIT_BASE = 128
+COMMAND_NOT_FOUND = 127
+
+Handler = Callable[[argparse.Namespace], int]
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its own commands."""
+    cluster = subparsers.add_parser("cluster", help="the embedded control plane", description=_description())
+    commands = cluster.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    start = _command(commands, "start", _start, "start a control plane; returns when everything is ready")
+    _add_nodes(start)
+    stop = _command(commands, "stop", _stop, "end a control plane and remove its state")
+    stop.add_argument("--all", action="store_true", help="end all control planes of this user")
+    status = _command(commands, "status", _status, "show the components; exit code 1 unless all of them run")
+    status.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to show it")
+    kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of the kubeconfig file")
+    kubeconfig.add_argument("--service-account", metavar="NAMESPACE/NAME", help="with a token of this service account")
+    logs = _command(commands, "logs", _logs, "print the logs of the components")
+    logs.add_argument("component", nargs="?", choices=COMPONENTS, metavar="COMPONENT", help=", ".join(COMPONENTS))
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is added")
+    execute = _command(commands, "exec", _exec, "run a command with KUBECONFIG set; start before and stop after it")
+    _add_nodes(execute)
+    execute.add_argument("command", nargs="+", metavar="COMMAND", help="the command and its arguments, after '--'")
+    binaries = commands.add_parser("binaries", help="make sure that the programs are there; print their folder")
+    binaries.set_defaults(handler=_guarded(_binaries))
+
+
+def _description() -> str:
+    return (
+        "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and simulated nodes on loopback, without Docker."
+    )
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, handler: Handler, text: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.add_argument("--name", default="default", help="which control plane (default: %(default)s)")
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        default=os.environ.get(STATE_VARIABLE),
+        metavar="DIR",
+        help=f"folder for the state of all control planes (default: ${STATE_VARIABLE} or a private one)",
+    )
+    parser.set_defaults(handler=_guarded(handler))
+    return parser
+
+
+def _add_nodes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="simulated nodes (default: %(default)s)")
+
+
+def _guarded(handler: Handler) -> Handler:
+    """Turn what people can mend, and an interruption, into a message and an exit code."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        previous = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            return handler(arguments)
+        except ControlPlaneError as error:
+            _say(f"rolecall: {error}", colour="31")
+            return 1
+        except KeyboardInterrupt:
+            _say("rolecall: interrupted; nothing was left behind")
+            return SIGNAL_EXIT_BASE + signal.SIGINT
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+
+    return run
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(message: str, colour: str = "") -> None:
+    if colour and sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        message = f"\033[{colour}m{message}\033[0m"
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _control_plane(arguments: argparse.Namespace) -> ControlPlane:
+    return ControlPlane(
+        arguments.name,
+        state_directory=arguments.state_dir,
+        nodes=getattr(arguments, "nodes", 1),
+        report=_say,
+    )
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    control_plane = _control_plane(arguments)
+    started = control_plane.start()
+    _say(f"Control plane {control_plane.name!r} {'is ready' if started else 'runs already'} at {control_plane.server}")
+    _print(str(control_plane.kubeconfig))
+    return 0
+
+
+def _stop(arguments: argparse.Namespace) -> int:
+    names = known_names(arguments.state_dir) if arguments.all else [arguments.name]
+    for name in names:
+        stopped = ControlPlane(name, state_directory=arguments.state_dir).stop()
+        _say(f"Control plane {name!r} {'is stopped' if stopped else 'does not run'}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    control_plane = _control_plane(arguments)
+    report = _status_report(control_plane)
+    if arguments.output == "json":
+        _print(json.dumps(report, indent=2))
+    else:
+        _print(_status_text(report))
+    return 0 if report["state"] == "running" else 1
+
+
+def _status_report(control_plane: ControlPlane) -> dict[str, Any]:
+    state = control_plane.state()
+    if state is None:
+        return {"name": control_plane.name, "state": "stopped", "components": []}
+    rows = [
+        {
+            "name": name,
+            "pid": record.pid,
+            "running": is_alive(record),
+            "memoryMiB": round(memory_bytes(record) / 2**20),
+        }
+        for name, record in state.processes.items()
+    ]
+    return {
+        "name": control_plane.name,
+        "state": _state_name(control_plane, is_ready=state.is_ready),
+        "server": control_plane.server,
+        "kubeconfig": str(control_plane.kubeconfig),
+        "nodes": state.nodes,
+        "components": rows,
+    }
+
+
+def _state_name(control_plane: ControlPlane, *, is_ready: bool) -> str:
+    if not is_ready:
+        return "starting"
+    return "running" if control_plane.is_running() else "degraded"
+
+
+def _status_text(report: dict[str, Any]) -> str:
+    lines = [f"{report['name']}: {report['state']}"]
+    if "server" in report:
+        lines += [
+            f"server:     {report['server']}",
+            f"kubeconfig: {report['kubeconfig']}",
+            f"nodes:      {report['nodes']}",
+        ]
+    for row in report["components"]:
+        what = f"pid {row['pid']}, {row['memoryMiB']} MiB" if row["running"] else "not running"
+        lines.append(f"  {row['name']:<24} {what}")
+    return "\n".join(lines)
+
+
+def _kubeconfig(arguments: argparse.Namespace) -> int:
+    control_plane = _control_plane(arguments)
+    path = control_plane.existing_kubeconfig()
+    if arguments.service_account is not None:
+        namespace, separator, name = arguments.service_account.partition("/")
+        if not (namespace and separator and name):
+            raise ControlPlaneError(f"--service-account: expected NAMESPACE/NAME, found {arguments.service_account!r}")
+        path = control_plane.service_account_kubeconfig(namespace, name)
+    _print(str(path))
+    return 0
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    control_plane = _control_plane(arguments)
+    control_plane.existing_kubeconfig()
+    components = [arguments.component] if arguments.component else COMPONENTS
+    files = [str(control_plane.layout.log(component)) for component in components]
+    follow = ["-F"] if arguments.follow else []
+    return subprocess.call(["tail", "-n", "+1", *follow, *(file for file in files if Path(file).exists())])
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    control_plane = _control_plane(arguments)
+    started = control_plane.start()
+    try:
+        return _run_with(control_plane, arguments.command)
+    finally:
+        if started:
+            control_plane.stop()
+
+
+def _run_with(control_plane: ControlPlane, command: list[str]) -> int:
+    """Run the command to its end, also when we are asked to end, and give its exit code as a shell would."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PATH"), str(control_plane.program_directory))))
+    environment = os.environ | {"KUBECONFIG": str(control_plane.kubeconfig), "PATH": path}
+    try:
+        process = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        _say(f"rolecall: {command[0]!r} could not be started: {error.strerror}", colour="31")
+        return COMMAND_NOT_FOUND
+    code = _wait_for(process)
+    return code if code >= 0 else SIGNAL_EXIT_BASE - code
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the command; a terminal interrupts it together with us, SIGTERM is passed on."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def _binaries(_arguments: argparse.Namespace) -> int:
+    programs = find_binaries(_say)
+    _print(str(programs["kubectl"].parent))
+    return 0

@@ -1,0 +1,177 @@
+"""The five components of a control plane and how each is started.
+
+Only the API server listens on the network, on loopback; etcd is reached through sockets in the state directory, which
+nobody else may enter, and the others listen nowhere. So one control plane needs one port, and no other user of the
+machine can reach what lies behind the API server. Everything here is pure: paths and numbers in, command lines out.
+Who runs them is rolecall.controlplane.cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+HOST = "127.0.0.1"
+ETCD = "etcd"
+API_SERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
+SCHEDULER = "kube-scheduler"
+KWOK = "kwok"
+COMPONENTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
+
+SERVICE_ADDRESSES = "10.96.0.0/16"
+POD_ADDRESSES = "10.244.0.1/16"
+NODE_LEASE_SECONDS = 40
+STAGES = Path(__file__).with_name("stages.yaml")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the files of one control plane lie."""
+
+    root: Path
+
+    @property
+    def certificates(self) -> Path:
+        """The folder of certificates and keys."""
+        return self.root / "certificates"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.root / "kubeconfig"
+
+    def component_kubeconfig(self, component: str) -> Path:
+        """Give the kubeconfig with which a component reaches the API server."""
+        return self.root / f"{component}.kubeconfig"
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """Give the kubeconfig of a service account."""
+        return self.root / "service-accounts" / namespace / f"{name}.kubeconfig"
+
+    def log(self, component: str) -> Path:
+        """Give the log of a component."""
+        return self.root / "logs" / f"{component}.log"
+
+
+def command_line(component: str, programs: Mapping[str, Path], layout: Layout, port: int) -> list[str]:
+    """Give the command line of a component; it is to be run in the root of the layout, where etcd's sockets lie."""
+    options = _OPTIONS[component](layout, port)
+    return [str(programs[component]), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def _etcd(_layout: Layout, _port: int) -> dict[str, str]:
+    return {
+        "name": "rolecall",
+        "data-dir": "etcd",
+        "listen-client-urls": "unix://etcd.socket",
+        "advertise-client-urls": "unix://etcd.socket",
+        "listen-peer-urls": "unix://etcd-peer.socket",
+        "initial-advertise-peer-urls": "unix://etcd-peer.socket",
+        "initial-cluster": "rolecall=unix://etcd-peer.socket",
+        "unsafe-no-fsync": "true",  # the data is worth no more than the machine's uptime
+        "snapshot-count": "10000",
+        "auto-compaction-mode": "periodic",
+        "auto-compaction-retention": "30m",
+        "quota-backend-bytes": str(4 * 1024**3),
+        "log-level": "warn",
+    }
+
+
+def _api_server(layout: Layout, port: int) -> dict[str, str]:
+    certificates = layout.certificates
+    return {
+        "etcd-servers": "unix://etcd.socket",
+        "bind-address": HOST,
+        "secure-port": str(port),
+        "endpoint-reconciler-type": "none",  # a Service cannot point at loopback
+        "service-cluster-ip-range": SERVICE_ADDRESSES,
+        "authorization-mode": "Node,RBAC",
+        "enable-admission-plugins": "NodeRestriction,OwnerReferencesPermissionEnforcement",
+        "allow-privileged": "true",
+        "client-ca-file": str(certificates / "authority.crt"),
+        "tls-cert-file": str(certificates / "server.crt"),
+        "tls-private-key-file": str(certificates / "server.key"),
+        "service-account-issuer": "https://kubernetes.default.svc",
+        "service-account-key-file": str(certificates / "service-accounts.pub"),
+        "service-account-signing-key-file": str(certificates / "service-accounts.key"),
+        "profiling": "false",
+    }
+
+
+def _controller_manager(layout: Layout, _port: int) -> dict[str, str]:
+    certificates = layout.certificates
+    return {
+        **_client(layout, CONTROLLER_MANAGER),
+        "service-account-private-key-file": str(certificates / "service-accounts.key"),
+        "root-ca-file": str(certificates / "authority.crt"),
+        "cluster-signing-cert-file": str(certificates / "authority.crt"),
+        "cluster-signing-key-file": str(certificates / "authority.key"),
+        "use-service-account-credentials": "true",
+    }
+
+
+def _scheduler(layout: Layout, _port: int) -> dict[str, str]:
+    return _client(layout, SCHEDULER)
+
+
+def _client(layout: Layout, component: str) -> dict[str, str]:
+    kubeconfig = str(layout.component_kubeconfig(component))
+    return {
+        "kubeconfig": kubeconfig,
+        "authentication-kubeconfig": kubeconfig,
+        "authorization-kubeconfig": kubeconfig,
+        "secure-port": "0",
+        "leader-elect": "false",  # there is one of each
+        "kube-api-qps": "1000",
+        "kube-api-burst": "2000",
+        "profiling": "false",
+    }
+
+
+def _kwok(layout: Layout, _port: int) -> dict[str, str]:
+    return {
+        "kubeconfig": str(layout.component_kubeconfig(KWOK)),
+        "config": str(STAGES),
+        "manage-all-nodes": "true",
+        "node-lease-duration-seconds": str(NODE_LEASE_SECONDS),
+        "node-ip": HOST,
+        "cidr": POD_ADDRESSES,
+    }
+
+
+_OPTIONS = {
+    ETCD: _etcd,
+    API_SERVER: _api_server,
+    CONTROLLER_MANAGER: _controller_manager,
+    SCHEDULER: _scheduler,
+    KWOK: _kwok,
+}
+
+
+def node(name: str) -> dict[str, object]:
+    """Describe a simulated node; kwok reports its state."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": "simulated",
+            },
+        },
+    }
+
+
+def probe_pod(name: str, namespace: str) -> dict[str, object]:
+    """Describe the pod that shows, by running, that all components work together."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "containers": [{"name": "probe", "image": "probe"}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }

@@ -1,0 +1,144 @@
+"""Starting programs that outlive us, and ending exactly those again.
+
+A component runs in a session of its own with its output in a file, so that the command that started it can return.
+What is kept of it is its number together with the moment at which the kernel started it: a number that was given to
+another process since is never signalled. Ending is certain: whoever has not gone after the grace is killed. The
+components are described in rolecall.controlplane.components.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+KILL_WAIT_SECONDS = 10.0
+POLL_SECONDS = 0.01
+START_TICKS_FIELD = 19  # counted from the field behind the program's name in /proc/PID/stat
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """A process that we started: its number and a text that no other process with this number has."""
+
+    pid: int
+    started: str
+
+
+def _start_mark(pid: int) -> str:
+    """Say when the process started, in a form that a change of the system's clock does not alter."""
+    if sys.platform != "linux":
+        return repr(psutil.Process(pid).create_time())
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return f"{BOOT_ID.read_text().strip()}/{fields[START_TICKS_FIELD]}"
+
+
+def _find(record: ProcessRecord) -> psutil.Process | None:
+    try:
+        process = psutil.Process(record.pid)
+        if _start_mark(record.pid) != record.started:
+            return None
+        if process.status() == psutil.STATUS_ZOMBIE:
+            _reap(record.pid)
+            return None
+    except psutil.NoSuchProcess:
+        return None
+    return process
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # somebody else's child: its parent sees to it
+        os.waitpid(pid, os.WNOHANG)
+
+
+def start(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> ProcessRecord:
+    """Start the command detached from us, its output added to the log; OSError if it cannot be started."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    process.returncode = 0  # it outlives this object on purpose; without this the interpreter warns of it
+    return ProcessRecord(process.pid, _start_mark(process.pid))
+
+
+def is_alive(record: ProcessRecord) -> bool:
+    """Say whether exactly this process still runs (one that ended and was not waited for yet does not)."""
+    return _find(record) is not None
+
+
+def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessRecord]:
+    """Find our processes with one of these program names that run in the directory, recorded or not."""
+    wanted = frozenset(names)
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # gone meanwhile, or somebody else's: none of ours
+            if process.cwd() == str(directory) and Path(process.exe()).name in wanted:
+                found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
+    return found
+
+
+def memory_bytes(record: ProcessRecord) -> int:
+    """Give the resident memory of the process; 0 if it is gone."""
+    process = _find(record)
+    try:
+        return int(process.memory_info().rss) if process else 0
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def end(records: Iterable[ProcessRecord], *, grace_seconds: float) -> None:
+    """End the processes and return when they are gone: asked first, killed after the grace; 0 kills at once."""
+    alive = list(records)
+    if grace_seconds > 0:
+        _signal_all(alive, kill=False)
+        alive = _wait_until_gone(alive, grace_seconds)
+    _signal_all(alive, kill=True)
+    _wait_until_gone(alive, KILL_WAIT_SECONDS)
+
+
+def _signal_all(records: Iterable[ProcessRecord], *, kill: bool) -> None:
+    for record in records:
+        process = _find(record)
+        if process is None:
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself in between, which is what we want
+            if kill:
+                process.kill()
+            else:
+                process.terminate()
+
+
+def _wait_until_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
+    """Wait for the processes at most so long; give those that are still there."""
+    deadline = time.monotonic() + seconds
+    while (alive := [record for record in records if is_alive(record)]) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return alive
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """Give the last lines of a log; nothing if there is none."""
+    try:
+        with path.open(errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+    except FileNotFoundError:
+        return []
