@@ -24,6 +24,7 @@ _HOST_STARTED = "runner_on_start"
 _ERROR_LINE = re.compile(r"^(?:\[ERROR\]:|ERROR!)\s*(.*)")
 _ORIGIN_LINE = re.compile(r"^Origin:\s*(.*)")
 _TAIL_LINES = 60
+_TAIL_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Folder:
         return cut(f"{ended}: {printed}" if printed else f"{ended} and printed nothing")
 
     def _stdout_tail(self) -> str:
-        return cut("\n".join(line for line in self._tail if line.strip()), 4096)
+        return "\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:]
 
 
 def fold(events: Iterable[JobEvent], ending: Ending) -> RunSummary:
@@ -175,7 +176,7 @@ def fold(events: Iterable[JobEvent], ending: Ending) -> RunSummary:
 
 
 def _unreachable(event: JobEvent) -> TaskFailure:
-    return TaskFailure(event.task, event.host, f"host {event.host!r} is unreachable: {event.message}")
+    return TaskFailure(event.task, event.host, cut(f"unreachable: {event.message}"))
 
 
 def _counts(counts: Mapping[str, Mapping[str, int]]) -> Counts:

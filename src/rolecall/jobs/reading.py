@@ -17,7 +17,14 @@ STDOUT_LIMIT_BYTES = 8192
 REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
 """The actions by which a role says when it wants to run again."""
 
+DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
+"""The actions that say something to people."""
+
+_NOT_SHOWN = frozenset(
+    {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
+)
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
+_NO_NEWS = "Task failed: "
 _EXIT_CODE_ONLY = "non-zero return code"
 
 
@@ -37,7 +44,7 @@ def read_event(raw: Mapping[str, Any]) -> JobEvent:
         action=_text(data.get("task_action")),
         host=_text(data.get("host")),
         item="" if censored else cut(_item(result), 256),
-        message=HIDDEN if censored else cut(result_message(result)) if result else "",
+        message=HIDDEN if censored else cut(_said(data, result) or result_message(result)),
         stdout="" if censored else cut(strip_colours(_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
         changed=result.get("changed") is True,
         censored=censored,
@@ -53,7 +60,7 @@ def result_message(result: Mapping[str, Any]) -> str:
     """Return the text that says best what a task's result means; of a loop, that of the first item that failed."""
     for item in _failed_items(result):
         return HIDDEN if "censored" in item else result_message(item)
-    message = _text(result.get("msg"))
+    message = _text(result.get("msg")).removeprefix(_NO_NEWS)
     if message == _EXIT_CODE_ONLY:
         return _with_tail(f"{message} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
     if result.get("module_stderr"):
@@ -61,6 +68,14 @@ def result_message(result: Mapping[str, Any]) -> str:
     if message:
         return message
     return _last_lines(_text(result.get("exception"))) or _text(result.get("reason"))
+
+
+def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return what `debug: var=...` shows; its result has the variable instead of a message."""
+    if data.get("task_action") not in DEBUG_ACTIONS or "msg" in result:
+        return ""
+    shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}
+    return ", ".join(f"{key}: {_text(value)}" for key, value in shown.items())
 
 
 def _failed_items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
