@@ -1,0 +1,70 @@
+"""Dependents that a run reads: how watches on them come back after the operator has been restarted.
+
+A role that finds everything in place creates nothing, yet it reads what it owns. So answers to GET and LIST are
+looked through for objects that name the run's primary. A search for the owner's uid in the raw bytes comes first and
+ends most of them; only an answer that has it is decoded, and no kind is reported twice for the same kind of primary.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from rolecall.jobs.proxy.bodies import decode, media_type, objects_in
+from rolecall.jobs.proxy.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Ownership, ownership_of
+from rolecall.jobs.proxy.request_info import RequestInfo
+from rolecall.jobs.proxy.runs import ProxyRun
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK
+
+LOOKED_THROUGH_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reports the kinds of the dependents in answers that pass by."""
+
+    client: Client
+    _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
+
+    def may_show_dependents(self, run: ProxyRun, info: RequestInfo, answer: aiohttp.ClientResponse) -> bool:
+        """Tell whether an answer is worth a copy."""
+        is_read = info.is_resource and not info.subresource and info.verb in {"get", "list"}
+        is_json = media_type(answer.headers.get("Content-Type", "")) == "application/json"
+        return run.inject_owner and is_read and is_json and answer.status == 200  # noqa: PLR2004 - a plain success
+
+    async def look_through(self, run: ProxyRun, info: RequestInfo, body: bytes) -> None:
+        """Report the kind if objects of the answer name the run's primary."""
+        owner = run.owner
+        body = _unpacked(body)
+        if owner.uid.encode() not in body and PRIMARY_TYPE_ANNOTATION.encode() not in body:
+            return
+        resource = await self.client.resource_for_path(info.group, info.version, info.resource)
+        if resource is None or self._is_known(run, resource.gvk):
+            return
+        for ownership in _ownerships_in(body, owner):
+            self._report(run, resource.gvk, ownership)
+
+    def _is_known(self, run: ProxyRun, gvk: GVK) -> bool:
+        return all((run.request_gvk, gvk, ownership) in self._reported for ownership in Ownership)
+
+    def _report(self, run: ProxyRun, gvk: GVK, ownership: Ownership) -> None:
+        if (run.request_gvk, gvk, ownership) not in self._reported:
+            run.on_dependent(gvk, ownership)
+            self._reported.add((run.request_gvk, gvk, ownership))
+
+
+def _ownerships_in(body: bytes, owner: Owner) -> list[Ownership]:
+    answer = decode(body, "application/json")
+    found = {ownership_of(obj, owner) for obj in objects_in(answer)}
+    return [ownership for ownership in Ownership if ownership in found]
+
+
+def _unpacked(body: bytes) -> bytes:
+    """Return a body without compression; one that cannot be unpacked reads as empty."""
+    if not body.startswith(b"\x1f\x8b"):
+        return body
+    try:
+        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
+    except zlib.error:
+        return b""

@@ -1,0 +1,119 @@
+"""The runs that may use the proxy, and who of them a request comes from.
+
+A secret is valid from registration to revocation. Revocation is complete when it returns: the secret is unknown, and
+every request that was still under way has been cancelled, streams and tunnels too. Secrets are kept as digests and
+found by them, so that the time of an answer tells nothing about a secret. Neighbour: ``server`` asks here first.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rolecall.jobs.proxy.ownership import Owner, Ownership
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyRun:
+    """One run of a primary's role, as the proxy needs to know it. Two runs are never equal.
+
+    ``on_write`` gets every object that a write of the run has changed, as the API server returned it. ``on_dependent``
+    gets the kind of a dependent that is about to be created, or was read, and how it names the primary. With
+    ``inject_owner`` off, created objects are left alone and no dependent is reported.
+    """
+
+    request_gvk: GVK
+    key: ObjectKey
+    uid: str
+    namespaced: bool
+    on_write: Callable[[RawObject], None]
+    on_dependent: Callable[[GVK, Ownership], None]
+    inject_owner: bool = True
+
+    @property
+    def owner(self) -> Owner:
+        """The primary as the owner of what the run creates."""
+        return Owner(self.request_gvk, self.key, self.uid, self.namespaced)
+
+
+@dataclass(slots=True, eq=False)
+class LiveRun:
+    """A run that has not been revoked, with its requests under way."""
+
+    run: ProxyRun
+    tasks: set[asyncio.Task[object]] = field(default_factory=set)
+
+    @contextmanager
+    def request_under_way(self) -> Iterator[None]:
+        """Make the current task one that revocation cancels."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is served outside a task: expected a running event loop")
+        self.tasks.add(task)
+        try:
+            yield
+        finally:
+            self.tasks.discard(task)
+
+
+@dataclass(slots=True)
+class Runs:
+    """The live runs by the digest of their secret."""
+
+    _by_digest: dict[bytes, LiveRun] = field(default_factory=dict)
+
+    def add(self, run: ProxyRun) -> str:
+        """Issue a secret for a run and return it; it is stored nowhere else."""
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._by_digest[_digest(secret)] = LiveRun(run)
+        return secret
+
+    def authenticate(self, authorization: str | None) -> LiveRun | None:
+        """Return the run whose secret an Authorization header carries, None for any other header."""
+        presented = _digest(_secret_of(authorization or ""))
+        for known, live in self._by_digest.items():
+            if hmac.compare_digest(known, presented):
+                return live
+        return None
+
+    async def revoke(self, run: ProxyRun) -> None:
+        """Forget the secrets of a run, cancel its requests and wait until they have ended."""
+        revoked = {digest: live for digest, live in self._by_digest.items() if live.run is run}
+        for digest in revoked:
+            del self._by_digest[digest]
+        tasks = [task for live in revoked.values() for task in live.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def revoke_all(self) -> None:
+        """Revoke every run."""
+        for live in list(self._by_digest.values()):
+            await self.revoke(live.run)
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()
+
+
+def _secret_of(authorization: str) -> str:
+    """Return the token of a Bearer header or the user name of a Basic one, else empty text."""
+    scheme, _, value = authorization.strip().partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip()
+        case "basic":
+            try:
+                decoded = base64.b64decode(value, validate=True).decode(errors="replace")
+            except (binascii.Error, ValueError):
+                return ""
+            return decoded.partition(":")[0]
+    return ""

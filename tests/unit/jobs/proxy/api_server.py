@@ -1,0 +1,143 @@
+"""A stand-in for the API server: discovery, objects by path, a watch, an echo behind an upgrade."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestServer
+
+from rolecall.kube.references import RawObject
+
+ALL_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+DISCOVERY: dict[str, list[RawObject]] = {
+    "/api/v1": [
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True, "verbs": ALL_VERBS},
+        {"name": "namespaces", "kind": "Namespace", "namespaced": False, "verbs": ALL_VERBS},
+        {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ALL_VERBS},
+        {"name": "pods/exec", "kind": "PodExecOptions", "namespaced": True, "verbs": ["create", "get"]},
+    ],
+    "/apis/authorization.k8s.io/v1": [
+        {
+            "name": "selfsubjectaccessreviews",
+            "kind": "SelfSubjectAccessReview",
+            "namespaced": False,
+            "verbs": ["create"],
+        },
+    ],
+    "/apis/demo.example.com/v1": [{"name": "demos", "kind": "Demo", "namespaced": True, "verbs": ALL_VERBS}],
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that arrived."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class ApiServer:
+    """The stand-in's state. ``answers`` take precedence over everything else, by method and path."""
+
+    objects: dict[str, RawObject] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    answers: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = field(default_factory=dict)
+    watch_events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
+    watchers: int = 0
+    url: str = ""
+    stop: Callable[[], Awaitable[None]] | None = None
+    _version: int = 100
+
+    def server(self) -> TestServer:
+        app = web.Application(client_max_size=0)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        return TestServer(app)
+
+    def add(self, path: str, **metadata: Any) -> RawObject:
+        """Put an object there, as somebody else's."""
+        self.objects[path] = {"metadata": {"uid": f"uid-{path}", "resourceVersion": self._next_version(), **metadata}}
+        return self.objects[path]
+
+    @property
+    def last(self) -> Seen:
+        return self.seen[-1]
+
+    def writes(self) -> list[Seen]:
+        return [seen for seen in self.seen if seen.method != "GET"]
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path in DISCOVERY and request.method == "GET":
+            return web.json_response({"kind": "APIResourceList", "resources": DISCOVERY[request.path]})
+        if "Upgrade" in request.headers:
+            self.seen.append(Seen(request.method, request.raw_path, dict(request.headers), b""))
+        else:
+            body = await request.read()
+            self.seen.append(Seen(request.method, request.raw_path, dict(request.headers), body))
+        if found := self.answers.get((request.method, request.path)):
+            return await found(request)
+        if request.headers.get("Upgrade") == "websocket":
+            return await _echo(request)
+        if "watch" in request.query:
+            return await self._watch(request)
+        return self._objects(request, self.last)
+
+    def _objects(self, request: web.Request, seen: Seen) -> web.Response:
+        path = request.path
+        match request.method:
+            case "POST":
+                stored = json.loads(seen.body)
+                path = f"{path}/{stored['metadata'].get('name', 'generated')}"
+                self.objects[path] = stored
+                return self._stored(stored, 201)
+            case "PUT" | "PATCH":
+                status = 200 if path in self.objects else 201
+                self.objects[path] = {**self.objects.get(path, {}), **json.loads(seen.body)}
+                return self._stored(self.objects[path], status)
+            case "DELETE":
+                self.objects.pop(path, None)
+                return web.json_response({"kind": "Status", "status": "Success", "details": {"uid": "x"}})
+        if path in self.objects:
+            return web.json_response(self.objects[path])
+        if path.endswith("s"):
+            items = [obj for key, obj in self.objects.items() if key.startswith(f"{path}/")]
+            return web.json_response({"kind": "ThingList", "items": items})
+        return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+
+    def _stored(self, obj: RawObject, status: int) -> web.Response:
+        obj.setdefault("metadata", {}).setdefault("uid", f"uid-{len(self.objects)}")
+        obj["metadata"]["resourceVersion"] = self._next_version()
+        return web.json_response(obj, status=status)
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        self.watchers += 1
+        try:
+            while event := await self.watch_events.get():
+                await response.write(event)
+        finally:
+            self.watchers -= 1
+        return response
+
+
+async def _echo(request: web.Request) -> web.StreamResponse:
+    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+    await socket.prepare(request)
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            await socket.send_bytes(message.data[::-1])
+    return socket
