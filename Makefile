@@ -1,0 +1,78 @@
+# rolecall: every task of the project is a target here. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+# A uv on PATH is used as it is; without one, a private one is installed below .venv-uv.
+UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
+BIN := .venv/bin
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
+SOURCES := src tests bench roles/*/filter_plugins
+PLAYS := roles playbooks src/rolecall/collections
+COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/work_queue.py
+
+##@ Use it
+
+.PHONY: demo
+demo: setup ## Start a control plane and the operator, apply every sample, watch until all are done (KEEP=1 leaves it running)
+	$(RUN) rolecall demo $(if $(KEEP),--keep)
+
+.PHONY: setup
+setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binaries
+	$(RUN) rolecall cluster binaries
+
+##@ Check it
+
+.PHONY: test
+test: setup check unit integration ## Everything that CI runs
+
+.PHONY: check
+check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict .
+	$(RUN) ansible-lint --offline $(PLAYS)
+
+.PHONY: unit
+unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
+	$(RUN) coverage run -m pytest tests/unit tests/static
+	$(BIN)/coverage report --include='$(COVERED)' --fail-under=95 --show-missing
+
+.PHONY: integration
+integration: setup ## The stories, on the embedded control plane with real Ansible
+	$(RUN) pytest tests/integration --timeout 300
+
+.PHONY: format
+format: .venv/.ready ## Format the sources
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+##@ Measure it
+
+.PHONY: bench
+bench: setup ## Measure start, memory, latency and throughput; the report goes to standard output
+	$(RUN) python bench/run.py
+
+##@ Look after it
+
+.PHONY: clean
+clean: ## Remove what the targets made in this folder (not the cached binaries)
+	rm -rf .venv .venv-uv .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.ready: pyproject.toml uv.lock | $(filter .venv-uv/bin/uv,$(UV))
+	@echo "Installing the locked dependencies into .venv" >&2
+	$(UV) sync --locked --python $(PYTHON)
+	@touch $@
+
+.venv-uv/bin/uv:
+	@echo "Installing uv $(UV_VERSION) into .venv-uv" >&2
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

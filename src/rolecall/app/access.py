@@ -1,0 +1,65 @@
+"""How a run reaches the API server: a secret of its own at the proxy, for as long as the run lasts.
+
+The secret stands in the environment of the play and in a kubeconfig file of mode 0600 outside the artifacts; both end
+with the run. It is revoked first, so that nothing is written any more once a run is over, whatever is still alive of
+it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import uid_of
+from rolecall.kube.own_writes import OwnWrites
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+OnDependent = Callable[[GVK, Ownership], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Opens the way to the API server for the runs of one kind."""
+
+    client: Client
+    proxy: Proxy
+    own_writes: OwnWrites
+    on_dependent: OnDependent
+    directory: Path
+    inject_owner: bool = True
+
+    @asynccontextmanager
+    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[dict[str, str]]:
+        """Yield the environment that lets one run talk to the API server as the operator, in the object's name."""
+        key = ObjectKey.of_object(obj)
+        resource = await self.client.resource(gvk)
+        run = ProxyRun(
+            request_gvk=gvk,
+            key=key,
+            uid=uid_of(obj),
+            namespaced=resource.namespaced,
+            inject_owner=self.inject_owner,
+            on_write=lambda written: self.own_writes.note((gvk, key), written),
+            on_dependent=self.on_dependent,
+        )
+        credentials = self.proxy.register(run)
+        kubeconfig = self.directory / f"kubeconfig-{ident}"
+        try:
+            _write_private(kubeconfig, credentials.kubeconfig())
+            yield {
+                **credentials.environment(),
+                "KUBECONFIG": str(kubeconfig),
+                "K8S_AUTH_KUBECONFIG": str(kubeconfig),
+            }
+        finally:
+            await self.proxy.revoke(run)
+            kubeconfig.unlink(missing_ok=True)
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,71 @@
+"""Finding the role or the playbook that an entry of ``watches.yaml`` names.
+
+The search order is the Go runner's: an absolute path as it is, a collection's role by its full name, each directory of
+ANSIBLE_ROLES_PATH, then ``roles`` below the working directory. What cannot be found is an error before anything starts.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.app.fields import Fields
+from rolecall.jobs.runner import PlaybookContent, RoleContent
+
+Content = RoleContent | PlaybookContent
+FULL_NAME_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where to look: the working directory and the environment of the operator."""
+
+    directory: Path
+    environment: Mapping[str, str]
+
+    def content(self, fields: Fields) -> Content | None:
+        """Return what the keys ``playbook`` and ``role`` name; the playbook wins, none of them is None."""
+        if playbook := fields.text("playbook"):
+            return PlaybookContent(self._playbook(fields, playbook))
+        if role := fields.text("role"):
+            return RoleContent(self._role(fields, role))
+        return None
+
+    def _playbook(self, fields: Fields, text: str) -> Path:
+        path = self.directory / text
+        if not path.is_file():
+            raise fields.error("playbook", f"playbook: {path} was not found")
+        return path
+
+    def _role(self, fields: Fields, text: str) -> Path:
+        candidates = list(self._role_candidates(text))
+        for candidate in candidates:
+            if candidate.is_dir():
+                return candidate
+        looked = ", ".join(map(str, candidates))
+        raise fields.error("role", f"role: {text} was not found (looked for {looked})")
+
+    def _role_candidates(self, text: str) -> Iterator[Path]:
+        if Path(text).is_absolute():
+            yield Path(text)
+            return
+        parts = text.split(".")
+        if len(parts) == FULL_NAME_PARTS:
+            namespace, collection, role = parts
+            for directory in self._collection_directories():
+                yield directory / "ansible_collections" / namespace / collection / "roles" / role
+        for directory in self._listed("ANSIBLE_ROLES_PATH"):
+            yield directory / text
+            yield directory / "roles" / text
+        yield self.directory / "roles" / text
+
+    def _collection_directories(self) -> list[Path]:
+        home = Path(self.environment.get("HOME", ""))
+        return self._listed("ANSIBLE_COLLECTIONS_PATH") or [
+            Path("/usr/share/ansible/collections"),
+            home / ".ansible" / "collections",
+        ]
+
+    def _listed(self, variable: str) -> list[Path]:
+        text = self.environment.get(variable, "")
+        return [self.directory / item for item in text.split(os.pathsep) if item]

@@ -1,0 +1,98 @@
+"""Carrying out one run for one object: variables, workspace, access to the API server, the runner.
+
+A run that cannot even be prepared is a summary with a failure, like one that fails later. Neighbour: ``reconciler``
+decides when a run is due and what its outcome means.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.app.access import Access
+from rolecall.app.settings import Settings
+from rolecall.app.watches import Watch
+from rolecall.jobs.events import JobEvent, RunSummary, TaskFailure
+from rolecall.jobs.log_lines import LogEvents, log_line
+from rolecall.jobs.parameters import ParameterRequest, extra_vars
+from rolecall.jobs.runner import Job, PlaybookContent, Runner
+from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.kube.errors import KubeError
+from rolecall.kube.metadata import annotation_of
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.logs import get_logger
+
+logger = get_logger("run")
+VERBOSITY_ANNOTATION = "ansible.sdk.operatorframework.io/verbosity"
+ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Runs the role or playbook of one watch; ``root`` is where workspaces lie."""
+
+    watch: Watch
+    runner: Runner
+    access: Access
+    settings: Settings
+    root: Path
+
+    async def run(self, obj: RawObject, ident: str, *, finalizing: bool) -> RunSummary:
+        """Run for the object as it was read, and return what came of it; only cancellation raises."""
+        workspace = self._workspace(obj)
+        try:
+            workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
+            async with self.access.open(self.watch.gvk, obj, ident) as environment:
+                job = Job(
+                    ident=ident,
+                    workspace=workspace,
+                    content=self.watch.content_for(finalizing=finalizing),
+                    verbosity=_integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.verbosity),
+                    secret_environment=environment,
+                    timeout_seconds=self.watch.timeout_seconds,
+                )
+                summary = await self.runner.run(job, self._log)
+            workspace.finish(ident)
+        except (OSError, ValueError, KubeError) as error:
+            logger.exception("The run could not be started")
+            return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
+        return summary
+
+    def forget(self, key: ObjectKey) -> None:
+        """Remove what the runs of an object that is gone have left on disk."""
+        Workspace(self.root, self.watch.gvk, key).remove()
+
+    def _workspace(self, obj: RawObject) -> Workspace:
+        keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
+        return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
+
+    def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
+        watch = self.watch
+        variables = extra_vars(
+            ParameterRequest(
+                obj=obj,
+                gvk=watch.gvk,
+                snake_case=watch.snake_case_parameters,
+                mark_unsafe=watch.mark_unsafe,
+                watch_vars=watch.variables,
+                finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
+            )
+        )
+        content = watch.content
+        playbook = content.path if isinstance(content, PlaybookContent) else None
+        return Inputs(variables, cmdline=self.settings.ansible_args, playbook=playbook)
+
+    def _log(self, event: JobEvent) -> None:
+        line = log_line(event, LogEvents(self.settings.log_events))
+        if line is not None:
+            getattr(logger, line.level)(line.message, **line.fields)
+
+
+def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
+    """Return the number of an annotation; one that is no number is told of and left out, as in the Go runner."""
+    text = annotation_of(obj, name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        logger.info("An annotation is no whole number and is left out", annotation=name, value=text)
+        return default

@@ -1,0 +1,112 @@
+"""The operator as a whole: everything wired together, started in order and stopped in order.
+
+One asyncio loop holds the informers, the queues, the workers and the proxy; plays are processes of their own. SIGTERM
+and SIGINT stop it: no request is taken any more, running plays are ended, their objects get an honest status, then
+everything else goes. A second signal ends the process at once.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from rolecall.app.content_watch import directories_of, watch_content
+from rolecall.app.settings import Settings, private_directory
+from rolecall.app.watch_controller import Parts, WatchController
+from rolecall.app.watches import Watch
+from rolecall.control.clock import LoopClock
+from rolecall.control.manager import Manager
+from rolecall.jobs.cold import ColdRunner
+from rolecall.jobs.proxy import Proxy
+from rolecall.jobs.runner import Runner
+from rolecall.kube.client import Client
+from rolecall.kube.errors import KubeError
+from rolecall.kube.own_writes import OwnWrites
+from rolecall.logs import get_logger
+
+logger = get_logger("operator")
+
+
+async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
+    """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
+    if not watches:
+        logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
+    async with await Client.connect(settings.kubeconfig) as client, _proxy(client, settings) as proxy:
+        clock = LoopClock()
+        manager = Manager(client, settings.namespaces or None, clock)
+        manager.grace_seconds = settings.grace_seconds
+        root = settings.work_directory or private_directory()
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        parts = Parts(settings, client, proxy, runner or ColdRunner(), manager, clock, root.resolve(), OwnWrites())
+        try:
+            controllers = [await _add(watch, parts) for watch in watches]
+            with _stopped_by_signals(manager):
+                await _run(manager, controllers)
+        finally:
+            if settings.work_directory is None:
+                shutil.rmtree(root, ignore_errors=True)
+    logger.info("Exiting")
+
+
+async def _add(watch: Watch, parts: Parts) -> WatchController:
+    controller = WatchController(watch, parts, namespaced=await _is_namespaced(watch, parts.client))
+    parts.manager.add(controller.controller)
+    logger.info("Watching resource", gvk=str(watch.gvk), content=str(watch.content.path))
+    return controller
+
+
+async def _is_namespaced(watch: Watch, client: Client) -> bool:
+    try:
+        return (await client.resource(watch.gvk)).namespaced
+    except KubeError as error:
+        # The informer says so too, and waits for it. Nearly all custom resources are namespaced.
+        logger.debug("The scope of a kind is not known yet", gvk=str(watch.gvk), error=str(error))
+        return True
+
+
+async def _run(manager: Manager, controllers: list[WatchController]) -> None:
+    watching = [
+        asyncio.create_task(watch_content(directories_of(controller.watch), controller.content_changed))
+        for controller in controllers
+    ]
+    try:
+        await manager.run()
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _proxy(client: Client, settings: Settings) -> AsyncIterator[Proxy]:
+    proxy = Proxy(client, settings.proxy_port)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.stop()
+
+
+@contextmanager
+def _stopped_by_signals(manager: Manager) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+
+    def stop(number: int) -> None:
+        if seen:
+            logger.warning("Stopping at once", signal=signal.Signals(number).name)
+            os._exit(1)
+        seen.append(number)
+        logger.info("Stopping", signal=signal.Signals(number).name)
+        manager.stop()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

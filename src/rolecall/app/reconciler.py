@@ -1,0 +1,241 @@
+"""One reconcile: a list of named steps from a request to a result.
+
+It is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every way out
+leaves an honest condition behind, a run that never started and one that was cancelled included. The steps stand in
+their order; one that returns a result ends the reconcile. Neighbours: ``launcher`` carries a run out,
+``status_writer`` writes what came of it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from rolecall.app.launcher import Launcher
+from rolecall.app.news import News
+from rolecall.app.status import Outcome, map_result, should_mark_running
+from rolecall.app.status_writer import StatusWriter
+from rolecall.app.watches import Watch
+from rolecall.control.controller import Result
+from rolecall.control.work_queue import Cause
+from rolecall.jobs.events import RunSummary
+from rolecall.jobs.runner import new_ident
+from rolecall.kube.client import Client
+from rolecall.kube.durations import format_duration, parse_duration
+from rolecall.kube.errors import KubeError, NotFoundError
+from rolecall.kube.metadata import (
+    annotation_of,
+    generation_of,
+    has_finalizer,
+    is_being_deleted,
+    with_finalizer,
+    without_finalizer,
+)
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.logs import get_logger
+
+logger = get_logger("reconciler")
+PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
+MARK_RUNNING_AFTER_SECONDS = 1.0
+FINALIZER_REQUEUE_SECONDS = 5.0
+"""When an object was deleted during its run, as in the Go runner."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one reconcile knows so far."""
+
+    key: ObjectKey
+    ident: str
+    started: float = field(default_factory=time.monotonic)
+    obj: RawObject = field(default_factory=dict)
+    fresh: RawObject = field(default_factory=dict)
+    period_seconds: float = 0.0
+    finalizing: bool = False
+    summary: RunSummary | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """The message of what failed, None after a success or before the run."""
+        if self.summary is None or self.summary.is_successful:
+            return None
+        return self.summary.message or "the run failed without saying why"
+
+
+Step = Callable[[Attempt], Awaitable[Result | None]]
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Reconciles the objects of one kind."""
+
+    watch: Watch
+    client: Client
+    launcher: Launcher
+    status: StatusWriter
+    news: News
+    default_period_seconds: float
+    content_changed: float = float("-inf")
+    """When the role's files were last changed, on the monotonic clock."""
+
+    async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
+        """Bring the cluster to what one object asks for, once. Raises KubeError when the API server is of no help."""
+        attempt = Attempt(key, new_ident())
+        steps: tuple[Step, ...] = (
+            self._fetch,
+            self._read_period,
+            self._honour_finalizer,
+            self._mark_running,
+            self._run,
+            self._read_again,
+            self._drop_finalizer,
+            self._write_status,
+        )
+        with structlog.contextvars.bound_contextvars(job=attempt.ident):
+            logger.info("Reconcile started", causes=[cause.text for cause in causes])
+            for step in steps:
+                result = await step(attempt)
+                if result is not None:
+                    return result
+            return self._result(attempt)
+
+    async def _fetch(self, attempt: Attempt) -> Result | None:
+        try:
+            attempt.obj = await self.client.get(self.watch.gvk, attempt.key)
+        except NotFoundError:
+            logger.info("The object is gone")
+            self.news.forget(attempt.key)
+            self.launcher.forget(attempt.key)
+            return Result()
+        self.news.started_from(attempt.key, attempt.obj)
+        return None
+
+    async def _read_period(self, attempt: Attempt) -> Result | None:
+        attempt.period_seconds = self.watch.reconcile_period_seconds or self.default_period_seconds
+        text = annotation_of(attempt.obj, PERIOD_ANNOTATION)
+        if text is None:
+            return None
+        try:
+            attempt.period_seconds = parse_duration(text)
+        except ValueError as error:
+            message = f"Unable to parse reconcile period annotation: {error}"
+            logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
+            await self._write(attempt, Outcome(failure=message))
+            return Result(failed=True)
+        return None
+
+    async def _honour_finalizer(self, attempt: Attempt) -> Result | None:
+        finalizer = self.watch.finalizer
+        deleting = is_being_deleted(attempt.obj)
+        if finalizer and has_finalizer(attempt.obj, finalizer.name):
+            attempt.finalizing = deleting
+        elif deleting:
+            logger.info("Resource is terminated, skipping reconciliation")
+            return Result()
+        elif finalizer:
+            attempt.obj = await self._replace(attempt, with_finalizer(attempt.obj, finalizer.name))
+        return None
+
+    async def _mark_running(self, attempt: Attempt) -> Result | None:
+        status = attempt.obj.get("status")
+        old = status if isinstance(status, dict) else {}
+        if self.watch.manage_status and should_mark_running(old, generation_of(attempt.obj)):
+            attempt.obj = await self.status.mark_running(attempt.key) or attempt.obj
+            self.news.started_from(attempt.key, attempt.obj)
+        return None
+
+    async def _run(self, attempt: Attempt) -> Result | None:
+        marking = asyncio.create_task(self._mark_running_later(attempt))
+        try:
+            attempt.summary = await self.launcher.run(attempt.obj, attempt.ident, finalizing=attempt.finalizing)
+        except asyncio.CancelledError:
+            await self._write(attempt, Outcome(failure="The run was cancelled: the operator is stopping"))
+            raise
+        finally:
+            marking.cancel()
+            await asyncio.wait([marking])
+        return None
+
+    async def _mark_running_later(self, attempt: Attempt) -> None:
+        """Show a run that takes its time; a short one of an unchanged object is not worth two writes."""
+        await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
+        if self.watch.manage_status:
+            await self.status.mark_running(attempt.key)
+
+    async def _read_again(self, attempt: Attempt) -> Result | None:
+        try:
+            attempt.fresh = await self.client.get(self.watch.gvk, attempt.key)
+        except NotFoundError:
+            logger.info("The object went away during its run")
+            self.news.forget(attempt.key)
+            self.launcher.forget(attempt.key)
+            return Result()
+        except KubeError as error:
+            # The status is written when the API server is back; what would be read here matters to finalizers only.
+            logger.info("The object could not be read after its run", error=str(error))
+            attempt.fresh = attempt.obj
+        return None
+
+    async def _drop_finalizer(self, attempt: Attempt) -> Result | None:
+        finalizer = self.watch.finalizer
+        if finalizer and attempt.finalizing and attempt.failure is None:
+            await self._replace(attempt, without_finalizer(attempt.fresh, finalizer.name))
+        return None
+
+    async def _write_status(self, attempt: Attempt) -> Result | None:
+        summary = attempt.summary
+        if summary is None:
+            return None
+        document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": _run_document(summary)}
+        mapped = map_result(self.watch.status, document) if attempt.failure is None else {}
+        await self._write(attempt, Outcome(attempt.failure, summary.counts, summary.completion, mapped))
+        return None
+
+    async def _write(self, attempt: Attempt, outcome: Outcome) -> None:
+        if not self.watch.manage_status:
+            return
+        try:
+            await self.status.write(attempt.key, outcome, generation_of(attempt.obj))
+        except KubeError as error:
+            logger.error("The status could not be written", error=str(error))  # noqa: TRY400
+
+    async def _replace(self, attempt: Attempt, obj: RawObject) -> RawObject:
+        """Put the object with changed finalizers; an error is the controller's to retry."""
+        written = await self.client.replace(obj)
+        self.news.own_writes.note((self.watch.gvk, attempt.key), written)
+        return written
+
+    def _result(self, attempt: Attempt) -> Result:
+        summary = attempt.summary
+        if summary is None or attempt.failure is not None:
+            logger.error("Reconcile failed", error=attempt.failure)
+            # A file that changed while the run went on may be the cure: look again at once.
+            return Result(requeue_after_seconds=0) if self.content_changed > attempt.started else Result(failed=True)
+        result = self._next_time(attempt, summary)
+        took = format_duration(summary.duration_seconds)
+        logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
+        return result
+
+    def _next_time(self, attempt: Attempt, summary: RunSummary) -> Result:
+        if summary.requeue_at is not None or summary.requeue_after_seconds is not None:
+            self.news.named_its_time(attempt.key)
+            return Result(requeue_after_seconds=summary.requeue_after_seconds, requeue_at=summary.requeue_at)
+        if self.watch.finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):
+            return Result(requeue_after_seconds=FINALIZER_REQUEUE_SECONDS)
+        return Result(requeue_after_seconds=attempt.period_seconds or None)
+
+
+def _run_document(summary: RunSummary) -> dict[str, object]:
+    """Return what ``$.run`` shows to the status mapping."""
+    return {
+        "status": summary.status,
+        "rc": summary.rc,
+        "durationSeconds": round(summary.duration_seconds, 3),
+        "completion": summary.completion,
+        "ok": summary.counts.ok,
+        "changed": summary.counts.changed,
+        "skipped": summary.counts.skipped,
+        "failures": summary.counts.failures,
+    }

@@ -1,0 +1,158 @@
+"""The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
+
+Changes come from three sides: the primaries themselves, the objects that ``triggers`` name, and the dependents that
+runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it
+is no news. Neighbours: ``operator`` makes one for each entry of ``watches.yaml``, ``reconciler`` does the work.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.app.access import Access
+from rolecall.app.launcher import Launcher
+from rolecall.app.news import News, PrimaryCause
+from rolecall.app.reconciler import Reconciler
+from rolecall.app.settings import Settings
+from rolecall.app.status_writer import StatusWriter
+from rolecall.app.watches import Watch
+from rolecall.control.changes import Change
+from rolecall.control.clock import Clock
+from rolecall.control.controller import Controller
+from rolecall.control.informer import Informer
+from rolecall.control.manager import Manager
+from rolecall.control.predicates import PrimaryPredicate, dependent_changed
+from rolecall.control.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
+from rolecall.control.work_queue import BackOff, Cause, WorkQueue
+from rolecall.jobs.proxy import Ownership, Proxy
+from rolecall.jobs.runner import Runner
+from rolecall.kube.client import Client
+from rolecall.kube.own_writes import OwnWrites
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.logs import get_logger
+
+logger = get_logger("watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all watches of an operator share; ``root`` is where workspaces lie."""
+
+    settings: Settings
+    client: Client
+    proxy: Proxy
+    runner: Runner
+    manager: Manager
+    clock: Clock
+    root: Path
+    own_writes: OwnWrites
+
+
+class WatchController:
+    """Reconciles the kind of one watch."""
+
+    def __init__(self, watch: Watch, parts: Parts, *, namespaced: bool) -> None:
+        self.watch = watch
+        self._parts = parts
+        self._namespaced = namespaced
+        settings = parts.settings
+        back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off)
+        self._news = News(watch.gvk, parts.own_writes)
+        self._predicate = PrimaryPredicate(watch.selector, watch.watch_annotations_changes)
+        self._dependents: set[tuple[GVK, Ownership]] = set()
+        self._primaries = parts.manager.informer_for(watch.gvk)
+        self._indexes = [self._follow(trigger) for trigger in watch.triggers]
+        self._primaries.subscribe(self._on_primary)
+        self.reconciler = self._make_reconciler()
+        self.controller = Controller(
+            name=str(watch.gvk),
+            queue=self.queue,
+            workers=settings.workers,
+            reconcile=self.reconciler.reconcile,
+            keep=lambda key, cause, _result: self._news.is_news(key, cause),
+            kind=watch.gvk.kind,
+        )
+
+    def content_changed(self) -> None:
+        """Retry at once whatever failed: the role's files have changed."""
+        self.reconciler.content_changed = time.monotonic()
+        self.queue.retry_now(Cause("files of the role changed"))
+
+    def _make_reconciler(self) -> Reconciler:
+        parts, watch = self._parts, self.watch
+        access = Access(
+            client=parts.client,
+            proxy=parts.proxy,
+            own_writes=parts.own_writes,
+            on_dependent=self._on_dependent_kind,
+            directory=parts.root,
+            inject_owner=parts.settings.inject_owner_reference,
+        )
+        return Reconciler(
+            watch=watch,
+            client=parts.client,
+            launcher=Launcher(watch, parts.runner, access, parts.settings, parts.root),
+            status=StatusWriter(parts.client, watch.gvk, parts.own_writes),
+            news=self._news,
+            default_period_seconds=parts.settings.reconcile_period_seconds,
+        )
+
+    def _follow(self, trigger: Trigger) -> TriggerIndex:
+        index = TriggerIndex(trigger, self.watch.gvk, primary_namespaced=self._namespaced)
+
+        def on_change(change: Change) -> None:
+            for key, text in index.requests_for(change):
+                self._enqueue(key, change.cause(text))
+
+        self._parts.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
+        return index
+
+    def _on_primary(self, change: Change) -> None:
+        is_selected = change.new is not None and self.watch.selector.matches(change.new.labels)
+        for index in self._indexes:
+            if is_selected:
+                index.update_primary(change.key, change.obj)
+            else:
+                index.remove_primary(change.key)
+        if self._predicate(change):
+            cause = change.cause(str(change))
+            old, new = change.old, change.new
+            changed_spec = old is not None and new is not None and old.generation != new.generation
+            self._enqueue(change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, changed_spec))
+
+    def _on_dependent_kind(self, gvk: GVK, ownership: Ownership) -> None:
+        """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""
+        if not self._is_watched_dependent(gvk) or (gvk, ownership) in self._dependents:
+            return
+        self._dependents.add((gvk, ownership))
+        logger.info("Watching child resource", dependent=str(gvk), ownership=ownership.name.lower())
+        informer: Informer = self._parts.manager.informer_for(gvk)
+        informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
+
+    def _is_watched_dependent(self, gvk: GVK) -> bool:
+        # The other entries of watches.yaml do not matter here: a trigger on the same kind is another consumer.
+        return self.watch.watch_dependent_resources and gvk not in self.watch.blacklist
+
+    def _on_owned(self, change: Change) -> None:
+        if dependent_changed(change):
+            for key in sorted(owner_requests(change, self.watch.gvk, primary_namespaced=self._namespaced)):
+                self._enqueue_selected(key, change)
+
+    def _on_annotated(self, change: Change) -> None:
+        if change.key.namespace == "" and not self.watch.watch_cluster_scoped_resources:
+            return
+        if dependent_changed(change):
+            for key in sorted(annotation_requests(change, self.watch.gvk)):
+                self._enqueue_selected(key, change)
+
+    def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
+        """Enqueue a primary that a dependent names, provided that it is there and is ours to reconcile."""
+        entry = self._primaries.store.get(key)
+        if entry is not None and self.watch.selector.matches(entry.labels):
+            self._enqueue(key, change.cause(f"dependent {change}"))
+
+    def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
+        # What comes in during a run is judged at its end, when the answers to all its own writes are known.
+        if self.queue.is_processing(key) or self._news.is_news(key, cause):
+            self.queue.add(key, cause)

@@ -1,0 +1,41 @@
+"""``rolecall demo``: a project's operator and samples on a control plane of their own, in one command."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rolecall.controlplane.errors import ControlPlaneError
+from rolecall.demo.demo import Options, run_demo
+from rolecall.kube.durations import parse_duration
+from rolecall.kube.errors import KubeError
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser(
+        "demo",
+        help="run a project's samples on an embedded control plane until all are reconciled",
+        description="Starts a control plane, applies deploy/crds and deploy/rbac, runs the operator under its service "
+        "account, applies deploy/samples, and shows a table until every sample has reached the end state that "
+        "demo.yaml names. The exit code is 0 only then.",
+    )
+    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="the project (default: here)")
+    parser.add_argument("--name", default="demo", help="the name of the control plane (default: demo)")
+    parser.add_argument("--keep", action="store_true", help="leave everything running and say how to use it")
+    parser.add_argument("--timeout", default="5m", metavar="DURATION", help="give up after this time (default: 5m)")
+    parser.set_defaults(handler=_demo)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    console = Console()
+    try:
+        timeout_seconds = parse_duration(options.timeout)
+        return run_demo(Options(options.project.resolve(), options.name, options.keep, timeout_seconds), console)
+    except (ControlPlaneError, KubeError, OSError, ValueError) as error:
+        sys.stderr.write(f"rolecall demo: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130

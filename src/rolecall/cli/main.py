@@ -1,0 +1,37 @@
+"""The program ``rolecall``: its commands, what they share, and their exit codes.
+
+Exit code 0 is success, 1 something that went wrong, 2 a command line that cannot be meant. Errors that a user can
+mend are one line on standard error, without a traceback.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from rolecall.cli import cluster, demo, run
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="rolecall",
+        description="Runs Ansible roles as Kubernetes operators.",
+        epilog="Try 'rolecall COMMAND --help' for one command.",
+    )
+    top.add_argument("--version", action="version", version=f"rolecall {version('rolecall')}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (run, cluster, demo):
+        command.add_parser(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with these arguments, by default those of the process, and return its exit code."""
+    options = parser().parse_args(arguments)
+    code: int = options.handler(options)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The demo from its start to its end: control plane, definitions, operator, samples, and a table until all are done.
+
+It succeeds only when every sample has reached the end state that ``demo.yaml`` names. Whatever happens, nothing is left
+running, unless the user asked to keep it. Neighbours: ``manifests``, ``goals``, ``board`` and ``operator_process``.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rolecall.controlplane.cluster import ControlPlane
+from rolecall.demo.board import Board, Row
+from rolecall.demo.goals import Goal, read_goals
+from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.demo.operator_process import OperatorProcess
+from rolecall.kube.client import Client
+from rolecall.kube.durations import format_duration
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import ObjectKey, RawObject
+
+LOOK_EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for; times in seconds."""
+
+    project: Path
+    name: str = "demo"
+    keep: bool = False
+    timeout_seconds: float = 300.0
+
+
+def run_demo(options: Options, console: Console) -> int:
+    """Run the demo and return the exit code: 0 only when every sample has reached its end state.
+
+    Raises ValueError or FileNotFoundError for a project without the files that the demo needs.
+    """
+    goals = read_goals(options.project / "demo.yaml")
+    samples = list(read_manifests(options.project / "deploy" / "samples"))
+    definitions = [obj for part in ("crds", "rbac") for obj in read_manifests(options.project / "deploy" / part)]
+    account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
+    plane = ControlPlane(options.name, report=console.print)
+    operator: OperatorProcess | None = None
+    succeeded = False
+    try:
+        console.print("Starting the control plane")
+        plane.start()
+        console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
+        applier = Applier(plane.kubeconfig)
+        console.print(f"Applied {len(applier.apply(definitions))} definitions (deploy/crds, deploy/rbac)")
+        kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
+        operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log")
+        operator.start()
+        console.print(f"Started the operator as service account {account} (process {operator.pid})")
+        console.print(f"Applied {len(applier.apply(samples))} sample objects (deploy/samples)")
+        watching = _Watching(goals, _namespaces(samples), operator, options.timeout_seconds)
+        succeeded = asyncio.run(watching.until_done(plane.kubeconfig, console))
+    finally:
+        if not (options.keep and operator and not operator.has_ended):
+            if operator:
+                operator.stop()
+            plane.stop()
+    if options.keep:
+        console.print(_how_to_use(options, plane, operator), soft_wrap=True, highlight=False)
+    return 0 if succeeded else 1
+
+
+@dataclass(slots=True)
+class _Watching:
+    """Looks at the objects of the goals' kinds in the samples' namespaces until all are done or time is over."""
+
+    goals: tuple[Goal, ...]
+    namespaces: tuple[str, ...]
+    operator: OperatorProcess
+    timeout_seconds: float
+
+    async def until_done(self, kubeconfig: Path, console: Console) -> bool:
+        """Show the table; tell whether every object was done in time."""
+        started = time.monotonic()
+        board = Board(console)
+        async with await Client.connect(str(kubeconfig)) as client:
+            with board:
+                while True:
+                    rows = await self._rows(client)
+                    board.show(rows)
+                    found = {row.kind for row in rows}
+                    done = all(goal.gvk.kind in found for goal in self.goals) and all(row.is_done for row in rows)
+                    took = time.monotonic() - started
+                    if done or self.operator.has_ended or took > self.timeout_seconds:
+                        break
+                    await asyncio.sleep(LOOK_EVERY_SECONDS)
+        board.close()
+        if done:
+            console.print(f"Every sample has reached its end state after {format_duration(round(took, 1))}")
+        else:
+            self._explain(console, rows)
+        return done
+
+    async def _rows(self, client: Client) -> list[Row]:
+        self.operator.read_log()
+        rows = []
+        for goal in self.goals:
+            for namespace in self.namespaces:
+                async for objects, _ in client.list_pages(goal.gvk, namespace):
+                    rows += [self._row(goal, obj) for obj in objects]
+        return rows
+
+    def _row(self, goal: Goal, obj: RawObject) -> Row:
+        key = str(ObjectKey.of_object(obj))
+        took = self.operator.last_runs.get((goal.gvk.kind, key), "")
+        return Row(goal.gvk.kind, key, _condition(obj), goal.fields(obj), took, goal.is_reached(obj))
+
+    def _explain(self, console: Console, rows: list[Row]) -> None:
+        waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "objects that are missing"
+        why = "the operator ended" if self.operator.has_ended else f"{self.timeout_seconds:.0f} s are over"
+        console.print(f"Not done: {waiting} ({why}). The end of the operator's log:", style="red")
+        console.print(self.operator.tail(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _namespaces(samples: list[RawObject]) -> tuple[str, ...]:
+    return tuple(sorted({str(metadata_of(obj)["namespace"]) for obj in samples if metadata_of(obj).get("namespace")}))
+
+
+def _condition(obj: RawObject) -> str:
+    """Return the type of the condition that matters most to a reader."""
+    status = obj.get("status")
+    conditions = (status if isinstance(status, dict) else {}).get("conditions") or ()
+    true = {item.get("type") for item in conditions if isinstance(item, dict) and item.get("status") == "True"}
+    return next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
+
+
+def _how_to_use(options: Options, plane: ControlPlane, operator: OperatorProcess | None) -> str:
+    log = operator.log if operator else "-"
+    return f"""
+Everything is left running.
+  export KUBECONFIG={plane.kubeconfig}
+  export PATH={plane.program_directory}:$PATH        # kubectl
+  kubectl get podscalers,hikawas,foos --all-namespaces
+  tail -f {log}
+Stop it:
+  kill {operator.pid if operator else ""}; rolecall cluster stop --name {options.name}"""

@@ -1,0 +1,80 @@
+"""The operator as a process of its own: started with a kubeconfig, its log in a file, stopped with its plays.
+
+The demo reads the log for how long each object's last run took. Neighbour: ``demo`` starts it and looks at the objects.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOP_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class OperatorProcess:
+    """``rolecall run`` in a project's folder."""
+
+    project: Path
+    kubeconfig: Path
+    log: Path
+    last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = None
+    _read_to: int = 0
+
+    def start(self) -> None:
+        """Start the operator."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.project, env=environment, stderr=log, stdout=log, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises RuntimeError before the start."""
+        if self._process is None:
+            raise RuntimeError("the operator has not been started")
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the operator is gone without having been asked."""
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Ask the operator to end, and wait for it."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def read_log(self) -> None:
+        """Take note of the runs that ended since the last time."""
+        with self.log.open("rb") as log:
+            log.seek(self._read_to)
+            lines = log.read()
+        end = lines.rfind(b"\n") + 1
+        self._read_to += end
+        for line in lines[:end].splitlines():
+            self._note(line)
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _note(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(entry, dict) and "took" in entry:
+            name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
+            self.last_runs[(entry.get("kind", ""), name)] = entry["took"]
