@@ -43,7 +43,7 @@ class Change:
     obj: RawObject
     live: bool = True
     initial: bool = False
-    fields: Mapping[FieldPath, int] = field(default=_NO_FIELDS)
+    fields: Mapping[FieldPath, int] = field(default_factory=lambda: _NO_FIELDS)
 
     @property
     def entry(self) -> Entry:

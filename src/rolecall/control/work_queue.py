@@ -8,15 +8,14 @@ done. It is a single-loop structure without locks; the workers of ``controller``
 
 import asyncio
 import contextlib
-import heapq
-import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rolecall.control.clock import Clock, Handle
+from rolecall.control.clock import Clock
+from rolecall.control.timers import Timers
 
 RequestT = TypeVar("RequestT", bound=Hashable)
 
@@ -60,8 +59,6 @@ def _keep_all(_cause: Cause) -> bool:
 _RETRIED = Cause("retry asked for")
 _TOO_MANY = Cause("more changes than are remembered")
 
-_Timer = tuple[float, int, RequestT, Cause]  # due (monotonic), number that keeps order, request, cause
-
 
 class WorkQueue(Generic[RequestT]):
     """Requests that want a reconcile; de-duplicated, in the order in which they became due.
@@ -76,10 +73,7 @@ class WorkQueue(Generic[RequestT]):
         self._order: deque[RequestT] = deque()
         self._queued: dict[RequestT, list[Cause]] = {}
         self._processing: dict[RequestT, dict[Cause, None]] = {}
-        self._timers: dict[RequestT, _Timer[RequestT]] = {}
-        self._heap: list[_Timer[RequestT]] = []
-        self._numbers = itertools.count()
-        self._armed: tuple[float, Handle] | None = None
+        self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
         self._failures: dict[RequestT, int] = {}
         self._backing_off: set[RequestT] = set()
         self._retry_at_once: set[RequestT] = set()
@@ -140,7 +134,7 @@ class WorkQueue(Generic[RequestT]):
         if seconds <= 0:
             self.add(request, cause)
         elif not self._is_shut_down:
-            self._start_timer(request, self._clock.monotonic() + seconds, cause)
+            self._timers.start(request, seconds, cause)
 
     def add_at(self, request: RequestT, epoch_seconds: float, cause: Cause) -> None:
         """Make a request due at a time of the wall clock, in seconds since the epoch."""
@@ -170,9 +164,9 @@ class WorkQueue(Generic[RequestT]):
         What is being processed at this moment is retried at once if it fails: it may have seen the old state.
         """
         self._retry_at_once.update(self._processing)
-        for request in sorted(self._backing_off, key=self._due):
+        for request in sorted(self._backing_off, key=self._timers.order):
             self.forget(request)
-            self._stop_timer(request)
+            self._timers.stop(request)
             self.add(request, cause)
 
     async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
@@ -187,7 +181,7 @@ class WorkQueue(Generic[RequestT]):
             raise ShutDown
         request = self._order.popleft()
         causes = self._queued.pop(request)
-        self._stop_timer(request)
+        self._timers.stop(request)
         self._backing_off.discard(request)
         self._processing[request] = {}
         return request, tuple(causes)
@@ -207,8 +201,6 @@ class WorkQueue(Generic[RequestT]):
         """Hand out nothing any more, take nothing any more, and forget what waits."""
         self._is_shut_down = True
         self._timers.clear()
-        self._heap.clear()
-        self._arm()
         for getter in self._getters:
             if not getter.done():
                 getter.set_result(None)
@@ -242,44 +234,3 @@ class WorkQueue(Generic[RequestT]):
             if not getter.done():
                 getter.set_result(None)
                 return
-
-    def _start_timer(self, request: RequestT, due: float, cause: Cause) -> None:
-        running = self._timers.get(request)
-        if running is not None and running[0] <= due:
-            return
-        timer = (due, next(self._numbers), request, cause)
-        self._timers[request] = timer
-        heapq.heappush(self._heap, timer)
-        self._arm()
-
-    def _stop_timer(self, request: RequestT) -> None:
-        if self._timers.pop(request, None) is not None:
-            self._arm()
-
-    def _due(self, request: RequestT) -> tuple[float, int]:
-        timer = self._timers.get(request)
-        return (-math.inf, 0) if timer is None else timer[:2]
-
-    def _arm(self) -> None:
-        """Have the clock call at the earliest timer, and only then: one handle serves any number of them."""
-        if len(self._heap) > 2 * len(self._timers) + 64:  # stopped timers lie in the heap until their time or this
-            self._heap = list(self._timers.values())
-            heapq.heapify(self._heap)
-        while self._heap and self._timers.get(self._heap[0][2]) is not self._heap[0]:
-            heapq.heappop(self._heap)
-        due = self._heap[0][0] if self._heap else None
-        if self._armed is not None and self._armed[0] != due:
-            self._armed[1].cancel()
-            self._armed = None
-        if self._armed is None and due is not None:
-            self._armed = (due, self._clock.call_at(due, self._fire))
-
-    def _fire(self) -> None:
-        self._armed = None
-        now = self._clock.monotonic()
-        while self._heap and self._heap[0][0] <= now:
-            timer = heapq.heappop(self._heap)
-            if self._timers.get(timer[2]) is timer:
-                del self._timers[timer[2]]
-                self.add(timer[2], timer[3])
-        self._arm()

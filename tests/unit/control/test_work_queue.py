@@ -237,7 +237,7 @@ async def test_timers_that_are_replaced_over_and_over_do_not_pile_up(queue: Work
         take(queue)
         queue.done("a")
     queue.add_after("a", 36_000, CAUSE)
-    assert len(queue._heap) < 100
+    assert len(queue._timers._heap) < 100
 
 
 async def test_a_waiting_worker_is_woken_by_an_add(queue: WorkQueue[str]) -> None:
