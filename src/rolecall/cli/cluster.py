@@ -89,7 +89,7 @@ def _guarded(handler: Handler) -> Handler:
             _say(f"rolecall: {error}", colour="31")
             return 1
         except KeyboardInterrupt:
-            _say("rolecall: interrupted; nothing was left behind")
+            _say("rolecall: interrupted")
             return SIGNAL_EXIT_BASE + signal.SIGINT
         finally:
             signal.signal(signal.SIGTERM, previous)
@@ -219,7 +219,9 @@ def _exec(arguments: argparse.Namespace) -> int:
         return _run_with(control_plane, arguments.command)
     finally:
         if started:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient user must not leave half of it behind
             control_plane.stop()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run_with(control_plane: ControlPlane, command: list[str]) -> int:

@@ -25,7 +25,7 @@ from rolecall.controlplane.errors import ComponentFailedError, ControlPlaneError
 from rolecall.controlplane.state import State, StateStore
 
 READY_TIMEOUT_SECONDS = 90.0
-STOP_GRACE_SECONDS = 10.0
+STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches to end, which they never do
 LOG_LINES = 15
 PORT_ATTEMPTS = 5
 PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
@@ -141,6 +141,7 @@ class ControlPlane:
             if self.layout.root.exists():
                 self._report(f"Removing what is left of control plane {self.name!r}")
                 self._remove()
+            self._report(f"Starting control plane {self.name!r}")
             try:
                 self._start(programs)
             except BaseException:

@@ -46,12 +46,12 @@ def default_state_directory() -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Make the folder if need be; refuse one that another user owns or can enter, or that is a link."""
+    """Make the folder, private, if need be; refuse one in which another user could put something in our way."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise ControlPlaneError(
-            f"state directory {str(directory)!r}: expected a folder of your own with mode 0700, found"
+            f"state directory {str(directory)!r}: expected a folder of your own that nobody else may write to, found"
             f" mode {stat.filemode(status.st_mode)} and owner {status.st_uid}"
         )
 
