@@ -17,7 +17,7 @@ from typing import Any
 from rolecall.jobs.events import JobEvent, RunSummary
 from rolecall.jobs.folding import Ending, Folder
 from rolecall.jobs.play import Play
-from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, kill_marked
+from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, kill_orphans
 from rolecall.jobs.runner import Job, OnEvent, RoleContent
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
@@ -139,12 +139,14 @@ async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[Non
         await _without_interruption(_end(job, conversation, reading))
         return Ending("timeout", None, conversation.duration_seconds, reason)
     if not conversation.ending:
-        await asyncio.to_thread(kill_marked, job.ident)
+        job.revoke()
+        await asyncio.to_thread(kill_orphans, job.ident)
     return conversation.own_ending()
 
 
 async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> None:
     """Ask the play's process to end, kill it if it does not, and see to it that nothing of the run is left."""
+    job.revoke()
     process = conversation.process
     draining = asyncio.create_task(conversation.drain()) if reading.done() else reading
     with suppress(ProcessLookupError):
@@ -154,7 +156,7 @@ async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    await asyncio.to_thread(kill_marked, job.ident)
+    await asyncio.to_thread(kill_orphans, job.ident)
     await asyncio.wait({reading, draining})
 
 

@@ -69,15 +69,21 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
     return [process.pid for process in left]
 
 
-def kill_marked(ident: str) -> list[int]:
-    """Kill everything that carries the mark of a run, and wait for it; return the ids that survived.
+def kill_orphans(ident: str) -> list[int]:
+    """Kill everything that carries the mark of a run; return the ids that survived.
 
-    Blocks. For the case that the process which had to end the run was itself killed.
+    Blocks. For the time after the process that had to end the run: those below it have climbed to this one, which also
+    waits for them, so that they do not stay as zombies. Whoever started a marked process must have waited for it.
     """
     deadline = time.monotonic() + _KILL_LIMIT_SECONDS
+    orphans: set[int] = set()
     while (left := marked(ident)) and time.monotonic() < deadline:
         _signal_all(left, signal.SIGKILL)
+        orphans.update(process.pid for process in left)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
+    for pid in orphans:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
     return [process.pid for process in left]
 
 

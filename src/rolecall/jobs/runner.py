@@ -18,6 +18,10 @@ from rolecall.jobs.workspace import Workspace
 OnEvent = Callable[[JobEvent], None]
 
 
+def _revoke_nothing() -> None:
+    """Stand for a run without a secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleContent:
     """A role to run, by its absolute path."""
@@ -37,6 +41,7 @@ class Job:
     """Everything that one run of a role or playbook needs; its workspace must be prepared for `ident`.
 
     `secret_environment` reaches the play and no file of the run; what is no secret lies in the workspace already.
+    `revoke` takes the secret's power away: it is called first when a run has to be ended, at most a few times.
     `timeout_seconds` is the longest time that the run may take (None: no limit), `grace_seconds` the time between
     asking its processes to end and killing them.
     """
@@ -46,6 +51,7 @@ class Job:
     content: RoleContent | PlaybookContent
     verbosity: int = 2
     secret_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    revoke: Callable[[], None] = _revoke_nothing
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
 

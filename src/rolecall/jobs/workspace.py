@@ -73,7 +73,12 @@ class Workspace:
             playbook.unlink(missing_ok=True)
 
     def finish(self, ident: str) -> None:
-        """Point `artifacts/latest` to a run that has ended and remove runs that are too old."""
+        """Point `artifacts/latest` to a run that has ended and remove runs that are too old.
+
+        Nothing happens when the workspace has been removed in the meantime.
+        """
+        if not self.artifacts(ident).is_dir():
+            return
         link = self.path / "artifacts" / _LATEST
         new = link.with_name(f".{_LATEST}-{ident}")
         new.unlink(missing_ok=True)

@@ -5,14 +5,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
-from rolecall.jobs.processes import JOB_VARIABLE, descendants, end_descendants, kill_marked, marked
+from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, descendants, end_descendants, kill_orphans, marked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are walked through /proc")
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(300)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEP
+ABANDON = f"""
+import subprocess, sys
+process = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], start_new_session=True, stdout=subprocess.PIPE)
+process.stdout.readline()
+"""
 DETACHED = f"""
 import subprocess, sys
 process = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)
@@ -75,8 +81,10 @@ def test_processes_of_a_run_are_found_by_their_mark() -> None:
         assert [found.pid for found in marked("41")] == [process.pid]
 
 
-def test_processes_of_a_run_are_killed_by_their_mark() -> None:
-    with running(STUBBORN, **{JOB_VARIABLE: "42"}) as process:
-        assert kill_marked("42") == []
-        assert process.wait(timeout=10) == -signal.SIGKILL
-        assert marked("42") == []
+def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
+    become_subreaper()
+    with running(ABANDON, **{JOB_VARIABLE: "42"}) as process:
+        process.wait(timeout=10)
+    orphan = marked("42")[0].pid
+    assert kill_orphans("42") == []
+    assert not psutil.pid_exists(orphan)

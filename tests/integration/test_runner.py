@@ -1,0 +1,370 @@
+"""Plays of a real ansible-runner, as the operator starts them; no cluster is needed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import psutil
+import pytest
+
+from rolecall.jobs.cold import ColdRunner
+from rolecall.jobs.events import JobEvent, RunSummary
+from rolecall.jobs.processes import kill_orphans, marked
+from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, new_ident
+from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.kube.references import GVK, ObjectKey
+
+STUBBORN = """
+#!/usr/bin/python
+import signal, time
+from ansible.module_utils.basic import AnsibleModule
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+AnsibleModule({})
+time.sleep(300)
+"""
+SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
+IGNORE = "- name: Ignore\n  stubborn:\n"
+SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found anywhere
+
+
+class Bench:
+    """One object's workspace, roles made from text, and a runner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = Workspace(folder / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
+        self.events: list[JobEvent] = []
+
+    def role(self, tasks: str, name: str = "foo", **modules: str) -> RoleContent:
+        role = self.folder / "roles" / name
+        for module, text in modules.items():
+            (role / "library").mkdir(parents=True, exist_ok=True)
+            (role / "library" / f"{module}.py").write_text(text.lstrip())
+        (role / "tasks").mkdir(parents=True, exist_ok=True)
+        (role / "tasks" / "main.yml").write_text(dedent(tasks))
+        return RoleContent(role)
+
+    def playbook(self, text: str) -> PlaybookContent:
+        path = self.folder / "site.yml"
+        path.write_text(dedent(text))
+        return PlaybookContent(path)
+
+    def job(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> Job:
+        ident = new_ident()
+        self.workspace.prepare(ident, inputs or Inputs({}))
+        return Job(ident, self.workspace, content, grace_seconds=0.5)
+
+    async def run(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSummary:
+        return await ColdRunner().run(self.job(content, inputs), self.events.append)
+
+    def files(self) -> list[Path]:
+        return [path for path in self.workspace.path.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    return Bench(tmp_path)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until a condition of the system holds; it is asked again and again, because nothing announces it."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
+        await asyncio.sleep(0.02)
+
+
+def has_module(ident: str) -> bool:
+    """Whether a module of a run is at work: a process with a session of its own below the playbook."""
+    return any(_is_module(process) for process in marked(ident))
+
+
+def _is_module(process: psutil.Process) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+    return "sleep" in command or any("AnsiballZ_stubborn" in part for part in command)
+
+
+async def test_a_role_runs_with_its_variables(bench: Bench) -> None:
+    role = bench.role("""
+        - name: Say
+          ansible.builtin.debug: {msg: "size {{ size }} in {{ ansible_operator_meta.name }}"}
+        - name: Leave something
+          ansible.builtin.set_stats: {aggregate: false, data: {pods: 3}}
+    """)
+    summary = await bench.run(role, Inputs({"size": 3, "ansible_operator_meta": {"name": "x"}}))
+    assert summary.is_successful
+    assert summary.counts.ok == 2
+    assert summary.stats == {"pods": 3}
+    assert [event.message for event in bench.events if event.action == "ansible.builtin.debug"][-1] == "size 3 in x"
+
+
+async def test_facts_are_gathered_for_roles_unless_gathering_is_explicit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = bench.role("- ansible.builtin.debug:\n")
+    await bench.run(role)
+    assert "Gathering Facts" not in {event.task for event in bench.events}
+    monkeypatch.delenv("ANSIBLE_GATHERING")
+    await bench.run(role)
+    assert "Gathering Facts" in {event.task for event in bench.events}
+
+
+async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
+    (bench.folder / "vars.yml").write_text("word: found")
+    playbook = bench.playbook("""
+        - hosts: localhost
+          gather_facts: false
+          vars_files: [vars.yml]
+          tasks:
+            - ansible.builtin.debug: {msg: "{{ word }} {{ playbook_dir }}"}
+    """)
+    assert (await bench.run(playbook)).is_successful
+    assert f"found {bench.folder}" in {event.message for event in bench.events}
+    command = json.loads((bench.workspace.path / "artifacts/latest/command").read_text())
+    assert command["cwd"] == str(bench.workspace.path / "project")
+
+
+async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -> None:
+    role = bench.role("- ansible.builtin.debug: {msg: '{{ ansible_check_mode }} {{ ansible_verbosity }} {{ mine }}'}\n")
+    job = replace(bench.job(role, Inputs({"mine": "object"}, cmdline="--check -e mine=args")), verbosity=3)
+    await ColdRunner().run(job, bench.events.append)
+    assert "True 3 object" in {event.message for event in bench.events}
+
+
+async def test_modules_of_our_collection_are_found(bench: Bench) -> None:
+    summary = await bench.run(bench.role("- rolecall.util.requeue_after: {time: 7s}\n"))
+    assert summary.message == ""
+    assert summary.requeue_after_seconds == 7
+
+
+async def test_a_failing_task_is_named_and_a_rescued_one_is_not(bench: Bench) -> None:
+    role = bench.role("""
+        - block:
+            - name: Rescued
+              ansible.builtin.fail: {msg: never mind}
+          rescue:
+            - ansible.builtin.debug:
+        - name: Ignored
+          ansible.builtin.fail: {msg: never mind}
+          ignore_errors: true
+        - name: Loop
+          ansible.builtin.command: sh -c 'echo item {{ item }} >&2; exit {{ item }}'
+          loop: [0, 3, 4]
+    """)
+    summary = await bench.run(role)
+    assert summary.status == "failed"
+    assert summary.message == "Task 'Loop': non-zero return code 3: item 3"
+    assert summary.counts.failures == 1
+
+
+async def test_a_rescued_failure_alone_is_a_success(bench: Bench) -> None:
+    role = bench.role("""
+        - block:
+            - ansible.builtin.fail: {msg: never mind}
+          rescue:
+            - ansible.builtin.debug:
+    """)
+    assert (await bench.run(role)).is_successful
+
+
+async def test_a_syntax_error_is_named_with_file_and_line(bench: Bench) -> None:
+    role = bench.role('- name: A\n  ansible.builtin.debug: {msg: "a"\n')
+    summary = await bench.run(role)
+    assert summary.status == "failed"
+    assert "YAML parsing failed" in summary.message
+    assert f"{role.path}/tasks/main.yml:" in summary.message
+
+
+async def test_an_unknown_module_is_named(bench: Bench) -> None:
+    assert "nosuchmodule" in (await bench.run(bench.role("- nosuchmodule:\n"))).message
+
+
+async def test_a_missing_role_is_named(bench: Bench) -> None:
+    assert "gone" in (await bench.run(RoleContent(bench.folder / "roles" / "gone"))).message
+
+
+async def test_an_undefined_variable_is_named_with_its_task(bench: Bench) -> None:
+    summary = await bench.run(bench.role('- name: Say\n  ansible.builtin.debug: {msg: "{{ nope.x }}"}\n'))
+    assert summary.message.startswith("Task 'Say': ")
+    assert "'nope' is undefined" in summary.message
+
+
+async def test_an_unreachable_host_is_a_failure(bench: Bench) -> None:
+    role = bench.role("""
+        - name: Go there
+          ansible.builtin.ping:
+          delegate_to: 127.0.0.9
+          vars: {ansible_connection: ssh, ansible_port: 1}
+    """)
+    summary = await bench.run(role)
+    assert summary.unreachable
+    assert summary.message.startswith("Task 'Go there': unreachable: ")
+
+
+async def test_what_no_log_hides_is_told_to_nobody(bench: Bench) -> None:
+    role = bench.role("""
+        - name: Quiet
+          ansible.builtin.fail: {msg: "s3cret-in-message"}
+          no_log: true
+    """)
+    summary = await bench.run(role)
+    assert summary.message == "Task 'Quiet': hidden, because the task says no_log"
+    assert "s3cret-in-message" not in "".join(event.to_json() for event in bench.events)
+
+
+async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANSIBLE_GATHERING")
+    role = bench.role("""
+        - name: See it
+          ansible.builtin.assert: {that: "lookup('env', 'K8S_AUTH_API_KEY') | length == length"}
+        - name: Tell it
+          ansible.builtin.debug: {msg: "{{ ansible_env.K8S_AUTH_API_KEY }}"}
+        - name: Tell it by a command
+          ansible.builtin.command: env
+    """)
+    job = replace(
+        bench.job(role, Inputs({"length": len(SECRET)})), secret_environment={"K8S_AUTH_API_KEY": SECRET}, verbosity=4
+    )
+    summary = await ColdRunner().run(job, bench.events.append)
+    assert summary.message == ""
+    assert [path for path in bench.files() if SECRET in path.read_text(errors="replace")] == []
+    assert SECRET not in "".join(event.to_json() for event in bench.events)
+
+
+async def test_the_environment_of_the_operator_is_in_no_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", SECRET)
+    await bench.run(bench.role("- ansible.builtin.debug:\n"))
+    assert [path for path in bench.files() if SECRET in path.read_text(errors="replace")] == []
+
+
+async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
+    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=3)
+    summary = await ColdRunner().run(job, bench.events.append)
+    assert summary.status == "timeout"
+    assert summary.message == "Task 'Sleep': the run took longer than its timeout of 3s and was ended"
+    assert marked(job.ident) == []
+    assert (bench.workspace.path / "artifacts/latest").resolve().name == job.ident
+
+
+@pytest.mark.parametrize("tasks", [SLEEP, IGNORE])
+async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> None:
+    job = bench.job(bench.role(tasks, stubborn=STUBBORN))
+    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    await until(lambda: has_module(job.ident))
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert marked(job.ident) == []
+
+
+async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
+    alive: list[bool] = []
+    job = bench.job(bench.role(SLEEP))
+    job = replace(job, timeout_seconds=3, revoke=lambda: alive.append(has_module(job.ident)))
+    await ColdRunner().run(job, bench.events.append)
+    assert alive == [True]
+
+
+async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
+    job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
+    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    await until(lambda: has_module(job.ident))
+    run.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert marked(job.ident) == []
+
+
+async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> None:
+    job = bench.job(bench.role("- ansible.builtin.command: sleep 300\n  async: 600\n  poll: 0\n"))
+    summary = await ColdRunner().run(job, bench.events.append)
+    assert summary.is_successful
+    assert marked(job.ident) == []
+
+
+async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench: Bench) -> None:
+    job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
+    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    await until(lambda: has_module(job.ident))
+    next(process for process in marked(job.ident) if "rolecall.jobs.play" in process.cmdline()).kill()
+    summary = await run
+    assert summary.status == "error"
+    assert summary.message == "Task 'Ignore': the process of the play ended unexpectedly with exit code -9"
+    assert marked(job.ident) == []
+
+
+@pytest.mark.parametrize("tasks", [SLEEP, IGNORE])
+async def test_when_the_operator_is_killed_nothing_of_a_run_stays(bench: Bench, tasks: str) -> None:
+    job = bench.job(bench.role(tasks, stubborn=STUBBORN))
+    operator = subprocess.Popen([sys.executable, "-c", OPERATOR, *_arguments(bench, job)])  # noqa: ASYNC220 - is killed
+    try:
+        await until(lambda: has_module(job.ident))
+        operator.send_signal(signal.SIGKILL)
+        operator.wait()
+        await until(lambda: marked(job.ident) == [], seconds=10)
+    finally:
+        operator.kill()
+        operator.wait()
+        kill_orphans(job.ident)
+
+
+async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
+    def listen(event: JobEvent) -> None:
+        if event.name == "playbook_on_task_start":
+            raise LookupError(event.task)
+
+    job = bench.job(bench.role(SLEEP))
+    with pytest.raises(LookupError, match="Sleep"):
+        await ColdRunner().run(job, listen)
+    assert marked(job.ident) == []
+
+
+async def test_runs_of_several_objects_do_not_mix(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(tmp_path / "other")
+    tasks = "- ansible.builtin.set_stats: {data: {who: '{{ who }}'}}\n"
+    mine, others = await asyncio.gather(
+        bench.run(bench.role(tasks), Inputs({"who": "mine"})), other.run(other.role(tasks), Inputs({"who": "other"}))
+    )
+    assert (mine.stats, others.stats) == ({"who": "mine"}, {"who": "other"})
+
+
+async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Bench) -> None:
+    await bench.run(bench.role("- ansible.builtin.debug:\n"))
+    outside = {path.relative_to(bench.workspace.path).as_posix() for path in bench.files()}
+    expected = {"env/envvars", "env/extravars", "env/settings", "inventory/hosts"}
+    assert {path for path in outside if not path.startswith("artifacts/")} == expected
+
+
+OPERATOR = """
+import asyncio, sys
+from pathlib import Path
+from rolecall.jobs.cold import ColdRunner
+from rolecall.jobs.runner import Job, RoleContent
+from rolecall.jobs.workspace import Workspace
+from rolecall.kube.references import GVK, ObjectKey
+
+ident, root, role = sys.argv[1:]
+workspace = Workspace(Path(root), GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
+job = Job(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
+asyncio.run(ColdRunner().run(job, lambda event: None))
+"""
+
+
+def _arguments(bench: Bench, job: Job) -> list[str]:
+    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path)]
