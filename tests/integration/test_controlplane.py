@@ -1,0 +1,352 @@
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster
+from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.components import COMPONENTS, HOST
+from rolecall.controlplane.processes import find_in_directory
+
+DEADLINE_SECONDS = 60.0
+POLL_SECONDS = 0.05
+Kubectl = Callable[..., str]
+
+
+def _wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_SECONDS:.0f} s for {what}"
+        time.sleep(POLL_SECONDS)
+
+
+def _kubectl(kubeconfig: Path, *arguments: str, stdin: object = None) -> str:
+    program = find_binaries(print)["kubectl"]
+    text = None if stdin is None else json.dumps(stdin)
+    command = [str(program), "--kubeconfig", str(kubeconfig), *arguments]
+    answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise AssertionError(answer.stderr)
+    return answer.stdout
+
+
+def _read(kubeconfig: Path, *arguments: str) -> Any:
+    return json.loads(_kubectl(kubeconfig, "get", "-o", "json", *arguments))
+
+
+def _rolecall(*arguments: str, state_directory: Path) -> list[str]:
+    command, *rest = arguments
+    return [sys.executable, "-m", "rolecall.cli.main", "cluster", command, "--state-dir", str(state_directory), *rest]
+
+
+def _left_over(state_directory: Path) -> list[int]:
+    """Give the processes of control planes below the folder, and fail if a folder of one is left."""
+    folders = list(state_directory.iterdir()) if state_directory.exists() else []
+    assert folders == []
+    commands = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in commands.splitlines() if f"{state_directory}/" in line and "kube" in line]
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> str:
+    """Give a namespace of its own to the test; it goes with the control plane."""
+    name = f"cp-{abs(hash(request.node.name)) % 10**10}"
+    _kubectl(control_plane.kubeconfig, "create", "namespace", name)
+    return name
+
+
+@pytest.fixture
+def state_directory(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder for the state of control planes; whatever runs there in the end is stopped."""
+    folder = tmp_path / "state"
+    yield folder
+    for path in list(folder.iterdir()) if folder.exists() else []:
+        if path.is_dir():
+            ControlPlane(path.name, state_directory=folder).stop()
+
+
+def test_kubectl_can_read_the_version_of_the_server(control_plane: ControlPlane) -> None:
+    versions = json.loads(_kubectl(control_plane.kubeconfig, "version", "-o", "json"))
+    assert versions["serverVersion"]["gitVersion"] == versions["clientVersion"]["gitVersion"]
+    assert versions["serverVersion"]["minor"].isdigit()
+
+
+def test_when_start_returns_nodes_are_ready_and_namespaces_filled(state_directory: Path) -> None:
+    with ControlPlane("ready", state_directory=state_directory, nodes=2) as one:
+        nodes = _read(one.kubeconfig, "nodes")["items"]
+        assert [node["spec"].get("taints", []) for node in nodes] == [[], []]
+        assert _read(one.kubeconfig, "serviceaccount", "default")["metadata"]["namespace"] == "default"
+        assert _read(one.kubeconfig, "pods", "--all-namespaces")["items"] == []
+
+
+def test_a_deployment_becomes_available(control_plane: ControlPlane, namespace: str) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "create", "deployment", "web", "--image=nginx", "--replicas=3", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s", *where)
+    pods = _read(control_plane.kubeconfig, "pods", *where)["items"]
+    assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
+    assert len({pod["status"]["podIP"] for pod in pods}) == 3
+    assert all(pod["spec"]["nodeName"].startswith("node-") for pod in pods)
+
+
+def test_a_job_completes(control_plane: ControlPlane, namespace: str) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "create", "job", "once", "--image=busybox", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Complete", "job/once", "--timeout=60s", *where)
+
+
+def test_a_pod_is_deleted_long_before_its_grace_is_over(control_plane: ControlPlane, namespace: str) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "run", "one", "--image=nginx", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Ready", "pod/one", "--timeout=60s", *where)
+    started = time.monotonic()
+    _kubectl(control_plane.kubeconfig, "delete", "pod", "one", "--wait", *where)
+    assert time.monotonic() - started < _read_grace_seconds()
+
+
+def _read_grace_seconds() -> float:
+    return 30 / 3  # the grace that pods have by default is 30 s
+
+
+def test_a_pod_with_a_finalizer_stays_until_the_finalizer_goes(control_plane: ControlPlane, namespace: str) -> None:
+    where = ("--namespace", namespace)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "held", "finalizers": ["example.com/hold"]},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+    }
+    _kubectl(control_plane.kubeconfig, "create", "-f", "-", *where, stdin=pod)
+    _kubectl(control_plane.kubeconfig, "delete", "pod", "held", "--wait=false", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=jsonpath={.metadata.deletionTimestamp}", "pod/held", *where)
+    release = '{"metadata":{"finalizers":null}}'
+    _kubectl(control_plane.kubeconfig, "patch", "pod", "held", "--type=merge", "-p", release, *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "pod/held", "--timeout=60s", *where)
+
+
+def test_what_an_object_owns_goes_with_it(control_plane: ControlPlane, namespace: str) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "create", "configmap", "owner", *where)
+    uid = _read(control_plane.kubeconfig, "configmap", "owner", *where)["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    dependent = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "dependent", "ownerReferences": [reference]},
+    }
+    _kubectl(control_plane.kubeconfig, "create", "-f", "-", *where, stdin=dependent)
+    _kubectl(control_plane.kubeconfig, "delete", "configmap", "owner", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "configmap/dependent", "--timeout=60s", *where)
+
+
+def test_a_namespace_goes_with_everything_in_it(control_plane: ControlPlane) -> None:
+    _kubectl(control_plane.kubeconfig, "create", "namespace", "short-lived")
+    _kubectl(control_plane.kubeconfig, "create", "deployment", "web", "--image=nginx", "--namespace=short-lived")
+    _kubectl(control_plane.kubeconfig, "delete", "namespace", "short-lived", "--wait", "--timeout=60s")
+    assert "short-lived" not in _kubectl(control_plane.kubeconfig, "get", "namespaces")
+
+
+def test_a_service_account_may_do_what_its_roles_say_and_nothing_else(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "create", "serviceaccount", "operator", *where)
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(AssertionError, match="Forbidden"):
+        _kubectl(kubeconfig, "get", "pods")
+    role = ("--verb=get,list", "--resource=pods")
+    _kubectl(control_plane.kubeconfig, "create", "role", "reader", *role, *where)
+    account = f"--serviceaccount={namespace}:operator"
+    _kubectl(control_plane.kubeconfig, "create", "rolebinding", "reader", "--role=reader", account, *where)
+    _wait_for(lambda: _is_allowed(kubeconfig, "get", "pods"), "the role")
+    assert not _is_allowed(kubeconfig, "get", "secrets")
+
+
+def _is_allowed(kubeconfig: Path, *arguments: str) -> bool:
+    try:
+        _kubectl(kubeconfig, *arguments)
+    except AssertionError:
+        return False
+    return True
+
+
+def test_who_may_not_set_finalizers_may_not_block_the_deletion_of_an_owner(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    where = ("--namespace", namespace)
+    _kubectl(control_plane.kubeconfig, "create", "serviceaccount", "operator", *where)
+    _kubectl(control_plane.kubeconfig, "create", "deployment", "owner", "--image=nginx", *where)
+    uid = _read(control_plane.kubeconfig, "deployment", "owner", *where)["metadata"]["uid"]
+    role = ("--verb=create", "--resource=configmaps")
+    _kubectl(control_plane.kubeconfig, "create", "role", "maker", *role, *where)
+    account = f"--serviceaccount={namespace}:operator"
+    _kubectl(control_plane.kubeconfig, "create", "rolebinding", "maker", "--role=maker", account, *where)
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "owner", "uid": uid, "blockOwnerDeletion": True}
+    metadata = {"name": "owned", "ownerReferences": [reference]}
+    dependent = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    with pytest.raises(AssertionError, match="cannot set blockOwnerDeletion"):
+        _kubectl(kubeconfig, "create", "--validate=false", "-f", "-", stdin=dependent)
+
+
+def test_an_unknown_service_account_is_named(control_plane: ControlPlane) -> None:
+    with pytest.raises(ControlPlaneError, match="no service account 'nobody' in namespace 'default'"):
+        control_plane.service_account_kubeconfig("default", "nobody")
+
+
+def test_two_side_by_side_do_not_know_each_other(control_plane: ControlPlane, state_directory: Path) -> None:
+    with ControlPlane("other", state_directory=state_directory) as other:
+        assert other.server != control_plane.server
+        _kubectl(other.kubeconfig, "create", "namespace", "only-here")
+        assert "only-here" not in _kubectl(control_plane.kubeconfig, "get", "namespaces")
+        mixed = ("--server", other.server)
+        with pytest.raises(AssertionError, match="certificate"):
+            _kubectl(control_plane.kubeconfig, "get", "namespaces", *mixed)
+
+
+def test_stop_leaves_nothing(state_directory: Path) -> None:
+    one = ControlPlane("gone", state_directory=state_directory)
+    one.start()
+    root = one.layout.root
+    assert len(find_in_directory(root, COMPONENTS)) == len(COMPONENTS)
+    assert one.stop()
+    assert find_in_directory(root, COMPONENTS) == []
+    assert _left_over(state_directory) == []
+    assert not one.stop()
+
+
+def test_a_component_that_fails_is_named_with_its_log_and_nothing_is_left(
+    state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "kube-scheduler"
+    broken.write_text("#!/bin/sh\necho 'no such flag: --answer' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    programs = find_binaries(print) | {"kube-scheduler": broken}
+    monkeypatch.setattr(cluster, "find_binaries", lambda _report: programs)
+    with pytest.raises(ComponentFailedError) as failure:
+        ControlPlane("broken", state_directory=state_directory).start()
+    assert failure.value.component == "kube-scheduler"
+    assert "no such flag: --answer" in str(failure.value)
+    assert _left_over(state_directory) == []
+
+
+def test_a_program_that_cannot_be_run_is_named(
+    state_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = find_binaries(print) | {"etcd": tmp_path / "missing"}
+    monkeypatch.setattr(cluster, "find_binaries", lambda _report: programs)
+    with pytest.raises(ComponentFailedError, match="etcd could not be started"):
+        ControlPlane("broken", state_directory=state_directory).start()
+    assert _left_over(state_directory) == []
+
+
+def test_a_port_that_somebody_takes_in_between_is_replaced(
+    state_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as somebody:
+        somebody.bind((HOST, 0))
+        somebody.listen()
+        taken = somebody.getsockname()[1]
+        ports = iter([taken, cluster.free_port()])
+        monkeypatch.setattr(cluster, "free_port", lambda: next(ports))
+        with ControlPlane("port", state_directory=state_directory) as one:
+            assert not one.server.endswith(f":{taken}")
+            assert _read(one.kubeconfig, "nodes")["items"]
+
+
+def test_what_a_crash_left_is_cleaned_up_by_the_next_start(state_directory: Path) -> None:
+    one = ControlPlane("crashed", state_directory=state_directory)
+    one.start()
+    _kubectl(one.kubeconfig, "create", "namespace", "before")
+    state = one.state()
+    assert state is not None
+    os.kill(state.processes["kube-apiserver"].pid, signal.SIGKILL)
+    _wait_for(lambda: not one.is_running(), "the API server to be gone")
+    assert ControlPlane("crashed", state_directory=state_directory).start()
+    assert "before" not in _kubectl(one.kubeconfig, "get", "namespaces")
+    assert len(find_in_directory(one.layout.root, COMPONENTS)) == len(COMPONENTS)
+
+
+def test_an_api_server_that_was_away_is_back_at_the_same_port_with_everything(state_directory: Path) -> None:
+    with ControlPlane("restart", state_directory=state_directory) as one:
+        _kubectl(one.kubeconfig, "create", "namespace", "before")
+        server = one.server
+        one.stop_component("kube-apiserver")
+        assert not one.is_running()
+        with pytest.raises(ControlPlaneError, match="does not answer"):
+            one.service_account_kubeconfig("default", "default")
+        one.start_component("kube-apiserver")
+        assert (one.server, one.is_running()) == (server, True)
+        assert "before" in _kubectl(one.kubeconfig, "get", "namespaces")
+        _kubectl(one.kubeconfig, "create", "deployment", "web", "--image=nginx")
+        _kubectl(one.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+
+
+def test_the_commands_do_what_they_say(state_directory: Path) -> None:
+    def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = _rolecall(*arguments, state_directory=state_directory)
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert answer.returncode == code, answer.stderr
+        return answer
+
+    assert "there is no control plane 'default'" in run("kubeconfig", code=1).stderr
+    assert json.loads(run("status", "-o", "json", code=1).stdout)["state"] == "stopped"
+    path = run("start").stdout.strip()
+    assert run("kubeconfig").stdout == f"{path}\n"
+    assert "runs already" in run("start").stderr
+    status = json.loads(run("status", "-o", "json").stdout)
+    assert (status["state"], [row["name"] for row in status["components"]]) == ("running", list(COMPONENTS))
+    assert "Starting Kubernetes Scheduler" in run("logs", "kube-scheduler").stdout
+    account = run("kubeconfig", "--service-account", "default/default").stdout.strip()
+    assert "system:serviceaccount:default:default" in _kubectl(Path(account), "auth", "whoami")
+    assert "expected NAMESPACE/NAME, found 'x'" in run("kubeconfig", "--service-account", "x", code=1).stderr
+    assert "is stopped" in run("stop", "--all").stderr
+    assert _left_over(state_directory) == []
+
+
+def test_exec_gives_the_exit_code_of_its_command_and_leaves_nothing(state_directory: Path) -> None:
+    shell = "kubectl get nodes && exit 7"
+    command = _rolecall("exec", "--", "sh", "-c", shell, state_directory=state_directory)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 7, answer.stderr
+    assert "node-1" in answer.stdout
+    assert _left_over(state_directory) == []
+
+
+def test_exec_of_a_control_plane_that_runs_leaves_it_running(state_directory: Path) -> None:
+    with ControlPlane("kept", state_directory=state_directory) as one:
+        command = _rolecall("exec", "--name", "kept", "--", "true", state_directory=state_directory)
+        assert subprocess.run(command, check=False).returncode == 0
+        assert one.is_running()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_that_is_interrupted_leaves_nothing(state_directory: Path, number: signal.Signals) -> None:
+    command = _rolecall("start", state_directory=state_directory)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        log = state_directory / "default" / "logs" / "kube-apiserver.log"
+        _wait_for(log.exists, "the API server to be started")
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, output) == (130, "")
+    assert _left_over(state_directory) == []
+
+
+def test_exec_that_is_asked_to_end_ends_its_command_and_leaves_nothing(state_directory: Path, tmp_path: Path) -> None:
+    shell = f"echo started > {tmp_path / 'mark'}; exec sleep 600"
+    command = _rolecall("exec", "--", "sh", "-c", shell, state_directory=state_directory)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        _wait_for((tmp_path / "mark").exists, "the command")
+        process.terminate()
+        process.wait(DEADLINE_SECONDS)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert _left_over(state_directory) == []
