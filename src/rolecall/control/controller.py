@@ -82,6 +82,7 @@ class Controller:
             while True:
                 request, causes = await self.queue.get()
                 await self._process(request, causes)
+                await asyncio.sleep(0)  # a reconcile that never waits must not keep everybody else from the loop
 
     async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
         with bound_contextvars(kind=self.kind or self.name, namespace=request.namespace, name=request.name):

@@ -10,7 +10,7 @@ from rolecall.kube.errors import GoneError, KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")
-_Event = tuple[str, RawObject] | KubeError | None
+_Event = tuple[str, RawObject] | Exception | None
 
 
 class FakeServer:
@@ -69,7 +69,7 @@ class FakeServer:
         self._history.clear()
         self._oldest = self.version
 
-    def end_streams(self, error: KubeError | None = None) -> None:
+    def end_streams(self, error: Exception | None = None) -> None:
         """End every stream, with an error if one is given."""
         for _, stream in self._streams:
             stream.put_nowait(error)
@@ -110,7 +110,7 @@ class FakeServer:
         self._streams.append(entry)
         try:
             while (event := await stream.get()) is not None:
-                if isinstance(event, KubeError):
+                if isinstance(event, Exception):
                     raise event
                 yield event[0], copy.deepcopy(event[1])
         finally:
