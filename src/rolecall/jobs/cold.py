@@ -17,7 +17,7 @@ from typing import Any
 from rolecall.jobs.events import JobEvent, RunSummary
 from rolecall.jobs.folding import Ending, Folder
 from rolecall.jobs.play import Play
-from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, kill_orphans
+from rolecall.jobs.processes import JOB_VARIABLE, PLAY_MODULE, become_subreaper, kill_orphans, kill_stranded
 from rolecall.jobs.runner import Job, OnEvent, RoleContent
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
@@ -31,10 +31,15 @@ _KILL_AFTER_SECONDS = 20.0
 
 
 class ColdRunner:
-    """Runs each job in a process of its own; makes this process the one to which orphans climb."""
+    """Runs each job in a process of its own.
+
+    Making one makes this process the one to which orphans climb, and ends what runs of a killed operator have left.
+    """
 
     def __init__(self) -> None:
         become_subreaper()
+        if stranded := kill_stranded():
+            logger.warning("Ended runs that a killed operator had left", jobs=stranded)
 
     async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
         """Run the job; see `runner.Runner`."""
@@ -117,7 +122,7 @@ async def _start(job: Job) -> asyncio.subprocess.Process:
         secrets=dict(job.secret_environment),
     )
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "rolecall.jobs.play"),
+        *(sys.executable, "-P", "-m", PLAY_MODULE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

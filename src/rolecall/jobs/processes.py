@@ -20,6 +20,9 @@ import psutil
 JOB_VARIABLE = "ROLECALL_JOB"
 """Names the run in the environment of each of its processes."""
 
+PLAY_MODULE = "rolecall.jobs.play"
+"""The program that looks after a run."""
+
 _SET_CHILD_SUBREAPER = 36
 _KILL_LIMIT_SECONDS = 10.0
 _WALK_AGAIN_SECONDS = 0.2
@@ -44,13 +47,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 def marked(ident: str) -> list[psutil.Process]:
     """Return all living processes, other than this one, that carry the mark of a run in their environment."""
-    mark = f"{JOB_VARIABLE}={ident}".encode()
-    found = []
-    for pid in psutil.pids():
-        if pid != os.getpid() and mark in _environment(pid).split(b"\0"):
-            with suppress(psutil.NoSuchProcess):
-                found.append(psutil.Process(pid))
-    return [process for process in found if _is_alive(process)]
+    return _marked_processes().get(ident, [])
 
 
 def end_descendants(pid: int, grace_seconds: float) -> list[int]:
@@ -87,6 +84,43 @@ def kill_orphans(ident: str) -> list[int]:
     return [process.pid for process in left]
 
 
+def kill_stranded() -> list[str]:
+    """Kill the runs of this user that nobody looks after, because the process of the play was killed with its operator.
+
+    Blocks. Returns their names.
+    """
+    stranded = [ident for ident, found in _marked_processes().items() if not any(map(_is_play, found))]
+    for ident in stranded:
+        kill_orphans(ident)
+    return stranded
+
+
+def _marked_processes() -> dict[str, list[psutil.Process]]:
+    found: dict[str, list[psutil.Process]] = {}
+    for pid in psutil.pids():
+        ident = _mark(pid)
+        with suppress(psutil.NoSuchProcess):
+            if ident and pid != os.getpid() and _is_alive(process := psutil.Process(pid)):
+                found.setdefault(ident, []).append(process)
+    return found
+
+
+def _mark(pid: int) -> str:
+    prefix = f"{JOB_VARIABLE}=".encode()
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((value[len(prefix) :].decode(errors="replace") for value in variables if value.startswith(prefix)), "")
+
+
+def _is_play(process: psutil.Process) -> bool:
+    try:
+        return PLAY_MODULE in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -111,10 +145,3 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""

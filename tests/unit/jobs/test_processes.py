@@ -8,7 +8,16 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from rolecall.jobs.processes import JOB_VARIABLE, become_subreaper, descendants, end_descendants, kill_orphans, marked
+from rolecall.jobs.processes import (
+    JOB_VARIABLE,
+    PLAY_MODULE,
+    become_subreaper,
+    descendants,
+    end_descendants,
+    kill_orphans,
+    kill_stranded,
+    marked,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are walked through /proc")
 
@@ -16,7 +25,7 @@ SLEEP = "import time; print('ready', flush=True); time.sleep(300)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEP
 ABANDON = f"""
 import subprocess, sys
-process = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}], start_new_session=True, stdout=subprocess.PIPE)
+process = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}, {PLAY_MODULE!r}], start_new_session=True, stdout=subprocess.PIPE)
 process.stdout.readline()
 """
 DETACHED = f"""
@@ -42,8 +51,8 @@ def end_a_tree(program: str, grace_seconds: float) -> str:
 
 
 @contextmanager
-def running(program: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-c", program]
+def running(program: str, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", program, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | environment) as process:
         assert process.stdout
         process.stdout.readline()
@@ -77,7 +86,10 @@ def test_a_process_that_is_gone_has_no_descendants() -> None:
 
 
 def test_processes_of_a_run_are_found_by_their_mark() -> None:
-    with running(SLEEP, **{JOB_VARIABLE: "41"}) as process, running(SLEEP, **{JOB_VARIABLE: "410"}):
+    with (
+        running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "41"}) as process,
+        running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "410"}),
+    ):
         assert [found.pid for found in marked("41")] == [process.pid]
 
 
@@ -88,3 +100,16 @@ def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
     orphan = marked("42")[0].pid
     assert kill_orphans("42") == []
     assert not psutil.pid_exists(orphan)
+
+
+def test_a_run_without_its_play_is_stranded() -> None:
+    with running(STUBBORN, **{JOB_VARIABLE: "43"}) as process:
+        assert "43" in kill_stranded()
+        assert marked("43") == []
+        assert not psutil.pid_exists(process.pid)
+
+
+def test_a_run_with_its_play_is_not_stranded() -> None:
+    with running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "44"}) as process, running(SLEEP, **{JOB_VARIABLE: "44"}):
+        assert "44" not in kill_stranded()
+        assert process.poll() is None
