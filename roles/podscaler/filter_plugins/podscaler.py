@@ -28,8 +28,8 @@ def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
     """Say how many pods to create, which to delete, and what the status is once that is done.
 
     `pods` are the pods with the labels of the selector, `podscaler` is the whole object, `limit` the most pods that
-    one run may create or delete. The result has `missing`, `delete` (names), `stats`, `condition` (or none, when the
-    object already has it) and `is_complete` (false when the limit cut the plan short).
+    one run may create or delete. The result has `missing`, `delete` (definitions), `stats`, `condition` (or none, when
+    the object already has it) and `is_complete` (false when the limit cut the plan short).
     """
     counted = [pod for pod in pods if _counts(pod)]
     excess = len(counted) - podscaler["spec"]["count"]
@@ -40,7 +40,7 @@ def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
     created = min(missing, limit)
     return {
         "missing": created,
-        "delete": [pod["metadata"]["name"] for pod in deleted],
+        "delete": [{"metadata": {"name": pod["metadata"]["name"]}} for pod in deleted],
         "is_complete": created == missing and len(deleted) == len(victims),
         "condition": _condition(podscaler, surplus),
         "stats": {
