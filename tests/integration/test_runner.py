@@ -76,7 +76,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
     """Wait until a condition of the system holds; it is asked again and again, because nothing announces it."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -252,6 +252,22 @@ async def test_the_environment_of_the_operator_is_in_no_file(bench: Bench, monke
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert [path for path in bench.files() if SECRET in path.read_text(errors="replace")] == []
+
+
+async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("K8S_AUTH_CONTEXT", "admin")
+    role = bench.role("""- ansible.builtin.debug: {msg: "<{{ lookup('env', 'K8S_AUTH_CONTEXT') }}>"}""")
+    await bench.run(role)
+    assert "<>" in {event.message for event in bench.events}
+
+
+async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
+    summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
+    assert summary.status == "error"
+    assert "cannot start a process for the play" in summary.message
 
 
 async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:

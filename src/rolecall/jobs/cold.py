@@ -43,7 +43,11 @@ class ColdRunner:
 
     async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
         """Run the job; see `runner.Runner`."""
-        conversation = _Conversation(await _start(job), on_event)
+        try:
+            process = await _start(job)
+        except OSError as error:
+            return Folder().finish(Ending("error", reason=f"cannot start a process for the play: {error}"))
+        conversation = _Conversation(process, on_event)
         reading = asyncio.create_task(conversation.read(), name=f"read {job.ident}")
         try:
             ending = await _wait(job, conversation, reading)
@@ -127,12 +131,18 @@ async def _start(job: Job) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=_LINE_LIMIT_BYTES,
-        env=os.environ | {JOB_VARIABLE: job.ident},
+        env=_environment(job),
         start_new_session=True,
     )
     assert process.stdin  # noqa: S101 - just asked for
     process.stdin.write(play.to_line())
     return process
+
+
+def _environment(job: Job) -> dict[str, str]:
+    """Return this process's environment without its own way to the cluster: a run has one of its own."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
+    return inherited | {JOB_VARIABLE: job.ident}
 
 
 async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> Ending:

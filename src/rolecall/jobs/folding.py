@@ -5,6 +5,7 @@ was ignored or rescued in a block did not, an unreachable host did, and a play t
 reason that Ansible printed. It holds a few lines of text, never the run. Neighbour: `reading` makes the events.
 """
 
+import itertools
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
@@ -105,7 +106,7 @@ class Folder:
     def _note_requeue(self, event: JobEvent, wish: Mapping[str, Any]) -> None:
         try:
             self._requeue = _read_requeue(wish)
-        except (ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             reason = "its result is hidden by no_log" if event.censored else str(error)
             message = f"cannot tell when to run again: {reason}"
             self._requeue_failure = TaskFailure(event.task, event.host, message)
@@ -153,12 +154,9 @@ class Folder:
     def _printed_reason(self, ending: Ending) -> str:
         """Return Ansible's own last error with its place, else the end of what it printed."""
         lines = list(self._tail)
-        origin = ""
-        for line in reversed(lines):
-            if place := _ORIGIN_LINE.match(line):
-                origin = place[1]
-            elif found := _ERROR_LINE.match(line):
-                return cut(f"{found[1]} ({origin})" if origin else found[1])
+        errors = [number for number, line in enumerate(lines) if _ERROR_LINE.match(line)]
+        if errors:
+            return cut(_error_text(lines[errors[-1] :]))
         printed = " | ".join(line.strip() for line in lines[-3:] if line.strip())
         ended = "the play ended early" if ending.rc is None else f"ansible-playbook ended with exit code {ending.rc}"
         return cut(f"{ended}: {printed}" if printed else f"{ended} and printed nothing")
@@ -173,6 +171,14 @@ def fold(events: Iterable[JobEvent], ending: Ending) -> RunSummary:
     for event in events:
         folder.add(event)
     return folder.finish(ending)
+
+
+def _error_text(lines: list[str]) -> str:
+    """Return the error that begins in the first line, up to a blank line or the place, and the place in brackets."""
+    place = next((number for number, line in enumerate(lines) if _ORIGIN_LINE.match(line)), len(lines))
+    body = list(itertools.takewhile(str.strip, lines[:place]))
+    text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))
+    return text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[place : place + 1])
 
 
 def _unreachable(event: JobEvent) -> TaskFailure:

@@ -94,6 +94,11 @@ def test_without_a_recap_the_printed_error_is_the_reason() -> None:
     assert fold(lines, Ending("failed", 4)).message == "YAML parsing failed: no comma (/roles/a/tasks/main.yml:3:1)"
 
 
+def test_an_error_of_several_lines_is_quoted_whole() -> None:
+    lines = printed("[ERROR]: conflicting statements:", "  debug, command", "", "Origin: a.yml:3:7", "", "3 - debug:")
+    assert fold(lines, Ending("failed", 4)).message == "conflicting statements: debug, command (a.yml:3:7)"
+
+
 def test_the_older_form_of_errors_is_known() -> None:
     assert fold(printed("ERROR! no such role"), Ending("failed", 1)).message == "no such role"
 
@@ -165,7 +170,9 @@ def test_the_last_wish_wins_and_the_run_goes_on() -> None:
     assert messages(summary) == ["Task 'later': broken"]
 
 
-@pytest.mark.parametrize("wish", [{"period": ""}, {"period": "5"}, {"period": None}, {"at": "soon"}, {"period": 5}])
+@pytest.mark.parametrize(
+    "wish", [{"period": ""}, {"period": "5"}, {"period": None}, {"at": "soon"}, {"period": 5}, {"at": [1]}]
+)
 def test_a_wish_that_cannot_be_read_is_a_failure(wish: dict[str, Any]) -> None:
     summary = fold([JobEvent("runner_on_ok", task="Again", requeue=wish), recap(ok=1)], GOOD)
     assert summary.status == "failed"

@@ -1,6 +1,8 @@
+import os
+
 import pytest
 
-from rolecall.jobs.play import COLLECTIONS, Play
+from rolecall.jobs.play import COLLECTIONS, Lines, Play
 
 
 def test_a_description_survives_the_way_to_the_process() -> None:
@@ -29,3 +31,19 @@ def test_a_role_is_run_by_name_and_folder(monkeypatch: pytest.MonkeyPatch, gathe
 def test_the_collection_lies_where_ansible_looks_for_collections() -> None:
     assert COLLECTIONS.name == "collections"
     assert COLLECTIONS.parent.name == "rolecall"
+
+
+def test_lines_reach_the_operator() -> None:
+    reading, writing = os.pipe()
+    Lines(writing).write("one")
+    assert os.read(reading, 100) == b"one\n"
+    os.close(reading)
+
+
+def test_lines_are_dropped_when_nobody_reads_any_more() -> None:
+    reading, writing = os.pipe()
+    lines = Lines(writing)
+    os.close(reading)
+    lines.write("one")
+    lines.write("two")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), writing)

@@ -25,7 +25,8 @@ SLEEP = "import time; print('ready', flush=True); time.sleep(300)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEP
 ABANDON = f"""
 import subprocess, sys
-process = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}, {PLAY_MODULE!r}], start_new_session=True, stdout=subprocess.PIPE)
+command = [sys.executable, '-c', {STUBBORN!r}, {PLAY_MODULE!r}]
+process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
 process.stdout.readline()
 """
 DETACHED = f"""
