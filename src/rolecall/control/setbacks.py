@@ -64,6 +64,7 @@ class Setbacks:
     namespace: str | None
     failures: int = 0
     trouble: Trouble | None = None
+    expiries: int = 0
 
     def failed(self, error: KubeError) -> float:
         """Note a failure and return the seconds to wait; up to half are random, so that loops drift apart."""
@@ -76,8 +77,18 @@ class Setbacks:
         return self._next_delay(trouble)
 
     def cut_short(self) -> float:
-        """Note that a watch or a list ended at once without an error, and return the seconds to wait."""
+        """Note that a watch ended at once without an error, and return the seconds to wait."""
         return self._next_delay(Trouble.UNREACHABLE)
+
+    def expired(self) -> float:
+        """Note that the server has forgotten a version, and return the seconds to wait, few at first."""
+        self.expiries += 1
+        return _spread(min(0.05 * 2.0 ** min(self.expiries, 16), 10.0))
+
+    def worked(self) -> None:
+        """Note that a watch brought something, or lasted."""
+        self.expiries = 0
+        self.overcome()
 
     def overcome(self) -> None:
         """Note that the API server answered as it should."""
@@ -88,4 +99,8 @@ class Setbacks:
     def _next_delay(self, trouble: Trouble) -> float:
         delay = trouble.delay_seconds(self.failures)
         self.failures += 1
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards no secret
+        return _spread(delay)
+
+
+def _spread(seconds: float) -> float:
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards no secret

@@ -78,10 +78,10 @@ class Stream:
             except GoneError as error:
                 logger.info("Watch is too old, listing again", gvk=str(self.gvk), reason=str(error))
                 self.resource_version = ""
-                seconds = setbacks.cut_short()
+                seconds = setbacks.expired()
             except KubeError as error:
                 if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
-                    setbacks.overcome()
+                    setbacks.worked()
                 seconds = self._set_back(setbacks, error)
             await pause(self.clock, seconds)
 
@@ -101,7 +101,7 @@ class Stream:
         started = self.clock.monotonic()
         events = await self._watch(setbacks)
         if events or self.clock.monotonic() - started >= 1:
-            setbacks.overcome()
+            setbacks.worked()
             return 0.0
         return setbacks.cut_short()
 
@@ -125,7 +125,7 @@ class Stream:
         seconds = WATCH_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - streams shall not all end together
         async for event_type, obj in self.source.watch(self.gvk, self.namespace, self.resource_version, seconds):
             if not events:
-                setbacks.overcome()
+                setbacks.worked()
             events += 1
             if event_type != "BOOKMARK":
                 self.sink.changed(event_type, obj)

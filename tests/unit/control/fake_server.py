@@ -20,6 +20,7 @@ class FakeServer:
         self.namespaced = namespaced
         self.page_size = page_size
         self.trouble: KubeError | None = None
+        self.forget_everything = False
         self.forbidden_namespaces: dict[str | None, KubeError] = {}
         self.objects: dict[ObjectKey, RawObject] = {}
         self.version = 100
@@ -100,7 +101,7 @@ class FakeServer:
         """Yield what was and what comes."""
         self._check(namespace)
         self.watched_from.append(resource_version)
-        if int(resource_version) < self._oldest:
+        if int(resource_version) < self._oldest or self.forget_everything:
             raise GoneError(410, "Expired", "too old resource version")
         stream: asyncio.Queue[_Event] = asyncio.Queue()
         for version, event_type, obj in self._history:

@@ -364,3 +364,31 @@ async def test_a_burst_of_events_lets_other_tasks_have_their_turn(server: FakeSe
             turns += 1
             await asyncio.sleep(0)
         assert turns >= 10
+
+
+async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.trouble = UnreachableError("connection refused")
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(20)
+        server.put("new")
+        server.forget_history()
+        server.trouble = None
+        while len(server.watched_from) < 2:
+            await world.pass_seconds(0.1)
+        await world.pass_seconds(0.2)
+        assert world.told == ["Widget default/new added"]
+
+
+async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_lists_all_the_time(
+    server: FakeServer,
+) -> None:
+    async with running(World(server)) as world:
+        server.forget_everything = True
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(60)
+        assert server.lists < 20
+        server.forget_everything = False
+        server.put("new")
+        await world.pass_seconds(12)
+        assert world.told == ["Widget default/new added"]
