@@ -1,9 +1,9 @@
 """What a run is given to reach the proxy: a URL, a secret, and the forms in which clients want them.
 
 Clients differ. The Python client and kubernetes.core send a token over plain HTTP; client-go (kubectl, helm) sends
-nothing there except the user information of the server's URL. So the kubeconfig carries the secret twice. The URL
-that kubernetes.core gets holds no secret, because clients name cache files after it. Nothing here shows up in a
-``repr``. Neighbour: ``runs`` issues the secrets.
+nothing there but what stands in a URL. It names its caches after the server's URL, so the secret stands in the URL of
+an HTTP proxy instead: the same address, and the same for every run but for the secret. Nothing here shows up in a
+``repr``. Neighbours: ``runs`` issues the secrets, ``within`` serves the connections that such a proxy is asked for.
 """
 
 import os
@@ -37,10 +37,11 @@ class Credentials:
         """Return the text of a kubeconfig file; whoever writes it makes it readable for the owner alone."""
         context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
         scheme, _, address = self.url.partition("://")
+        proxy_url = f"{scheme}://{self.secret}@{address}"
         content: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": _CLUSTER, "cluster": {"server": f"{scheme}://{self.secret}@{address}"}}],
+            "clusters": [{"name": _CLUSTER, "cluster": {"server": self.url, "proxy-url": proxy_url}}],
             "users": [{"name": user, "user": {"token": self.secret}}],
             "contexts": [{"name": context, "context": {"cluster": _CLUSTER, "user": user}}],
             "current-context": context,

@@ -50,7 +50,7 @@ class RequestInfo:
 
 def parse(method: str, target: str) -> RequestInfo:
     """Read a request's method and target (path and query, still percent-encoded)."""
-    path, _, query_text = _without_origin(target).partition("?")
+    path, _, query_text = origin_form(target).partition("?")
     query = dict(parse_qsl(query_text, keep_blank_values=True))
     method = method.upper()
     parts = unquote(path).strip("/").split("/")
@@ -62,8 +62,8 @@ def parse(method: str, target: str) -> RequestInfo:
     return RequestInfo(verb=method.lower())
 
 
-def _without_origin(target: str) -> str:
-    """Cut scheme and host off a target in absolute form, as clients send it to an HTTP proxy."""
+def origin_form(target: str) -> str:
+    """Return path and query of a target, also of one in absolute form, as clients send it to an HTTP proxy."""
     scheme, separator, rest = target.partition("://")
     if separator and scheme.lower() in {"http", "https"}:
         return "/" + rest.partition("/")[2]
@@ -78,12 +78,14 @@ def _resource_request(
         verb, parts = parts[0], parts[1:]
     namespace, parts = _split_namespace(parts)
     resource, name, subresource = [*parts, "", "", ""][:3]
+    if not resource:
+        return RequestInfo(verb=method.lower())
     if not name:
         name = _name_of_field_selector(query) if verb == "get" else ""
         verb = _verb_for_collection(verb, query)
     return RequestInfo(
         verb=verb,
-        is_resource=bool(resource),
+        is_resource=True,
         group=group_version[0],
         version=group_version[1],
         namespace=namespace,

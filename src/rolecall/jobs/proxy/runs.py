@@ -76,9 +76,9 @@ class Runs:
         self._by_digest[_digest(secret)] = LiveRun(run)
         return secret
 
-    def authenticate(self, authorization: str | None) -> LiveRun | None:
+    def authenticate(self, authorization: str) -> LiveRun | None:
         """Return the run whose secret an Authorization header carries, None for any other header."""
-        presented = _digest(_secret_of(authorization or ""))
+        presented = _digest(_secret_of(authorization))
         for known, live in self._by_digest.items():
             if hmac.compare_digest(known, presented):
                 return live

@@ -24,9 +24,10 @@ from rolecall.jobs.proxy.forward import (
     without_run_credentials,
 )
 from rolecall.jobs.proxy.reads import LOOKED_THROUGH_BYTES, Reads
-from rolecall.jobs.proxy.request_info import RequestInfo, parse
-from rolecall.jobs.proxy.runs import ProxyRun, Runs
+from rolecall.jobs.proxy.request_info import RequestInfo, origin_form, parse
+from rolecall.jobs.proxy.runs import LiveRun, ProxyRun, Runs
 from rolecall.jobs.proxy.upgrade import is_upgrade, tunnel
+from rolecall.jobs.proxy.within import Within
 from rolecall.jobs.proxy.writes import Write, Writes
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError, UnreachableError
@@ -49,6 +50,7 @@ class Proxy:
         self._client = client
         self._host, self._port = host, port
         self._runs = Runs()
+        self._within = Within()
         self._runner: web.ServerRunner | None = None
         self._upstream: Upstream | None = None
 
@@ -56,7 +58,7 @@ class Proxy:
         """Listen. Raises OSError when the port is taken."""
         self._upstream = Upstream(self._client)
         self._writes, self._reads = Writes(self._client, self._upstream), Reads(self._client)
-        server = web.Server(
+        server = self._within.server = web.Server(
             self._handle,
             handler_cancellation=True,
             access_log=None,
@@ -92,11 +94,19 @@ class Proxy:
         await self._runs.revoke(run)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        live = self._runs.authenticate(request.headers.get("Authorization"))
+        live = self._who_asks(request)
         if live is None or self._upstream is None:
             return refusals.unauthorized()
         with live.request_under_way():
+            if request.method == "CONNECT":
+                return await self._within.serve(request, live)
             return await self._answer(request, live.run, self._upstream)
+
+    def _who_asks(self, request: web.BaseRequest) -> LiveRun | None:
+        """Return the run that a request comes from, by its own word or by that of its connection."""
+        headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
+        found = next(filter(None, map(self._runs.authenticate, filter(None, headers))), None)
+        return found or self._within.run_of(request)
 
     async def _answer(self, request: web.BaseRequest, run: ProxyRun, upstream: Upstream) -> web.StreamResponse:
         try:
@@ -112,12 +122,13 @@ class Proxy:
             return refusals.failed(error)
 
     async def _forward(self, request: web.BaseRequest, run: ProxyRun, upstream: Upstream) -> web.StreamResponse:
-        info = parse(request.method, request.raw_path)
+        target = origin_form(request.raw_path)
+        info = parse(request.method, target)
         headers = without_run_credentials(end_to_end(request.headers))
         if info.is_write:
             _ask_for_plain_json(headers)
         body = await self._body(request, run, info, headers)
-        async with await upstream.send(request.method, request.raw_path, headers, body) as answer:
+        async with await upstream.send(request.method, target, headers, body) as answer:
             if info.is_write:
                 return await _relay_write(run, info, answer)
             copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.may_show_dependents(run, info, answer) else None
@@ -136,7 +147,7 @@ class Proxy:
             return request.content
         headers.popall("Content-Length", None)
         body = await request.content.read()
-        write = Write(info, request.raw_path, headers.get("Content-Type", ""), body)
+        write = Write(info, origin_form(request.raw_path), headers.get("Content-Type", ""), body)
         return body if "Content-Encoding" in headers else await self._writes.body_for(run, write)
 
 

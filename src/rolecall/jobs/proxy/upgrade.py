@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from rolecall.jobs.proxy.forward import CONNECT_SECONDS, Headers, Upstream, end_to_end, without_run_credentials
+from rolecall.jobs.proxy.request_info import origin_form
 from rolecall.kube.errors import UnreachableError
 
 CHUNK_BYTES: Final = 1 << 16
@@ -33,7 +34,7 @@ class Head:
     headers: Headers
 
 
-class _Spent(web.StreamResponse):
+class Spent(web.StreamResponse):
     """What aiohttp is given for a request whose connection was taken over: nothing is left to send."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -75,7 +76,7 @@ async def tunnel(request: web.BaseRequest, upstream: Upstream) -> web.StreamResp
         client_reader, client_writer = _take_over(request)
         client_writer.write(head.raw)
         await _join((client_reader, client_writer), (reader, writer))
-        return _Spent()
+        return Spent()
     finally:
         writer.close()
 
@@ -97,7 +98,7 @@ async def _request_head(request: web.BaseRequest, upstream: Upstream) -> bytes:
     headers["Host"] = url.authority
     headers["Connection"] = "Upgrade"
     headers["Upgrade"] = request.headers["Upgrade"]
-    target = url.raw_path.rstrip("/") + request.raw_path
+    target = url.raw_path.rstrip("/") + origin_form(request.raw_path)
     lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
 
@@ -137,7 +138,7 @@ def _take_over(request: web.BaseRequest) -> tuple[asyncio.StreamReader, asyncio.
     if transport is None:
         raise ConnectionResetError("the run has closed its connection")
     reader = asyncio.StreamReader()
-    protocol = _TakenOver(reader, request.protocol)
+    protocol = _TakenOver(reader, transport.get_protocol())
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
     if not transport.is_reading():

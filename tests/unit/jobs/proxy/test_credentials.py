@@ -44,7 +44,12 @@ def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:
     assert content["contexts"] == [
         {"name": "ns/proxy-server", "context": {"cluster": "proxy-server", "user": "admin/proxy-server"}}
     ]
-    assert content["clusters"] == [{"name": "proxy-server", "cluster": {"server": "http://s3cret@127.0.0.1:4711"}}]
+    assert content["clusters"] == [
+        {
+            "name": "proxy-server",
+            "cluster": {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret@127.0.0.1:4711"},
+        }
+    ]
     assert content["users"] == [{"name": "admin/proxy-server", "user": {"token": "s3cret"}}]
 
 
@@ -52,12 +57,17 @@ def test_a_cluster_scoped_primary_has_a_context_without_namespace() -> None:
     assert yaml.safe_load(Credentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
 
 
-async def test_the_python_client_is_let_in_by_the_kubeconfig(run: Run, api_server: ApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("no_proxy", ["", "127.0.0.1"])
+async def test_the_python_client_is_let_in_by_the_kubeconfig(
+    run: Run, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
+) -> None:
     async def version(_: web.Request) -> web.Response:
         names = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion")
         return web.json_response(dict.fromkeys((*names, "compiler", "platform"), "1"))
 
     api_server.answers["GET", "/version/"] = version
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, no_proxy)
     path = tmp_path / "kubeconfig"
     path.write_text(run.credentials.kubeconfig())
 
