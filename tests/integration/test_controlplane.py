@@ -5,13 +5,14 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster
+from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.components import COMPONENTS, HOST
 from rolecall.controlplane.processes import find_in_directory
@@ -56,9 +57,9 @@ def _left_over(state_directory: Path) -> list[int]:
 
 
 @pytest.fixture
-def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> str:
+def namespace(control_plane: ControlPlane) -> str:
     """Give a namespace of its own to the test; it goes with the control plane."""
-    name = f"cp-{abs(hash(request.node.name)) % 10**10}"
+    name = f"test-{uuid.uuid4().hex[:12]}"
     _kubectl(control_plane.kubeconfig, "create", "namespace", name)
     return name
 
@@ -256,8 +257,8 @@ def test_a_port_that_somebody_takes_in_between_is_replaced(
         somebody.bind((HOST, 0))
         somebody.listen()
         taken = somebody.getsockname()[1]
-        ports = iter([taken, cluster.free_port()])
-        monkeypatch.setattr(cluster, "free_port", lambda: next(ports))
+        ports = iter([taken, startup.free_port()])
+        monkeypatch.setattr(startup, "free_port", lambda: next(ports))
         with ControlPlane("port", state_directory=state_directory) as one:
             assert not one.server.endswith(f":{taken}")
             assert _read(one.kubeconfig, "nodes")["items"]

@@ -82,7 +82,7 @@ def _guarded(handler: Handler) -> Handler:
     """Turn what people can mend, and an interruption, into a message and an exit code."""
 
     def run(arguments: argparse.Namespace) -> int:
-        previous = signal.signal(signal.SIGTERM, _interrupt)
+        previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
         try:
             return handler(arguments)
         except ControlPlaneError as error:
@@ -92,7 +92,8 @@ def _guarded(handler: Handler) -> Handler:
             _say("rolecall: interrupted")
             return SIGNAL_EXIT_BASE + signal.SIGINT
         finally:
-            signal.signal(signal.SIGTERM, previous)
+            for number, handler_before in previous.items():
+                signal.signal(number, handler_before)
 
     return run
 

@@ -65,10 +65,7 @@ class ApiServer:
 
     def is_ready(self) -> bool:
         """Say whether the API server says of itself that it is ready, its own start-up work included."""
-        try:
-            return self.get("/readyz").is_success
-        except (OSError, http.client.HTTPException):
-            return False
+        return self.get("/readyz").is_success
 
 
 def _decode(body: bytes) -> dict[str, Any]:

@@ -95,11 +95,17 @@ def find_on_machine(environment: Mapping[str, str], report: Report) -> Programs 
     programs = {name: Path(path).absolute() for name, path in found.items() if path}
     if len(programs) < len(PROGRAM_NAMES):
         return None
+    servers = set()
     for program in PROGRAMS:
         version = installed_version(programs[program.name])
         if version is None or version < program.oldest:
             report(_too_old(program, programs[program.name], version))
             return None
+        if program.name.startswith("kube-"):
+            servers.add(version)
+    if len(servers) > 1:
+        report("The Kubernetes programs on PATH are of different releases; using our own programs")
+        return None
     return programs
 
 

@@ -7,50 +7,25 @@ programs come from rolecall.controlplane.binaries.
 """
 
 import http.client
-import os
-import random
-import socket
-import time
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolecall.controlplane import components, processes, readiness
+from rolecall.controlplane import processes
 from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.components import COMPONENTS, HOST, Layout
 from rolecall.controlplane.credentials import Credentials
-from rolecall.controlplane.errors import ComponentFailedError, ControlPlaneError
+from rolecall.controlplane.errors import ControlPlaneError
+from rolecall.controlplane.startup import Report, Startup
 from rolecall.controlplane.state import State, StateStore
 
-READY_TIMEOUT_SECONDS = 90.0
 STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches to end, which they never do
-LOG_LINES = 15
-PORT_ATTEMPTS = 5
-PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
-PORT_TAKEN = "address already in use"
-KEPT_ENVIRONMENT = ("PATH", "LANG", "TZ")
-
-Report = Callable[[str], None]
 
 
 def _silent(_message: str) -> None:
     return
-
-
-def free_port() -> int:
-    """Find a port of the loopback address that nobody listens on at this moment."""
-    candidates = random.SystemRandom().sample(PORTS, k=200)
-    for port in candidates:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise ControlPlaneError(f"no free port found on {HOST} among {len(candidates)} of {PORTS.start}-{PORTS.stop - 1}")
 
 
 class ControlPlane:
@@ -66,6 +41,7 @@ class ControlPlane:
         self._nodes = nodes
         self._report = report
         self._credentials = Credentials(name, self._store.layout)
+        self._startup = Startup(self._store, self._credentials, report)
 
     def __enter__(self) -> Self:
         """Start it."""
@@ -134,6 +110,8 @@ class ControlPlane:
 
     def start(self) -> bool:
         """Start everything and wait until it is ready; False if it runs already. Leaves nothing behind if it fails."""
+        if self.is_running():
+            return False
         programs = find_binaries(self._report)
         with self._store.lock():
             if self.is_running():
@@ -143,83 +121,11 @@ class ControlPlane:
                 self._remove()
             self._report(f"Starting control plane {self.name!r}")
             try:
-                self._start(programs)
+                self._startup.run(programs, self._nodes)
             except BaseException:
                 self._remove()
                 raise
         return True
-
-    def _start(self, programs: dict[str, Path]) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-        self._store.create_folders()
-        state = State(free_port(), self._nodes, {name: str(path) for name, path in programs.items()})
-        self._credentials.create()
-        self._credentials.write_kubeconfigs(state.port)
-        self._launch(state, components.ETCD)
-        server = self._start_api_server(state, deadline)
-        readiness.create_nodes(server, self._nodes)
-        for component in (components.CONTROLLER_MANAGER, components.SCHEDULER, components.KWOK):
-            self._launch(state, component)
-        self._wait_until_working(state, server, deadline)
-        state.is_ready = True
-        self._store.save(state)
-
-    def _start_api_server(self, state: State, deadline: float) -> ApiServer:
-        """Start the API server; if somebody takes the port in between, with another one."""
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            self._launch(state, components.API_SERVER)
-            server = self._api_server(state.port)
-            try:
-                self._wait(state, server.is_ready, components.API_SERVER, deadline)
-            except ComponentFailedError as error:
-                if attempt == PORT_ATTEMPTS or not any(PORT_TAKEN in line for line in error.log_lines):
-                    raise
-                self._report(f"Port {state.port} was taken in between; trying another one")
-                state.port = free_port()
-                self._credentials.write_kubeconfigs(state.port)
-            else:
-                return server
-        raise AssertionError
-
-    def _wait_until_working(self, state: State, server: ApiServer, deadline: float) -> None:
-        """Wait for what the other components do; whoever does not is named."""
-        probe = readiness.ProbePod(server)
-        self._wait(state, lambda: readiness.has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
-        self._wait(state, lambda: readiness.has_ready_nodes(server, self._nodes), components.KWOK, deadline)
-        self._wait(state, probe.is_running, components.SCHEDULER, deadline)
-        probe.remove()
-
-    def _wait(self, state: State, condition: Callable[[], bool], component: str, deadline: float) -> None:
-        if not readiness.wait_until(condition, deadline, lambda: self._check(state)):
-            self._fail(component, f"did not get ready within {READY_TIMEOUT_SECONDS:.0f} s")
-
-    def _check(self, state: State) -> None:
-        """Raise if a component that was started has ended."""
-        for component, record in state.processes.items():
-            if not processes.is_alive(record):
-                self._fail(component, "ended while the control plane was starting")
-
-    def _fail(self, component: str, reason: str) -> None:
-        raise ComponentFailedError(component, reason, processes.last_lines(self.layout.log(component), LOG_LINES))
-
-    def _launch(self, state: State, component: str) -> None:
-        """Start a component and remember its process."""
-        programs = {name: Path(path) for name, path in state.programs.items()}
-        try:
-            state.processes[component] = processes.start(
-                components.command_line(component, programs, self.layout, state.port),
-                directory=self.layout.root,
-                log=self.layout.log(component),
-                environment=self._environment(),
-            )
-        except OSError as error:
-            raise ComponentFailedError(component, f"could not be started: {error}", []) from error
-        self._store.save(state)
-
-    def _environment(self) -> dict[str, str]:
-        """Give components nothing of the caller's that could lead them elsewhere: no proxy, kubeconfig or home."""
-        kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        return kept | {"HOME": str(self.layout.root)}
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Write a kubeconfig with a new token of a service account, good for a year, and give its path."""
@@ -240,8 +146,10 @@ class ControlPlane:
 
     def _remove(self) -> None:
         """Kill at once: nothing of the state is wanted any more."""
-        state = self._store.load()
-        recorded = list(state.processes.values()) if state else []
+        recorded = []
+        with suppress(ControlPlaneError):  # a damaged state names nobody; the folder still does
+            state = self._store.load()
+            recorded = list(state.processes.values()) if state else []
         strays = processes.find_in_directory(self.layout.root, COMPONENTS)
         processes.end([*recorded, *strays], grace_seconds=0)
         self._store.remove()
@@ -257,8 +165,4 @@ class ControlPlane:
             state = self._known_state()
             if processes.is_alive(state.processes[component]):
                 return
-            self._launch(state, component)
-            if component == components.API_SERVER:
-                server = self._api_server(state.port)
-                deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-                self._wait(state, server.is_ready, component, deadline)
+            self._startup.restart(state, component)

@@ -6,6 +6,7 @@ short-lived pod of our own shows. Each step names what it waits for, so that a s
 steps are taken by rolecall.controlplane.cluster.
 """
 
+import contextlib
 import http.client
 import time
 from collections.abc import Callable
@@ -19,11 +20,15 @@ PROBE = ("kube-system", "rolecall-probe")
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[], None]) -> bool:
-    """Wait for the condition until the deadline of the monotonic clock; check runs before every look and may raise."""
+    """Wait for the condition until the deadline of the monotonic clock; check runs before every look and may raise.
+
+    A server that does not answer makes the condition false, not an error.
+    """
     while time.monotonic() < deadline:
         check()
-        if condition():
-            return True
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if condition():
+                return True
         time.sleep(POLL_SECONDS)
     return False
 

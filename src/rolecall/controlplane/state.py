@@ -84,7 +84,9 @@ class StateStore:
             return None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             path = self.layout.root / STATE_FILE
-            raise ControlPlaneError(f"{path}: expected the state of a control plane, found {error!r}") from error
+            raise ControlPlaneError(
+                f"{path}: expected the state of a control plane, found {error!r}; 'rolecall cluster stop' removes it"
+            ) from error
 
     def save(self, state: State) -> None:
         """Remember the state; what was remembered before is replaced in one step."""

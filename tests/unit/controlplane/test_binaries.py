@@ -81,6 +81,14 @@ def test_programs_that_are_too_old_are_named_and_left_out(tmp_path: Path) -> Non
     assert "at least 3.6" in said[0]
 
 
+def test_kubernetes_programs_of_different_releases_are_left_out(tmp_path: Path) -> None:
+    _write_programs(tmp_path / "path", "v3.99.3")
+    (tmp_path / "path" / "kube-scheduler").write_text("#!/bin/sh\necho Kubernetes v3.98.0\n")
+    said: list[str] = []
+    assert binaries.find_on_machine({"PATH": str(tmp_path / "path")}, said.append) is None
+    assert "different releases" in said[0]
+
+
 def test_a_complete_cache_is_used_without_fetching(cache: Path) -> None:
     binaries.find_binaries(print, (("Download", _fetch_all),))
     found = binaries.find_binaries(print, (("Download", _never),))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane.errors import ControlPlaneError
+from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.controlplane.processes import ProcessRecord
 from rolecall.controlplane.state import State, StateStore, default_state_directory, known_names
 
@@ -85,3 +85,12 @@ def test_the_default_is_below_the_runtime_folder_if_there_is_one(
     assert default_state_directory() == tmp_path / "rolecall"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert default_state_directory().name.startswith("rolecall-")
+
+
+def test_stopping_removes_even_a_damaged_state(tmp_path: Path) -> None:
+    store = StateStore("one", tmp_path / "base")
+    with store.lock():
+        store.create_folders()
+    (store.layout.root / "state.json").write_text("[]")
+    assert ControlPlane("one", state_directory=tmp_path / "base").stop()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,149 @@
+"""The start of a control plane, step by step, and of single components.
+
+The order is that of need: credentials, etcd and the API server, then nodes and the components that work for them.
+Every process is remembered as soon as it exists, so that whoever cleans up finds it. While something is waited for, a
+component that ends is noticed at once and named with the last lines of its log. Cleaning up after a failure is left
+to the caller, rolecall.controlplane.cluster.
+"""
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rolecall.controlplane import components, processes, readiness
+from rolecall.controlplane.api_server import ApiServer
+from rolecall.controlplane.components import HOST
+from rolecall.controlplane.credentials import Credentials
+from rolecall.controlplane.errors import ComponentFailedError, ControlPlaneError
+from rolecall.controlplane.state import State, StateStore
+
+READY_TIMEOUT_SECONDS = 90.0
+NOTICE_SECONDS = 5.0
+LOG_LINES = 15
+PORT_ATTEMPTS = 5
+PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
+PORT_TAKEN = "address already in use"
+KEPT_ENVIRONMENT = ("PATH", "LANG", "TZ")
+
+Report = Callable[[str], None]
+
+
+def free_port() -> int:
+    """Find a port of the loopback address that nobody listens on at this moment."""
+    candidates = random.SystemRandom().sample(PORTS, k=200)
+    for port in candidates:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise ControlPlaneError(f"no free port found on {HOST} among {len(candidates)} of {PORTS.start}-{PORTS.stop - 1}")
+
+
+class Startup:
+    """Starts the components of one control plane."""
+
+    def __init__(self, store: StateStore, credentials: Credentials, report: Report) -> None:
+        """Take where the state is kept, whose credentials are used, and who hears of progress."""
+        self._store = store
+        self._layout = store.layout
+        self._credentials = credentials
+        self._report = report
+
+    def run(self, programs: dict[str, Path], nodes: int) -> None:
+        """Start everything in empty folders and wait until it is ready."""
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        self._store.create_folders()
+        state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
+        self._credentials.create()
+        self._credentials.write_kubeconfigs(state.port)
+        self._launch(state, components.ETCD)
+        server = self._start_api_server(state, deadline)
+        readiness.create_nodes(server, nodes)
+        for component in (components.CONTROLLER_MANAGER, components.SCHEDULER, components.KWOK):
+            self._launch(state, component)
+        self._wait_until_working(state, server, deadline)
+        state.is_ready = True
+        self._store.save(state)
+
+    def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiServer:
+        """Start the API server; if somebody takes the port in between, with another one."""
+        self._launch(state, components.API_SERVER)
+        server = self._api_server(state)
+        try:
+            self._wait(state, server.is_ready, components.API_SERVER, deadline)
+        except ComponentFailedError as error:
+            if attempts == 1 or not any(PORT_TAKEN in line for line in error.log_lines):
+                raise
+        else:
+            return server
+        self._report(f"Port {state.port} was taken in between; trying another one")
+        state.port = free_port()
+        self._credentials.write_kubeconfigs(state.port)
+        return self._start_api_server(state, deadline, attempts - 1)
+
+    def restart(self, state: State, component: str) -> None:
+        """Start one component again; an API server is ready when this returns."""
+        self._launch(state, component)
+        if component == components.API_SERVER:
+            alone = replace(state, processes={component: state.processes[component]})  # others may be down on purpose
+            deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+            self._wait(alone, self._api_server(state).is_ready, component, deadline)
+
+    def _api_server(self, state: State) -> ApiServer:
+        return ApiServer(HOST, state.port, self._layout.certificates)
+
+    def _wait_until_working(self, state: State, server: ApiServer, deadline: float) -> None:
+        """Wait for what the other components do; whoever does not is named."""
+        probe = readiness.ProbePod(server)
+        self._wait(state, lambda: readiness.has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
+        self._wait(state, lambda: readiness.has_ready_nodes(server, state.nodes), components.KWOK, deadline)
+        self._wait(state, probe.is_running, components.SCHEDULER, deadline)
+        probe.remove()
+
+    def _wait(self, state: State, condition: Callable[[], bool], component: str, deadline: float) -> None:
+        notice = time.monotonic() + NOTICE_SECONDS
+
+        def check() -> None:
+            nonlocal notice
+            self._check(state)
+            if time.monotonic() >= notice:
+                notice += NOTICE_SECONDS
+                self._report(f"  still waiting for {component}")
+
+        if not readiness.wait_until(condition, deadline, check):
+            self._fail(component, f"did not get ready within {READY_TIMEOUT_SECONDS:.0f} s")
+
+    def _check(self, state: State) -> None:
+        """Raise if a component that was started has ended."""
+        for component, record in state.processes.items():
+            if not processes.is_alive(record):
+                self._fail(component, "ended while the control plane was starting")
+
+    def _fail(self, component: str, reason: str) -> None:
+        raise ComponentFailedError(component, reason, processes.last_lines(self._layout.log(component), LOG_LINES))
+
+    def _launch(self, state: State, component: str) -> None:
+        """Start a component and remember its process."""
+        programs = {name: Path(path) for name, path in state.programs.items()}
+        try:
+            state.processes[component] = processes.start(
+                components.command_line(component, programs, self._layout, state.port),
+                directory=self._layout.root,
+                log=self._layout.log(component),
+                environment=self._environment(),
+            )
+        except OSError as error:
+            raise ComponentFailedError(component, f"could not be started: {error}", []) from error
+        self._store.save(state)
+
+    def _environment(self) -> dict[str, str]:
+        """Give components nothing of the caller's that could lead them elsewhere: no proxy, kubeconfig or home."""
+        kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+        return kept | {"HOME": str(self._layout.root)}
