@@ -29,6 +29,7 @@ class Recorder:
         self.gate.set()
 
     async def __call__(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+        """Note the request and give what the test laid down for it."""
         self.started.append(request)
         self.contexts.append(get_contextvars())
         await self.gate.wait()

@@ -36,6 +36,7 @@ class Operator:
         self.ignores_cancellation = False
 
     async def reconcile(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+        """Note how the reconcile starts and ends."""
         self.log.append(f"start {request}")
         try:
             await self.gate.wait()

@@ -298,6 +298,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
         self.failures: dict[str, int] = {}
 
     def make_due(self, request: str, *, is_own: bool = False) -> None:
+        """Note in the model that a request is due, or dirty while it is processed."""
         if request in self.processing:
             self.processing[request] = self.processing[request] or not is_own
         elif request not in self.due:
@@ -305,22 +306,26 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     @rule(request=REQUESTS, is_own=st.booleans())
     def add(self, request: str, *, is_own: bool) -> None:
+        """Add a request, for an own write or for somebody else's."""
         self.queue.add(request, OWN if is_own else FOREIGN)
         self.make_due(request, is_own=is_own)
 
     @rule(request=REQUESTS, delay=st.integers(-1, 10))
     def add_after(self, request: str, delay: int) -> None:
+        """Add a request for later."""
         self.queue.add_after(request, delay, FOREIGN)
         self.start_timer(request, delay)
 
     @rule(request=REQUESTS)
     def add_rate_limited(self, request: str) -> None:
+        """Add a request after a failure; its delay follows from the failures so far."""
         delay = self.queue.add_rate_limited(request, FOREIGN)
         assert delay == min(2 ** self.failures.get(request, 0), 8)
         self.failures[request] = self.failures.get(request, 0) + 1
         self.start_timer(request, delay)
 
     def start_timer(self, request: str, delay: float) -> None:
+        """Note in the model when a request becomes due."""
         if delay <= 0:
             self.make_due(request)
         else:
@@ -329,11 +334,13 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     @rule(request=REQUESTS)
     def forget(self, request: str) -> None:
+        """Forget the failures of a request."""
         self.queue.forget(request)
         self.failures.pop(request, None)
 
     @rule(seconds=st.integers(0, 12))
     def advance(self, seconds: int) -> None:
+        """Move the clock; what becomes due does so in the order of its times."""
         self.clock.advance(seconds)
         due = {request: when for request, when in self.timers.items() if when <= self.clock.monotonic()}
         appeared = []
@@ -350,6 +357,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     @rule()
     def get(self) -> None:
+        """Take what is due first."""
         taken = take(self.queue)
         if not self.due:
             assert taken is None
@@ -363,6 +371,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.processing)
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
+        """End one of the requests that are processed."""
         request = data.draw(st.sampled_from(sorted(self.processing)))
         self.queue.done(request, not_own)
         if self.processing.pop(request):
@@ -370,6 +379,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def same_as_the_model(self) -> None:
+        """Compare everything that can be seen."""
         assert list(self.queue._order) == self.due
         assert self.queue.waiting == len(self.timers)
         assert self.queue.processing == len(self.processing)
