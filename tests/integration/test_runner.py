@@ -89,6 +89,11 @@ def has_module(ident: str) -> bool:
     return any(_is_module(process) for process in marked(ident))
 
 
+def zombies() -> list[psutil.Process]:
+    """Return children of this process that have ended without anybody taking note."""
+    return [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
+
+
 def _play_of(ident: str) -> psutil.Process:
     return next(process for process in marked(ident) if PLAY_MODULE in process.cmdline())
 
@@ -288,6 +293,17 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
     with pytest.raises(asyncio.CancelledError):
         await run
     assert marked(job.ident) == []
+    assert zombies() == []
+
+
+async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: Bench) -> None:
+    job = bench.job(bench.role(SLEEP))
+    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    await until(lambda: marked(job.ident) != [])
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert marked(job.ident) == []
 
 
 async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
@@ -320,6 +336,7 @@ async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> No
     summary = await ColdRunner().run(job, bench.events.append)
     assert summary.is_successful
     assert marked(job.ident) == []
+    assert zombies() == []
 
 
 async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench: Bench) -> None:
@@ -331,6 +348,7 @@ async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench:
     assert summary.status == "error"
     assert summary.message == "Task 'Ignore': the process of the play ended unexpectedly with exit code -9"
     assert marked(job.ident) == []
+    assert zombies() == []
 
 
 @pytest.mark.parametrize("tasks", [SLEEP, IGNORE])

@@ -87,7 +87,7 @@ class _Conversation:
 
     def own_ending(self) -> Ending:
         """How the play ended by itself; a process that did not tell has crashed or was killed."""
-        duration = self.ending.get("duration_seconds", self.duration_seconds)
+        duration = self.duration_seconds
         if not self.ending:
             code = self.process.returncode
             printed = self._errors.decode(errors="replace").strip()

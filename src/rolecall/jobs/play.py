@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from rolecall.jobs.artifacts import HiddenText, hide_environment, scrub, scrub_folder
-from rolecall.jobs.processes import become_subreaper, end_descendants
+from rolecall.jobs.processes import become_subreaper, end_descendants, reap_children
 from rolecall.jobs.reading import read_event
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """Where rolecall's own Ansible collection lies."""
 
-
 _LAST_FILES_SECONDS = 6.0
+_LOOK_AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,18 @@ class PlayThread(threading.Thread):
         self._is_stopping = threading.Event()
         self.ending: dict[str, Any] = {}
 
-    def stop(self) -> None:
-        """Let ansible-runner, whose processes are gone, write its last files; wait for that, but not for ever."""
+    def end(self, grace_seconds: float) -> list[int]:
+        """End everything below this process and let ansible-runner write its last files; return ids that survived.
+
+        ansible-runner may be about to start the play: until it has finished, what it starts is killed at once.
+        """
+        survivors = end_descendants(os.getpid(), grace_seconds)
         self._is_stopping.set()
-        self.join(timeout=_LAST_FILES_SECONDS)
+        deadline = time.monotonic() + _LAST_FILES_SECONDS
+        while self.is_alive() and time.monotonic() < deadline:
+            self.join(timeout=_LOOK_AGAIN_SECONDS)
+            survivors = end_descendants(os.getpid(), 0)
+        return survivors
 
     def run(self) -> None:
         """Run the play; an exception of ansible-runner is an ending too."""
@@ -103,9 +111,8 @@ class PlayThread(threading.Thread):
         )
         runner.config.env = hide_environment(runner.config.env)
         runner.config.env |= {name: HiddenText(value) for name, value in self._play.secrets.items()}
-        started = time.monotonic()
         status, rc = runner.run()
-        return {"status": status, "rc": rc, "duration_seconds": time.monotonic() - started}
+        return {"status": status, "rc": rc}
 
     def _on_event(self, raw: dict[str, Any]) -> bool:
         scrub(raw, self._play.secrets.values())
@@ -140,8 +147,8 @@ def main() -> None:
     thread = PlayThread(play, lines)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
-    survivors = end_descendants(os.getpid(), play.grace_seconds)
-    thread.stop()
+    survivors = thread.end(play.grace_seconds)
+    reap_children()
     ending = {"status": "canceled", "reason": stopped} if stopped else thread.ending
     _tidy(play)
     lines.write(json.dumps({"ending": ending, "survivors": survivors}))

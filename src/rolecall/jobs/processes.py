@@ -3,7 +3,7 @@
 Ansible's workers start sessions of their own, so that ending a process group leaves modules running. Here a whole tree
 is walked, again and again, until nothing of it is alive. A process whose parent has died climbs to the nearest
 subreaper, so that it stays in the tree; one that outlives even that is found by the mark that its environment carries.
-Nothing here waits for a process in the sense of the kernel, so that those who started one learn how it ended.
+Ending a process does not mean waiting for it in the sense of the kernel: those who started it learn how it ended.
 """
 
 import ctypes
@@ -64,6 +64,13 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
         _signal_all(left, signal.SIGKILL)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
     return [process.pid for process in left]
+
+
+def reap_children() -> None:
+    """Take note of every child that has ended; else its remains would climb to the parent, who does not know it."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def kill_orphans(ident: str) -> list[int]:
