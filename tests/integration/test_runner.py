@@ -44,6 +44,7 @@ class Bench:
         self.events: list[JobEvent] = []
 
     def role(self, tasks: str, name: str = "foo", **modules: str) -> RoleContent:
+        """Write a role with these tasks and modules of its own."""
         role = self.folder / "roles" / name
         for module, text in modules.items():
             (role / "library").mkdir(parents=True, exist_ok=True)
@@ -53,19 +54,23 @@ class Bench:
         return RoleContent(role)
 
     def playbook(self, text: str) -> PlaybookContent:
+        """Write a playbook."""
         path = self.folder / "site.yml"
         path.write_text(dedent(text))
         return PlaybookContent(path)
 
     def job(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> Job:
+        """Prepare the workspace for a run."""
         ident = new_ident()
         self.workspace.prepare(ident, inputs or Inputs({}))
         return Job(ident, self.workspace, content, grace_seconds=0.5)
 
     async def run(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSummary:
+        """Run to the end; events are kept."""
         return await ColdRunner().run(self.job(content, inputs), self.events.append)
 
     def files(self) -> list[Path]:
+        """Return every file of the workspace."""
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
 
 
@@ -309,13 +314,31 @@ async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: 
 async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
     alive: list[bool] = []
     job = bench.job(bench.role(SLEEP))
-    job = replace(job, revoke=lambda: alive.append(has_module(job.ident)))
-    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+
+    async def revoke() -> None:
+        alive.append(has_module(job.ident))
+
+    run = asyncio.create_task(ColdRunner().run(replace(job, revoke=revoke), bench.events.append))
     await until(lambda: has_module(job.ident))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
     assert alive == [True]
+
+
+async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> None:
+    async def revoke() -> None:
+        raise ConnectionError
+
+    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=2, revoke=revoke)
+    assert (await ColdRunner().run(job, bench.events.append)).status == "timeout"
+    assert marked(job.ident) == []
+
+
+async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
+    job = bench.job(bench.role("""- ansible.builtin.debug: {msg: "at {{ lookup('env', 'K8S_AUTH_HOST') }}"}"""))
+    await ColdRunner().run(replace(job, environment={"K8S_AUTH_HOST": "http://localhost:8888"}), bench.events.append)
+    assert "at http://localhost:8888" in {event.message for event in bench.events}
 
 
 async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:

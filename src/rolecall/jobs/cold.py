@@ -26,6 +26,7 @@ logger = get_logger("cold")
 
 _LINE_LIMIT_BYTES = 64 * 1024 * 1024
 _ERROR_LIMIT_BYTES = 2048
+_REVOKE_LIMIT_SECONDS = 5.0
 _KILL_AFTER_SECONDS = 20.0
 """How long after the grace the play's process may need to kill what is left, before it is killed itself."""
 
@@ -123,6 +124,7 @@ async def _start(job: Job) -> asyncio.subprocess.Process:
         playbook="" if is_role else str(job.content.path),
         verbosity=job.verbosity,
         grace_seconds=job.grace_seconds,
+        environment=dict(job.environment),
         secrets=dict(job.secret_environment),
     )
     process = await asyncio.create_subprocess_exec(
@@ -154,14 +156,14 @@ async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[Non
         await _without_interruption(_end(job, conversation, reading))
         return Ending("timeout", None, conversation.duration_seconds, reason)
     if not conversation.ending:
-        job.revoke()
+        await _revoke(job)
         await asyncio.to_thread(kill_orphans, job.ident)
     return conversation.own_ending()
 
 
 async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> None:
     """Ask the play's process to end, kill it if it does not, and see to it that nothing of the run is left."""
-    job.revoke()
+    await _revoke(job)
     process = conversation.process
     draining = asyncio.create_task(conversation.drain()) if reading.done() else reading
     with suppress(ProcessLookupError):
@@ -173,6 +175,15 @@ async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None
         await process.wait()
     await asyncio.to_thread(kill_orphans, job.ident)
     await asyncio.wait({reading, draining})
+
+
+async def _revoke(job: Job) -> None:
+    """Take the run's access away; should that fail, its processes have to end all the same."""
+    try:
+        async with asyncio.timeout(_REVOKE_LIMIT_SECONDS):
+            await job.revoke()
+    except Exception:
+        logger.exception("The access of a run could not be revoked")
 
 
 async def _without_interruption(work: Coroutine[Any, Any, None]) -> None:

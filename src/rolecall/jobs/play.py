@@ -39,6 +39,7 @@ class Play:
     playbook: str = ""
     verbosity: int = 0
     grace_seconds: float = 5.0
+    environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_line(self) -> bytes:
@@ -101,7 +102,7 @@ class PlayThread(threading.Thread):
             private_data_dir=self._play.workspace,
             ident=self._play.ident,
             verbosity=max(self._play.verbosity, 0),
-            envvars=_environment(),
+            envvars=_environment() | dict(self._play.environment),
             fact_cache_type="memory",
             quiet=True,
             suppress_env_files=True,

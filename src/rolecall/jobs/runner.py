@@ -7,7 +7,7 @@ process for each play, `instant` starts none.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from rolecall.jobs.workspace import Workspace
 OnEvent = Callable[[JobEvent], None]
 
 
-def _revoke_nothing() -> None:
+async def _revoke_nothing() -> None:
     """Stand for a run without a secret."""
 
 
@@ -40,8 +40,8 @@ class PlaybookContent:
 class Job:
     """Everything that one run of a role or playbook needs; its workspace must be prepared for `ident`.
 
-    `secret_environment` reaches the play and no file of the run; what is no secret lies in the workspace already.
-    `revoke` takes the secret's power away: it is called first when a run has to be ended, at most a few times.
+    `environment` is added to the play's, and so is `secret_environment`, whose values appear in no file, event or
+    message of the run. `revoke` makes these values worthless: it is awaited first when a run has to be ended.
     `timeout_seconds` is the longest time that the run may take (None: no limit), `grace_seconds` the time between
     asking its processes to end and killing them.
     """
@@ -50,8 +50,9 @@ class Job:
     workspace: Workspace
     content: RoleContent | PlaybookContent
     verbosity: int = 2
+    environment: Mapping[str, str] = field(default_factory=dict)
     secret_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    revoke: Callable[[], None] = _revoke_nothing
+    revoke: Callable[[], Awaitable[None]] = _revoke_nothing
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
 
