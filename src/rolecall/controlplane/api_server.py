@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 REQUEST_TIMEOUT_SECONDS = 10.0
+READINESS_TIMEOUT_SECONDS = 2.0  # whoever took our port may accept and never answer
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class ApiServer:
         self._context = ssl.create_default_context(cafile=certificates / "authority.crt")
         self._context.load_cert_chain(certificates / "admin.crt", certificates / "admin.key")
 
-    def request(self, method: str, path: str, body: object = None) -> Response:
+    def request(
+        self, method: str, path: str, body: object = None, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> Response:
         """Send one request and read the whole answer; OSError or http.client.HTTPException if there is none."""
-        connection = http.client.HTTPSConnection(
-            self._host, self._port, timeout=REQUEST_TIMEOUT_SECONDS, context=self._context
-        )
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_seconds, context=self._context)
         try:
             encoded = None if body is None else json.dumps(body).encode()
             connection.request(
@@ -65,7 +66,7 @@ class ApiServer:
 
     def is_ready(self) -> bool:
         """Say whether the API server says of itself that it is ready, its own start-up work included."""
-        return self.get("/readyz").is_success
+        return self.request("GET", "/readyz", timeout_seconds=READINESS_TIMEOUT_SECONDS).is_success
 
 
 def _decode(body: bytes) -> dict[str, Any]:
