@@ -89,12 +89,12 @@ def _victims(counted: list[Object], podscaler: Object, excess: int) -> list[Obje
     Where pods of a second PodScaler are among them, both must come to the same choice from lists that may differ in
     what is ready; so the order is by age alone then, and each deletes only its own part.
     """
-    scaled = [pod for pod in counted if _is_podscaler(_controller(pod))]
-    free = [pod for pod in counted if _controller(pod) is None]
     uid = podscaler["metadata"]["uid"]
-    is_alone = all(_owner_uid(pod) == uid for pod in scaled)
-    chosen = (_by_urgency(scaled, is_alone) + _by_urgency(free, is_alone))[:excess]
-    return [pod for pod in chosen if _owner_uid(pod) in (uid, None)]
+    scaled = _youngest_first(pod for pod in counted if _is_podscaler(_controller(pod)))
+    free = _youngest_first(pod for pod in counted if _controller(pod) is None)
+    if all(_owner_uid(pod) == uid for pod in scaled):
+        scaled.sort(key=_is_ready)
+    return [pod for pod in (scaled + free)[:excess] if _owner_uid(pod) in (uid, None)]
 
 
 def _owner_uid(pod: Object) -> str | None:
@@ -102,13 +102,11 @@ def _owner_uid(pod: Object) -> str | None:
     return None if controller is None else controller["uid"]
 
 
-def _by_urgency(pods: list[Object], readiness_counts: bool) -> list[Object]:  # noqa: FBT001 - a plain fact about the pods
-    youngest_first = sorted(
-        pods,
-        key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]),
-        reverse=True,
-    )
-    return sorted(youngest_first, key=_is_ready) if readiness_counts else youngest_first
+def _youngest_first(pods: Iterable[Object]) -> list[Object]:
+    def age(pod: Object) -> tuple[str, str]:
+        return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
+
+    return sorted(pods, key=age, reverse=True)
 
 
 def _text(selector: dict[str, str]) -> str:
