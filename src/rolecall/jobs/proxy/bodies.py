@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: JSON and YAML in, JSON out, and the objects that an answer holds.
+"""Bodies of requests and answers: JSON, YAML and protobuf, and the objects that an answer holds.
 
 A body that is in another format, or in none, is no error here: it reads as None, and whoever asked leaves the body as
 it is, because the API server is the one to judge it. YAML is read as the API server reads it: times stay text.
@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import yaml
 
+from rolecall.jobs.proxy import protobuf
+from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 
 _READABLE: Final = ("", "application/json", "application/yaml")
@@ -56,7 +58,9 @@ def _decode_yaml(body: bytes) -> Any:
 
 
 def decode_object(body: bytes, content_type: str) -> RawObject | None:
-    """Return a body's content if it is an object, else None."""
+    """Return a body's content if it is an object, else None; of one in protobuf, the metadata."""
+    if media_type(content_type) == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body)
     content = decode(body, content_type)
     return content if isinstance(content, dict) else None
 
@@ -64,6 +68,21 @@ def decode_object(body: bytes, content_type: str) -> RawObject | None:
 def encode(content: object) -> bytes:
     """Return JSON, which is YAML too. Raises TypeError or ValueError for content that JSON cannot say."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+
+
+def encode_changed(body: bytes, content_type: str, obj: RawObject, changed: RawObject) -> bytes:
+    """Return the body of a changed object in the format of the body that ``obj`` was read from.
+
+    In protobuf annotations and owner references are added, nothing else. Raises TypeError or ValueError for what
+    cannot be said.
+    """
+    if media_type(content_type) != protobuf.MEDIA_TYPE:
+        return encode(changed)
+    before, after = metadata_of(obj), metadata_of(changed)
+    annotations = dict((after.get("annotations") or {}).items() - (before.get("annotations") or {}).items())
+    known = before.get("ownerReferences") or []
+    references = [reference for reference in after.get("ownerReferences") or [] if reference not in known]
+    return protobuf.add_to_metadata(body, annotations, references)
 
 
 def objects_in(answer: Any) -> Iterator[RawObject]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from rolecall.jobs.proxy.bodies import decode, media_type, objects_in
+from rolecall.jobs.proxy.bodies import decode, decode_object, media_type, objects_in
 from rolecall.jobs.proxy.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.jobs.proxy.request_info import RequestInfo
-from rolecall.jobs.proxy.runs import ProxyRun
+from rolecall.jobs.proxy.runs import LiveRun, ProxyRun
 from rolecall.kube.client import Client
+from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK
 
 LOOKED_THROUGH_BYTES = 8 << 20
@@ -27,16 +28,20 @@ class Reads:
     client: Client
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
 
-    def may_show_dependents(self, run: ProxyRun, info: RequestInfo, answer: aiohttp.ClientResponse) -> bool:
-        """Tell whether an answer is worth a copy."""
+    def is_worth_a_copy(self, info: RequestInfo, answer: aiohttp.ClientResponse) -> bool:
+        """Tell whether an answer may show dependents, or the version of an object."""
         is_read = info.is_resource and not info.subresource and info.verb in {"get", "list"}
         is_json = media_type(answer.headers.get("Content-Type", "")) == "application/json"
-        return run.inject_owner and is_read and is_json and answer.status == 200  # noqa: PLR2004 - a plain success
+        return is_read and is_json and answer.status == 200  # noqa: PLR2004 - a plain success
 
-    async def look_through(self, run: ProxyRun, info: RequestInfo, body: bytes) -> None:
-        """Report the kind if objects of the answer name the run's primary."""
-        owner = run.owner
+    async def look_through(self, live: LiveRun, info: RequestInfo, body: bytes) -> None:
+        """Report the kind if objects of the answer name the run's primary, and remember the version of a single one."""
+        run, owner = live.run, live.run.owner
         body = _unpacked(body)
+        if info.verb == "get":
+            _remember_version(live, info, body)
+        if not run.inject_owner:
+            return
         if owner.uid.encode() not in body and PRIMARY_TYPE_ANNOTATION.encode() not in body:
             return
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
@@ -52,6 +57,12 @@ class Reads:
         if (run.request_gvk, gvk, ownership) not in self._reported:
             run.on_dependent(gvk, ownership)
             self._reported.add((run.request_gvk, gvk, ownership))
+
+
+def _remember_version(live: LiveRun, info: RequestInfo, body: bytes) -> None:
+    obj = decode_object(body, "application/json")
+    if obj is not None and uid_of(obj):
+        live.saw(info, resource_version_of(obj))
 
 
 def _ownerships_in(body: bytes, owner: Owner) -> list[Ownership]:

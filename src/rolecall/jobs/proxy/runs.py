@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rolecall.jobs.proxy.ownership import Owner, Ownership
+from rolecall.jobs.proxy.request_info import RequestInfo
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 SECRET_BYTES = 32
@@ -50,6 +51,15 @@ class LiveRun:
 
     run: ProxyRun
     tasks: set[asyncio.Task[object]] = field(default_factory=set)
+    _versions: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
+
+    def version_of(self, info: RequestInfo) -> str | None:
+        """Return the version in which the run saw the object last: empty if it was not there, None if never."""
+        return self._versions.get((info.group, info.resource, info.namespace, info.name))
+
+    def saw(self, info: RequestInfo, version: str, name: str = "") -> None:
+        """Remember the version (empty: not there) in which the run has seen the object of a request, or another one."""
+        self._versions[info.group, info.resource, info.namespace, name or info.name] = version
 
     @contextmanager
     def request_under_way(self) -> Iterator[None]:

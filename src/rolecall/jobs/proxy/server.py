@@ -5,16 +5,15 @@ change or show. Without the secret of a live run nothing goes through. What the 
 what the proxy itself has to say are Status objects. Neighbours: the modules of this package, one for each step.
 """
 
-from http import HTTPStatus
+from dataclasses import replace
 
 import aiohttp
 from aiohttp import web
 
 from rolecall.jobs.proxy import refusals
-from rolecall.jobs.proxy.bodies import decode, objects_in
+from rolecall.jobs.proxy.conditional import ConditionalWrites
 from rolecall.jobs.proxy.credentials import Credentials
 from rolecall.jobs.proxy.forward import (
-    Body,
     Copy,
     Headers,
     Upstream,
@@ -24,14 +23,15 @@ from rolecall.jobs.proxy.forward import (
     without_run_credentials,
 )
 from rolecall.jobs.proxy.reads import LOOKED_THROUGH_BYTES, Reads
-from rolecall.jobs.proxy.request_info import RequestInfo, origin_form, parse
+from rolecall.jobs.proxy.request_info import origin_form, parse
 from rolecall.jobs.proxy.runs import LiveRun, ProxyRun, Runs
 from rolecall.jobs.proxy.upgrade import is_upgrade, tunnel
 from rolecall.jobs.proxy.within import Within
 from rolecall.jobs.proxy.writes import Write, Writes
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError, UnreachableError
-from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
 
 logger = get_logger("proxy")
@@ -58,6 +58,7 @@ class Proxy:
         """Listen. Raises OSError when the port is taken."""
         self._upstream = Upstream(self._client)
         self._writes, self._reads = Writes(self._client, self._upstream), Reads(self._client)
+        self._conditional_writes = ConditionalWrites(self._upstream)
         server = self._within.server = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -100,7 +101,7 @@ class Proxy:
         with live.request_under_way():
             if request.method == "CONNECT":
                 return await self._within.serve(request, live)
-            return await self._answer(request, live.run, self._upstream)
+            return await self._answer(request, live, self._upstream)
 
     def _who_asks(self, request: web.BaseRequest) -> LiveRun | None:
         """Return the run that a request comes from, by its own word or by that of its connection."""
@@ -108,11 +109,11 @@ class Proxy:
         found = next(filter(None, map(self._runs.authenticate, filter(None, headers))), None)
         return found or self._within.run_of(request)
 
-    async def _answer(self, request: web.BaseRequest, run: ProxyRun, upstream: Upstream) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, live: LiveRun, upstream: Upstream) -> web.StreamResponse:
         try:
             if is_upgrade(request):
                 return await tunnel(request, upstream)
-            return await self._forward(request, run, upstream)
+            return await self._forward(request, live, upstream)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnreachableError) as error:
             return refusals.unreachable(upstream.base_url, error)
         except (aiohttp.ClientError, EOFError, OSError, KubeError) as error:
@@ -121,50 +122,39 @@ class Proxy:
             logger.exception("Proxy request failed", method=request.method, target=request.raw_path)
             return refusals.failed(error)
 
-    async def _forward(self, request: web.BaseRequest, run: ProxyRun, upstream: Upstream) -> web.StreamResponse:
+    async def _forward(self, request: web.BaseRequest, live: LiveRun, upstream: Upstream) -> web.StreamResponse:
         target = origin_form(request.raw_path)
         info = parse(request.method, target)
         headers = without_run_credentials(end_to_end(request.headers))
-        if info.is_write:
-            _ask_for_plain_json(headers)
-        body = await self._body(request, run, info, headers)
-        async with await upstream.send(request.method, target, headers, body) as answer:
-            if info.is_write:
-                return await _relay_write(run, info, answer)
-            copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.may_show_dependents(run, info, answer) else None
-            response = await relay(request, answer, copy)
-        if copy is not None and copy.body:
-            await self._reads.look_through(run, info, copy.body)
-        return response
-
-    async def _body(self, request: web.BaseRequest, run: ProxyRun, info: RequestInfo, headers: Headers) -> Body:
-        """Return the body to send, and fit the headers to it."""
-        if not request.body_exists:
-            return None
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if not info.is_write:
-            return request.content
-        headers.popall("Content-Length", None)
-        body = await request.content.read()
-        write = Write(info, origin_form(request.raw_path), headers.get("Content-Type", ""), body)
-        return body if "Content-Encoding" in headers else await self._writes.body_for(run, write)
+        if info.is_write and "Content-Encoding" not in headers:
+            body = await request.content.read()
+            write = Write(request.method, info, target, headers.get("Content-Type", ""), body)
+            return await self._write(live, write, headers)
+        body_stream = request.content if request.body_exists else None
+        async with await upstream.send(request.method, target, headers, body_stream) as answer:
+            copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
+            response = await relay(request, answer, copy)
+        if copy is not None and copy.body:
+            await self._reads.look_through(live, info, copy.body)
+        return response
+
+    async def _write(self, live: LiveRun, write: Write, headers: Headers) -> web.StreamResponse:
+        """Send a write with what the proxy adds; what it has changed is noted before the run has its answer."""
+        _ask_for_plain_json(headers)
+        write = replace(write, body=await self._writes.body_for(live, write))
+        outcome = await self._conditional_writes.send(live, write, headers)
+        for obj in outcome.changed:
+            live.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
+            live.run.on_write(obj)
+        return whole_answer(outcome.answer, outcome.body)
 
 
 def _ask_for_plain_json(headers: Headers) -> None:
     """Narrow down what the answer to a write may be to what can be read here, where the client allows it."""
-    headers.popall("Accept-Encoding", None)
+    for name in ("Accept-Encoding", "Content-Length"):
+        headers.popall(name, None)
     accepted = headers.get("Accept", "*/*")
     if "application/json" in accepted and "protobuf" in accepted:
         headers["Accept"] = "application/json"
-
-
-async def _relay_write(run: ProxyRun, info: RequestInfo, answer: aiohttp.ClientResponse) -> web.Response:
-    """Pass the answer to a write on, after the run's objects in it have been noted."""
-    body = await answer.read()
-    is_success = HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES
-    if is_success and not info.is_dry_run:
-        for obj in objects_in(decode(body, answer.headers.get("Content-Type", ""))):
-            if uid_of(obj) and resource_version_of(obj):
-                run.on_write(obj)
-    return whole_answer(answer, body)

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rolecall.jobs.proxy.bodies import decode_object, encode, media_type
+from rolecall.jobs.proxy.bodies import decode_object, encode_changed, media_type
 from rolecall.jobs.proxy.forward import Upstream
 from rolecall.jobs.proxy.ownership import (
     ADOPT_ANNOTATION,
@@ -22,10 +22,10 @@ from rolecall.jobs.proxy.ownership import (
     with_owner,
 )
 from rolecall.jobs.proxy.request_info import RequestInfo
-from rolecall.jobs.proxy.runs import ProxyRun
+from rolecall.jobs.proxy.runs import LiveRun
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.metadata import metadata_of
+from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
 
@@ -40,10 +40,17 @@ METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8
 class Write:
     """A request that may create or change an object, with its body read."""
 
+    method: str
     info: RequestInfo
     target: str
     content_type: str
     body: bytes
+
+    @property
+    def object_path(self) -> str:
+        """The path of the object, without its subresource."""
+        path = self.target.partition("?")[0]
+        return path.removesuffix(f"/{self.info.subresource}") if self.info.subresource else path
 
     @property
     def is_create(self) -> bool:
@@ -73,12 +80,12 @@ class Writes:
     client: Client
     upstream: Upstream
 
-    async def body_for(self, run: ProxyRun, write: Write) -> bytes:
+    async def body_for(self, live: LiveRun, write: Write) -> bytes:
         """Return the body to send; the run hears of a dependent's kind before the object can exist.
 
         Raises KubeError and aiohttp.ClientError when the API server does not say what is there.
         """
-        if not (run.inject_owner and write.may_need_owner):
+        if not (live.run.inject_owner and write.may_need_owner):
             return write.body
         info = write.info
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
@@ -88,13 +95,14 @@ class Writes:
         if obj is None:
             logger.debug("Owner not injected, body unreadable", target=write.target, content_type=write.content_type)
             return write.body
-        return await self._with_owner(run, write, resource, obj)
+        return await self._with_owner(live, write, resource, obj)
 
-    async def _with_owner(self, run: ProxyRun, write: Write, resource: ApiResource, obj: RawObject) -> bytes:
+    async def _with_owner(self, live: LiveRun, write: Write, resource: ApiResource, obj: RawObject) -> bytes:
+        run = live.run
         key = _key_of(write.info, resource, obj)
         if run.owner.is_object(resource.gvk, key):
             return write.body
-        existing = None if write.is_create else await self._existing(write)
+        existing = None if write.is_create else await self._existing(live, write)
         if write.is_merge and existing is None:
             return write.body
         ownership = _ownership_to_be(run.owner, key, obj, existing)
@@ -103,25 +111,27 @@ class Writes:
         run.on_dependent(resource.gvk, ownership)
         try:
             changed = with_owner(_with_kept(write, obj, existing, run.owner), run.owner, ownership)
-            body = write.body if changed is obj else encode(changed)
+            body = write.body if changed is obj else encode_changed(write.body, write.content_type, obj, changed)
         except (TypeError, ValueError) as error:
             logger.debug("Owner not injected, object malformed", target=write.target, reason=str(error))
             return write.body
         logger.debug("Injecting owner reference", gvk=str(resource.gvk), name=key.name, ownership=ownership.value)
         return body
 
-    async def _existing(self, write: Write) -> RawObject | None:
+    async def _existing(self, live: LiveRun, write: Write) -> RawObject | None:
         """Return the metadata of the object that a write is for, None when there is no such object."""
-        path = write.target.partition("?")[0]
+        path = write.object_path
         async with await self.upstream.send("GET", path, {"Accept": METADATA_ONLY}) as answer:
             body = await answer.read()
         if answer.status == 404:  # noqa: PLR2004 - not found
+            live.saw(write.info, "")
             return None
         if answer.status != 200:  # noqa: PLR2004 - what is there cannot be told: it counts as somebody else's
             logger.debug("Owner not injected, object unreadable", target=path, status=answer.status)
             return {}
-        found = json.loads(body)
-        return found if isinstance(found, dict) else {}
+        found: RawObject = json.loads(body)
+        live.saw(write.info, resource_version_of(found))
+        return found
 
 
 def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectKey:

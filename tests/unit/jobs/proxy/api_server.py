@@ -104,9 +104,7 @@ class ApiServer:
                 self.objects[path] = stored
                 return self._stored(stored, 201)
             case "PUT" | "PATCH":
-                status = 200 if path in self.objects else 201
-                self.objects[path] = {**self.objects.get(path, {}), **json.loads(seen.body)}
-                return self._stored(self.objects[path], status)
+                return self._changed(path.removesuffix("/status"), json.loads(seen.body))
             case "DELETE":
                 self.objects.pop(path, None)
                 return web.json_response({"kind": "Status", "status": "Success", "details": {"uid": "x"}})
@@ -116,6 +114,23 @@ class ApiServer:
             items = [obj for key, obj in self.objects.items() if key.startswith(f"{path}/")]
             return web.json_response({"kind": "ThingList", "items": items})
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+
+    def _changed(self, path: str, content: Any) -> web.Response:
+        """Change an object as the API server does: under the version's condition, and not at all if nothing differs."""
+        old = self.objects.get(path)
+        version = (old or {}).get("metadata", {}).get("resourceVersion")
+        content = _plain(content, version)
+        wanted = None if content is None else content.get("metadata", {}).pop("resourceVersion", version)
+        if content is None or wanted != version:
+            return web.json_response({"kind": "Status", "code": 409, "reason": "Conflict"}, status=409)
+        if old is None:
+            self.objects[path] = content
+            return self._stored(content, 201)
+        metadata = {**old["metadata"], **content.get("metadata", {})}
+        if {**old, **content, "metadata": metadata} == old:
+            return web.json_response(old)
+        self.objects[path] = {**old, **content, "metadata": metadata}
+        return self._stored(self.objects[path], 200)
 
     def _stored(self, obj: RawObject, status: int) -> web.Response:
         obj.setdefault("metadata", {}).setdefault("uid", f"uid-{len(self.objects)}")
@@ -132,6 +147,16 @@ class ApiServer:
         finally:
             self.watchers -= 1
         return response
+
+
+def _plain(content: Any, version: str | None) -> Any:
+    """Make a merge of a JSON patch that replaces fields at the top; None if its test fails."""
+    if isinstance(content, dict):
+        return content
+    tests = [operation["value"] for operation in content if operation["op"] == "test"]
+    if tests not in ([], [version]):
+        return None
+    return {operation["path"].strip("/"): operation["value"] for operation in content if operation["op"] == "replace"}
 
 
 async def _echo(request: web.Request) -> web.StreamResponse:
