@@ -299,6 +299,7 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
         await run
     assert marked(job.ident) == []
     assert zombies() == []
+    assert not (bench.workspace.path / "tmp").exists()
 
 
 async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: Bench) -> None:

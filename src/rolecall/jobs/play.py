@@ -9,6 +9,7 @@ starts it.
 import json
 import os
 import selectors
+import shutil
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from typing import Any, Self
 from rolecall.jobs.artifacts import HiddenText, hide_environment, scrub, scrub_folder
 from rolecall.jobs.processes import become_subreaper, end_descendants, reap_children
 from rolecall.jobs.reading import read_event
+from rolecall.jobs.workspace import TEMPORARY
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """Where rolecall's own Ansible collection lies."""
@@ -102,7 +104,7 @@ class PlayThread(threading.Thread):
             private_data_dir=self._play.workspace,
             ident=self._play.ident,
             verbosity=max(self._play.verbosity, 0),
-            envvars=_environment() | dict(self._play.environment),
+            envvars=_environment(self._play) | dict(self._play.environment),
             fact_cache_type="memory",
             quiet=True,
             suppress_env_files=True,
@@ -183,7 +185,7 @@ def _wait(finished: int, wake_up: int) -> str:
     return next(reason for descriptor, reason in reasons.items() if descriptor in ready)
 
 
-def _environment() -> dict[str, str]:
+def _environment(play: Play) -> dict[str, str]:
     """Return what the play's environment needs beyond this process's own."""
     programs = Path(sys.executable).parent
     python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
@@ -193,12 +195,15 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(python_path),
         # ansible-runner's default writes facts, and with them the environment, into a file.
         "ANSIBLE_CACHE_PLUGIN": "memory",
+        # A play that is killed cannot remove its temporary files.
+        "ANSIBLE_LOCAL_TEMP": f"{play.workspace}/{TEMPORARY}",
     }
 
 
 def _tidy(play: Play) -> None:
     workspace = Path(play.workspace)
     scrub_folder(workspace / "artifacts" / play.ident, play.secrets.values())
+    shutil.rmtree(workspace / TEMPORARY, ignore_errors=True)
     if play.role:
         (workspace / "project" / "main.json").unlink(missing_ok=True)
 

@@ -19,6 +19,9 @@ from rolecall.kube.references import GVK, ObjectKey
 KEEP_RUNS = 20
 """How many runs of an object are kept when nothing else is said."""
 
+TEMPORARY = "tmp"
+"""The folder for temporary files of the run in progress."""
+
 _LATEST = "latest"
 
 
@@ -62,6 +65,7 @@ class Workspace:
         """
         for folder in ("env", "project", "inventory", "artifacts"):
             _make_folder(self.root, self.path / folder)
+        shutil.rmtree(self.path / TEMPORARY, ignore_errors=True)
         self._rotate()
         _make_folder(self.root, self.artifacts(ident))
         self._write_environment(inputs)

@@ -84,6 +84,12 @@ def test_inputs_of_the_last_run_do_not_stay(tmp_path: Path) -> None:
     assert json.loads((path / "env/extravars").read_text()) == {}
 
 
+def test_temporary_files_of_a_killed_run_do_not_stay(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY)
+    (prepared(workspace) / "tmp").mkdir()
+    assert not (prepared(workspace, "2") / "tmp").exists()
+
+
 def test_the_default_inventory_is_localhost(tmp_path: Path) -> None:
     hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
     expected = "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n"
