@@ -6,7 +6,7 @@ it.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,16 @@ from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 OnDependent = Callable[[GVK, Ownership], None]
+SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one run may use until ``revoke`` is awaited: its environment, the part of it that is secret kept apart."""
+
+    environment: dict[str, str]
+    secret_environment: dict[str, str]
+    revoke: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +42,8 @@ class Access:
     inject_owner: bool = True
 
     @asynccontextmanager
-    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[dict[str, str]]:
-        """Yield the environment that lets one run talk to the API server as the operator, in the object's name."""
+    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[Grant]:
+        """Yield what lets one run talk to the API server as the operator, in the object's name."""
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
         run = ProxyRun(
@@ -47,13 +57,18 @@ class Access:
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"kubeconfig-{ident}"
+        variables = {
+            **credentials.environment(),
+            "KUBECONFIG": str(kubeconfig),
+            "K8S_AUTH_KUBECONFIG": str(kubeconfig),
+        }
         try:
             _write_private(kubeconfig, credentials.kubeconfig())
-            yield {
-                **credentials.environment(),
-                "KUBECONFIG": str(kubeconfig),
-                "K8S_AUTH_KUBECONFIG": str(kubeconfig),
-            }
+            yield Grant(
+                {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
+                {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
+                lambda: self.proxy.revoke(run),
+            )
         finally:
             await self.proxy.revoke(run)
             kubeconfig.unlink(missing_ok=True)

@@ -40,17 +40,18 @@ class Launcher:
         workspace = self._workspace(obj)
         try:
             workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
-            async with self.access.open(self.watch.gvk, obj, ident) as environment:
+            async with self.access.open(self.watch.gvk, obj, ident) as grant:
                 job = Job(
                     ident=ident,
                     workspace=workspace,
                     content=self.watch.content_for(finalizing=finalizing),
                     verbosity=_integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.verbosity),
-                    secret_environment=environment,
+                    environment=grant.environment,
+                    secret_environment=grant.secret_environment,
+                    revoke=grant.revoke,
                     timeout_seconds=self.watch.timeout_seconds,
                 )
                 summary = await self.runner.run(job, self._log)
-            workspace.finish(ident)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("The run could not be started")
             return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))

@@ -18,9 +18,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="run a project's samples on an embedded control plane until all are reconciled",
-        description="Starts a control plane, applies deploy/crds and deploy/rbac, runs the operator under its service "
-        "account, applies deploy/samples, and shows a table until every sample has reached the end state that "
-        "demo.yaml names. The exit code is 0 only then.",
+        description="Starts a control plane, applies the definitions of demo.yaml, runs the operator under the service "
+        "account among them, applies the samples, and shows a table until each of their objects has reached the end "
+        "state that demo.yaml names. The exit code is 0 only then.",
     )
     parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="the project (default: here)")
     parser.add_argument("--name", default="demo", help="the name of the control plane (default: demo)")

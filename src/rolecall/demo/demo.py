@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rolecall.controlplane.cluster import ControlPlane
 from rolecall.demo.board import Board, Row
-from rolecall.demo.goals import Goal, read_goals
+from rolecall.demo.goals import Goal, read_script
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.demo.operator_process import OperatorProcess
 from rolecall.kube.client import Client
@@ -39,9 +39,9 @@ def run_demo(options: Options, console: Console) -> int:
 
     Raises ValueError or FileNotFoundError for a project without the files that the demo needs.
     """
-    goals = read_goals(options.project / "demo.yaml")
-    samples = list(read_manifests(options.project / "deploy" / "samples"))
-    definitions = [obj for part in ("crds", "rbac") for obj in read_manifests(options.project / "deploy" / part)]
+    script = read_script(options.project / "demo.yaml")
+    samples = [obj for path in script.samples for obj in read_manifests(path)]
+    definitions = [obj for path in script.definitions for obj in read_manifests(path)]
     account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
     plane = ControlPlane(options.name, report=console.print)
     operator: OperatorProcess | None = None
@@ -51,13 +51,13 @@ def run_demo(options: Options, console: Console) -> int:
         plane.start()
         console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
         applier = Applier(plane.kubeconfig)
-        console.print(f"Applied {len(applier.apply(definitions))} definitions (deploy/crds, deploy/rbac)")
+        console.print(f"Applied {len(applier.apply(definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
         operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log")
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
-        console.print(f"Applied {len(applier.apply(samples))} sample objects (deploy/samples)")
-        watching = _Watching(goals, _namespaces(samples), operator, options.timeout_seconds)
+        console.print(f"Applied {len(applier.apply(samples))} sample objects")
+        watching = _Watching(script.goals, _namespaces(samples), operator, options.timeout_seconds)
         succeeded = asyncio.run(watching.until_done(plane.kubeconfig, console))
     finally:
         if not (options.keep and operator and not operator.has_ended):

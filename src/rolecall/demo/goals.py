@@ -1,10 +1,9 @@
-"""When a sample has reached its end state: the goals of ``demo.yaml``.
+"""What a demo applies and when it is done: ``demo.yaml``.
 
-For each kind the file names what to show and what must hold, as JSONPaths into the object. A goal compares texts, so
+For each kind the file names what to show and what must hold in the end, as JSONPaths into the object. A goal compares texts, so
 a label ``"3"`` and a count 3 are equal. Pure, but for reading the file.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,19 +47,33 @@ class Goal:
         return " ".join(f"{name}={values[0]}" for name, values in found if values)
 
 
-def read_goals(path: Path) -> tuple[Goal, ...]:
-    """Read ``demo.yaml``. Raises ValueError that names the file for anything that is not as described above."""
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a demo applies before the operator starts and afterwards, and the end states that it waits for."""
+
+    definitions: tuple[Path, ...]
+    samples: tuple[Path, ...]
+    goals: tuple[Goal, ...]
+
+
+def read_script(path: Path) -> Script:
+    """Read ``demo.yaml``; its paths are relative to it.
+
+    Raises ValueError that names the file for anything that is not as described above.
+    """
     try:
-        return tuple(_read_goals(yaml.safe_load(path.read_text())))
+        document = yaml.safe_load(path.read_text())
+        definitions = tuple(path.parent / name for name in document["definitions"])
+        samples = tuple(path.parent / name for name in document["samples"])
+        return Script(definitions, samples, tuple(map(_read_goal, document["goals"])))
     except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: expected a list of goals (apiVersion, kind, columns, until): {error!r}") from error
+        raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
 
 
-def _read_goals(document: Any) -> Iterable[Goal]:
-    for raw in document:
-        columns = tuple((_name_of(text), parse_path(text)) for text in raw.get("columns") or ())
-        until = tuple(Comparison(parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
-        yield Goal(GVK.of(raw["apiVersion"], raw["kind"]), columns, until)
+def _read_goal(raw: Any) -> Goal:
+    columns = tuple((_name_of(text), parse_path(text)) for text in raw.get("columns") or ())
+    until = tuple(Comparison(parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
+    return Goal(GVK.of(raw["apiVersion"], raw["kind"]), columns, until)
 
 
 def _expected(value: Any) -> Any:

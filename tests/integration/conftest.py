@@ -1,0 +1,87 @@
+"""What integration tests share: one control plane with our definitions, a namespace for each test, operators in it."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey
+from tests.integration.control_plane import control_plane
+from tests.integration.operators import PROJECT, Operator, copy_project
+from tests.integration.things import DEFINITION
+from tests.integration.world import World, eventually
+
+__all__ = ["control_plane"]
+
+NAMESPACE = GVK("", "v1", "Namespace")
+READY_SECONDS = 30.0
+
+
+@pytest.fixture(scope="session")
+def defined(control_plane: ControlPlane) -> ControlPlane:
+    """Give the control plane with CRDs and RBAC applied."""
+    applier = Applier(control_plane.kubeconfig)
+    for part in ("deploy/crds", "deploy/rbac", "deploy/rbac/podcount.yaml"):
+        applier.apply(read_manifests(PROJECT / part))
+    applier.apply([DEFINITION])
+    return control_plane
+
+
+@pytest.fixture
+async def world(defined: ControlPlane) -> AsyncIterator[World]:
+    """Give a namespace of the test's own; it is removed in the background afterwards."""
+    async with await Client.connect(str(defined.kubeconfig)) as client:
+        name = f"test-{uuid.uuid4().hex[:8]}"
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield World(client, name)
+        await client.delete(NAMESPACE, ObjectKey("", name))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Give a folder with this repository's own watches.yaml and roles."""
+    copy_project(tmp_path, "watches.yaml", "roles", "ansible.cfg")
+    return tmp_path
+
+
+@pytest.fixture
+def account_kubeconfig(defined: ControlPlane) -> Path:
+    """Give the kubeconfig of the operator's service account."""
+    return defined.service_account_kubeconfig("rolecall-system", "rolecall")
+
+
+@pytest.fixture
+def operator(project: Path, world: World, account_kubeconfig: Path) -> Iterator[Operator]:
+    """Give an operator for this repository's watches.yaml under its service account, not started yet."""
+    operator = Operator(project, account_kubeconfig, world.namespace)
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+async def running(operator: Operator) -> Operator:
+    """Give the operator of ``operator``, started and ready."""
+    operator.start()
+    await wait_until_ready(operator)
+    return operator
+
+
+@pytest.fixture
+def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Operator]:
+    """Give an operator for the kind Thing, with an administrator's rights; its project is still to be written."""
+    operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--backoff-max", "20s"))
+    yield operator
+    operator.stop()
+
+
+async def wait_until_ready(operator: Operator) -> None:
+    """Wait until an operator's workers have started."""
+
+    async def look() -> bool:
+        return operator.is_ready()
+
+    await eventually(look, bool, READY_SECONDS, "the operator is ready")

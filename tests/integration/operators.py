@@ -1,0 +1,129 @@
+"""Operators under test: real ``rolecall run`` processes, each for one namespace and in a project folder of its own.
+
+They run under the service account of ``deploy/rbac``, unless a test brings kinds that this account knows nothing of.
+What they did is read from the cluster; only how often something ran is read from the log, for no object tells that.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PROJECT = Path(__file__).parents[2]
+STOP_SECONDS = 40.0
+
+
+@dataclass(slots=True)
+class Operator:
+    """One operator process, which may be stopped, killed and started again."""
+
+    folder: Path
+    kubeconfig: Path
+    namespace: str
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """Where its log goes."""
+        return self.folder / "operator.log"
+
+    def start(self) -> None:
+        """Start it; ``ready`` tells when it works."""
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "WATCH_NAMESPACE": self.namespace,
+            "ANSIBLE_GATHERING": "explicit",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **self.environment,
+        }
+        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json", *self.arguments]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self, within: float = STOP_SECONDS) -> int:
+        """Wait for its end and return its exit code."""
+        assert self.process is not None
+        return self.process.wait(within)
+
+    def stop(self) -> int:
+        """Stop it as Kubernetes does and return its exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """Kill it as the kernel does when memory runs out."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines of its log that are JSON objects, whole ones only."""
+        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        found = []
+        for line in text.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict):
+                found.append(entry)
+        return found
+
+    def messages(self, message: str, **fields: str) -> list[dict[str, Any]]:
+        """Return the log lines with this message and these fields."""
+        return [line for line in self.lines() if line.get("msg") == message and fields.items() <= line.items()]
+
+    def runs(self, kind: str, name: str) -> int:
+        """Count the reconciles of an object that were started."""
+        return len(self.messages("Reconcile started", kind=kind, name=name))
+
+    def is_ready(self) -> bool:
+        """Tell whether its workers have started."""
+        if self.process is not None and self.process.poll() is not None:
+            raise AssertionError(f"the operator ended with {self.process.returncode}:\n{self.tail()}")
+        return bool(self.messages("Workers started"))
+
+    def tail(self, lines: int = 40) -> str:
+        """Return the end of its log."""
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+
+def job_processes() -> list[psutil.Process]:
+    """Return all processes on this machine that belong to a run, of whatever operator."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if "ROLECALL_JOB" in process.environ():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def copy_project(folder: Path, *parts: str) -> None:
+    """Copy parts of this repository (``roles``, ``watches.yaml``) into a folder."""
+    for part in parts:
+        source = PROJECT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, folder / part)

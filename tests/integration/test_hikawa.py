@@ -1,0 +1,198 @@
+"""Hikawa's stories: a song of random words, sung in order, without gap or duplicate, whatever happens to the singer.
+
+Songs come from seeds, so the tests know every word before it is sung; no song here has more than eight words.
+"""
+
+import asyncio
+import importlib.util
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.references import RawObject
+from tests.integration.operators import PROJECT, Operator
+from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, always, eventually, names
+
+PATIENCE = 150.0
+END = ["Zun", "Zun", "Zun", "Zun", "Doko"]
+
+
+def _word(number: int, seed: str) -> str:
+    path = PROJECT / "roles" / "hikawa" / "filter_plugins" / "hikawa.py"
+    spec = importlib.util.spec_from_file_location("hikawa_filters", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    word: str = module.word(number, seed)
+    return word
+
+
+def song(seed: str, least: int = 0) -> list[str]:
+    """Return the words of a seed, judged from the given number of words on; nine of them for a longer song."""
+    words: list[str] = []
+    while not (len(words) >= least and words[-5:] == END):
+        words.append(_word(len(words) + 1, seed))
+        if len(words) > 8:
+            break
+    return words
+
+
+def seeds(length: int) -> Iterator[str]:
+    """Yield seeds whose songs have this many words."""
+    return (seed for number in itertools.count() if len(song(seed := f"seed-{number}")) == length)
+
+
+def manifest(name: str, seed: str, **spec: object) -> str:
+    """Return a Hikawa that sings the song of a seed."""
+    fields = "".join(f"\n  {key}: {str(value).lower()}" for key, value in spec.items())
+    return f"""
+apiVersion: zundokokiyoshi.kaitoy.github.com/v1beta1
+kind: Hikawa
+metadata:
+  name: {name}
+  annotations: {{zundokokiyoshi.kaitoy.github.com/seed: {seed}}}
+spec:{fields}
+"""
+
+
+async def words(world: World, name: str) -> dict[str, str]:
+    """Return the words that a Hikawa has said, by name."""
+    zundokos = await world.objects(ZUNDOKO)
+    return {
+        str(metadata_of(obj)["name"]): str(obj["spec"]["say"])
+        for obj in zundokos
+        if any(owner.name == name for owner in owner_references_of(obj))
+    }
+
+
+def expected(name: str, said: list[str]) -> dict[str, str]:
+    """Return the words of a song, by the names of their Zundokos."""
+    return {f"{name}-zundoko-{number:03d}": word for number, word in enumerate(said, 1)}
+
+
+async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
+    """Wait until the song is over."""
+
+    def is_over(obj: RawObject) -> bool:
+        return bool((obj.get("status") or {}).get("kiyoshied"))
+
+    return await world.wait_for(HIKAWA, name, is_over, PATIENCE)
+
+
+@asynccontextmanager
+async def recording(world: World) -> AsyncIterator[list[tuple[float, str, str]]]:
+    """Watch Zundokos and Kiyoshis meanwhile; yield the list of (seconds, type of event, name) that fills."""
+    seen: list[tuple[float, str, str]] = []
+
+    async def listen(gvk: object) -> None:
+        async for _, version in world.client.list_pages(gvk, world.namespace):  # type: ignore[arg-type]
+            start = version
+        async for kind, obj in world.client.watch(gvk, world.namespace, start, 600):  # type: ignore[arg-type]
+            if kind in ("ADDED", "DELETED"):
+                seen.append((time.monotonic(), kind, str(metadata_of(obj)["name"])))
+
+    tasks = [asyncio.create_task(listen(gvk)) for gvk in (ZUNDOKO, KIYOSHI)]
+    try:
+        yield seen
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("interval_millis", [0, 500])
+async def test_sings_its_song_to_the_end(world: World, running: Operator, interval_millis: int) -> None:
+    """Numbered words, an interval apart at least, then one Kiyoshi after one more interval, then silence."""
+    seed = next(seeds(6))
+    async with recording(world) as seen:
+        await world.create(manifest("hikawa-sample", seed, intervalMillis=interval_millis))
+        hikawa = await wait_for_kiyoshi(world, "hikawa-sample")
+        assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
+        assert hikawa["status"]["numZundokosSaid"] == 6
+        assert hikawa["spec"]["numZundokos"] == 6
+        assert hikawa["spec"]["sayKiyoshi"] is True
+        (kiyoshi,) = await world.objects(KIYOSHI)
+        assert (names([kiyoshi]), kiyoshi["spec"]["say"]) == (["hikawa-sample-kiyoshi"], "Kiyoshi!")
+
+        async def look() -> int:
+            return len(await world.objects(ZUNDOKO)) + len(await world.objects(KIYOSHI))
+
+        await always(look, lambda count: count == 7, 5, "nothing more is said")
+    assert [(kind, name) for _, kind, name in seen] == [
+        *(("ADDED", name) for name in expected("hikawa-sample", song(seed))),
+        ("ADDED", "hikawa-sample-kiyoshi"),
+    ]
+    gaps = [after - before for (before, *_), (after, *_) in itertools.pairwise(seen)]
+    # The watch itself takes a few milliseconds, not always the same ones.
+    assert min(gaps) >= interval_millis / 1000 - 0.01
+    assert running.messages("Task failed") == []
+
+
+async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operator, running: Operator) -> None:
+    """A runner that is killed in the middle and started again says no number twice and changes no word."""
+    seed = next(seeds(7))
+    async with recording(world) as seen:
+        await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
+        for least in (2, 4):
+            await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= least, 60, "words")  # noqa: B023
+            operator.kill()
+            operator.start()
+        await wait_for_kiyoshi(world, "hikawa-sample")
+    assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
+    said = [name for _, kind, name in seen if kind == "ADDED"]
+    assert said == [*expected("hikawa-sample", song(seed)), "hikawa-sample-kiyoshi"]
+    assert running.messages("Task failed") == []
+
+
+@pytest.mark.usefixtures("running")
+async def test_says_a_deleted_word_again(world: World) -> None:
+    """A Zundoko that somebody deletes in the middle of the song comes back under its number, the same word."""
+    seed = next(seeds(8))
+    await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
+    await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, 60, "three words")
+    await world.delete(ZUNDOKO, "hikawa-sample-zundoko-002")
+    await wait_for_kiyoshi(world, "hikawa-sample")
+    assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
+
+
+@pytest.mark.usefixtures("running")
+async def test_sings_the_words_that_the_user_asked_for_before_it_judges(world: World) -> None:
+    """The first judgement comes after the tenth word, though the first five would have been an end, too."""
+    seed = next(seed for seed in seeds(5) if [_word(number, seed) for number in range(6, 11)] == END)
+    await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=10))
+    hikawa = await wait_for_kiyoshi(world, "hikawa-sample")
+    assert await words(world, "hikawa-sample") == expected("hikawa-sample", END + END)
+    assert hikawa["spec"]["numZundokos"] == 10
+    assert names(await world.objects(KIYOSHI)) == ["hikawa-sample-kiyoshi"]
+
+
+@pytest.mark.usefixtures("running")
+async def test_says_kiyoshi_when_the_user_asks(world: World) -> None:
+    """`sayKiyoshi: true` needs no pattern, but the words asked for come first."""
+    seed = next(seeds(8))
+    await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=2, sayKiyoshi=True))
+    hikawa = await wait_for_kiyoshi(world, "hikawa-sample")
+    assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed)[:2])
+    assert hikawa["spec"]["numZundokos"] == 2
+    assert names(await world.objects(KIYOSHI)) == ["hikawa-sample-kiyoshi"]
+
+
+@pytest.mark.usefixtures("running")
+async def test_two_at_once_keep_their_words_apart_and_go_with_their_owner(world: World) -> None:
+    """Each sings its own song; deleting one of them takes its words and its Kiyoshi along and nobody else's."""
+    first, second = itertools.islice(seeds(5), 2)
+    await world.create(manifest("first", first, intervalMillis=0))
+    await world.create(manifest("second", second, intervalMillis=200))
+    await wait_for_kiyoshi(world, "first")
+    await wait_for_kiyoshi(world, "second")
+    assert await words(world, "first") == expected("first", song(first))
+    assert await words(world, "second") == expected("second", song(second))
+    await world.delete(HIKAWA, "first")
+    await eventually(lambda: world.objects(KIYOSHI), lambda left: names(left) == ["second-kiyoshi"], 60, "one Kiyoshi")
+    await eventually(lambda: words(world, "first"), lambda said: not said, 60, "the first one's words are gone")
+    assert await words(world, "second") == expected("second", song(second))

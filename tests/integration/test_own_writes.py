@@ -1,0 +1,184 @@
+"""What a run writes itself starts nothing, what others write is never lost (design 3.2)."""
+
+import asyncio
+from typing import Any
+
+from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.references import RawObject
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import CONFIG_MAP, World, eventually, is_true
+
+PATIENCE = 60.0
+
+WRITES_EVERYTHING_BUT_THE_SPEC = """
+- name: Patch the primary's labels
+  kubernetes.core.k8s:
+    api_version: test.rolecall.dev/v1
+    kind: Thing
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    definition: {metadata: {labels: {run: "{{ now().timestamp() | string }}"}, annotations: {a: "{{ now() | string }}"}}}
+- name: Patch the primary's status
+  rolecall.util.k8s_status:
+    api_version: test.rolecall.dev/v1
+    kind: Thing
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    status: {seen: "{{ now().timestamp() | string }}"}
+- name: Create a dependent, and patch it
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: dependent, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {key: "{{ item }}"}
+  loop: [one, two, "{{ now() | string }}"]
+"""
+
+PATCHES_THE_SPEC = """
+- name: Remember the size that this run saw
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "saw-{{ size }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+- name: Patch the primary's spec
+  kubernetes.core.k8s:
+    api_version: test.rolecall.dev/v1
+    kind: Thing
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    definition: {spec: {size: 2}}
+"""
+
+
+async def quiet(operator: Operator, seconds: float = 6.0) -> int:
+    """Wait until no run has started for some seconds and none goes on; return how many there were."""
+    counts: list[int] = []
+    looks = int(seconds / 0.1)
+
+    async def look() -> list[int]:
+        runs = operator.runs("Thing", "one")
+        ended = len(operator.messages("Reconcile succeeded")) + len(operator.messages("Reconcile failed"))
+        counts.append(runs if runs == ended else -1)
+        return counts[-looks:]
+
+    def is_quiet(last: list[int]) -> bool:
+        return len(last) == looks and last[0] > 0 and len(set(last)) == 1
+
+    return (await eventually(look, is_quiet, PATIENCE, f"{seconds} quiet seconds"))[-1]
+
+
+async def test_writes_beside_the_spec_start_nothing(world: World, thing_operator: Operator) -> None:
+    """Labels, annotations, status and dependents of its own, written in one run, lead to no second one."""
+    write_project(thing_operator.folder, WRITES_EVERYTHING_BUT_THE_SPEC, "watchAnnotationsChanges: true")
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert metadata_of(thing)["labels"]
+    assert thing["status"]["seen"]
+    assert await quiet(thing_operator) == 1
+    assert len(owner_references_of(await world.get(CONFIG_MAP, "dependent"))) == 1
+
+    await world.patch(CONFIG_MAP, "dependent", {"data": {"key": "somebody else"}})
+
+    async def key() -> Any:
+        return (await world.get(CONFIG_MAP, "dependent"))["data"]["key"]
+
+    await eventually(key, lambda value: value != "somebody else", PATIENCE, "drift of the dependent is repaired")
+    assert await quiet(thing_operator) == 2
+
+
+async def test_a_change_of_its_own_spec_is_followed_by_one_more_run(world: World, thing_operator: Operator) -> None:
+    """The run that patched the spec worked with the old one, so the next one sees the new one."""
+    write_project(thing_operator.folder, PATCHES_THE_SPEC)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+    assert await quiet(thing_operator) == 2
+
+
+async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, thing_operator: Operator) -> None:
+    """With requeue_after, the change of its own spec waits until then."""
+    requeue = "- name: Come back later\n  rolecall.util.requeue_after: {time: 12s}\n  when: size | int == 1\n"
+    write_project(thing_operator.folder, PATCHES_THE_SPEC + requeue)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert thing["spec"]["size"] == 2
+    assert await quiet(thing_operator, 5.0) == 1
+    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+
+
+async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, thing_operator: Operator) -> None:
+    """A user's change before and after the run's own write of the spec, while it goes on, is seen by a later run."""
+    tasks = """
+- name: Remember what this run saw
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "saw-{{ size }}-{{ colour | default('none') }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+- name: Take long enough to be interrupted
+  ansible.builtin.command: {argv: [tail, --follow=name, --pid, "{{ gate }}", /dev/null]}
+  when: colour is not defined
+  changed_when: false
+- name: Write the spec
+  kubernetes.core.k8s:
+    api_version: test.rolecall.dev/v1
+    kind: Thing
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    definition: {spec: {size: 2}}
+- name: Come back much later
+  rolecall.util.requeue_after: {time: 10m}
+"""
+    gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
+    assert gate.stdin is not None
+    write_project(thing_operator.folder, tasks, f"vars: {{gate: {gate.pid}}}")
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    await world.wait_for(CONFIG_MAP, "saw-1-none", bool, PATIENCE)
+    await world.patch(THING, "one", {"spec": {"colour": "before"}})
+    gate.stdin.close()
+    await gate.wait()
+    # The run asked for ten minutes, so only the user's patch can lead to this one.
+    await world.wait_for(CONFIG_MAP, "saw-2-before", bool, PATIENCE)
+    await world.patch(THING, "one", {"spec": {"colour": "after"}})
+    await world.wait_for(CONFIG_MAP, "saw-2-after", bool, PATIENCE)
+
+
+async def test_does_not_adopt_what_was_there_before(world: World, thing_operator: Operator) -> None:
+    """A user's ConfigMap that a role changes stays the user's: it does not go with the primary."""
+    tasks = """
+- name: Touch the user's ConfigMap
+  kubernetes.core.k8s:
+    apply: "{{ item }}"
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: theirs, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {touched: "{{ item }}"}
+  loop: [false, true]
+"""
+    theirs: RawObject = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "theirs", "namespace": world.namespace},
+        "data": {"key": "value"},
+    }
+    write_project(thing_operator.folder, tasks)
+    await world.client.create(theirs)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    touched = await world.get(CONFIG_MAP, "theirs")
+    assert touched["data"] == {"key": "value", "touched": "True"}
+    assert owner_references_of(touched) == ()

@@ -1,0 +1,72 @@
+"""The ReplicaSet's story: the label ``pod-count`` is right, and its own write starts nothing."""
+
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import RawObject
+from tests.integration.operators import Operator
+from tests.integration.world import POD, REPLICA_SET, World, eventually, names
+
+PATIENCE = 60.0
+NAME = "example-replicaset"
+MANIFEST = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: example-replicaset}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: counted}}
+  template:
+    metadata: {labels: {app: counted}}
+    spec:
+      containers: [{name: nginx, image: "nginx:latest"}]
+"""
+
+
+async def wait_for_count(world: World, count: int) -> None:
+    """Wait until the label says this number."""
+
+    def holds(obj: RawObject) -> bool:
+        return (metadata_of(obj).get("labels") or {}).get("pod-count") == str(count)
+
+    await world.wait_for(REPLICA_SET, NAME, holds, PATIENCE)
+
+
+async def settled(operator: Operator) -> int:
+    """Wait until nothing is reconciled any more and return how often it was."""
+    seen: list[int] = []
+
+    async def look() -> list[int]:
+        finished = len(operator.messages("Reconcile succeeded", kind="ReplicaSet", name=NAME))
+        seen.append(operator.runs("ReplicaSet", NAME) if finished == operator.runs("ReplicaSet", NAME) else -1)
+        return seen
+
+    def is_quiet(counts: list[int]) -> bool:
+        return len(counts) > 50 and counts[-1] > 0 and len(set(counts[-50:])) == 1
+
+    return (await eventually(look, is_quiet, PATIENCE, "five quiet seconds"))[-1]
+
+
+async def test_counts_the_pods_of_every_replica_set(world: World, running: Operator) -> None:
+    """After create, scale up, scale down and a pod that goes, the label tells the number of pods."""
+    await world.create(MANIFEST)
+    await wait_for_count(world, 2)
+    await world.patch(REPLICA_SET, NAME, {"spec": {"replicas": 4}})
+    await wait_for_count(world, 4)
+    await world.patch(REPLICA_SET, NAME, {"spec": {"replicas": 1}})
+    await wait_for_count(world, 1)
+    await world.patch(REPLICA_SET, NAME, {"spec": {"replicas": 0}})
+    await wait_for_count(world, 0)
+    assert running.messages("Task failed") == []
+
+
+async def test_its_own_label_starts_no_run(world: World, running: Operator) -> None:
+    """The write of the label is followed by nothing; a pod that goes is followed by a run."""
+    await world.create(MANIFEST)
+    await wait_for_count(world, 2)
+    before = await settled(running)
+    told = [text for line in running.messages("Reconcile started", name=NAME) for text in line["causes"]]
+    assert not [text for text in told if text.startswith("ReplicaSet") and text.endswith("modified")]
+    victim = names(await world.pods(app="counted"))[0]
+    await world.delete(POD, victim)
+    await eventually(lambda: world.pods(app="counted"), lambda pods: victim not in names(pods), PATIENCE, "it is gone")
+    assert await settled(running) > before
+    await wait_for_count(world, 2)

@@ -1,0 +1,208 @@
+"""The proxy between real clients and a real API server: what kubectl, kubernetes.core and the Python client meet."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.jobs.proxy import Credentials, Ownership, Proxy, ProxyRun
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.world import World
+
+CONFIG_MAP = GVK("", "v1", "ConfigMap")
+COMMAND_SECONDS = 60.0
+
+
+@dataclass
+class Run:
+    """A run of a ConfigMap named primary, and what it has reported."""
+
+    world: World
+    proxy: Proxy
+    run: ProxyRun
+    credentials: Credentials
+    home: Path
+    programs: Path
+    written: list[RawObject] = field(default_factory=list)
+    dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
+
+    async def kubectl(self, *arguments: str, text: str = "") -> tuple[int, str]:
+        """Run kubectl in the test's namespace as a play would; give exit code and output."""
+        return await self.command(
+            str(self.programs / "kubectl"), "--namespace", self.world.namespace, *arguments, text=text
+        )
+
+    async def command(self, *command: str, text: str = "") -> tuple[int, str]:
+        """Run a command with the run's environment; give exit code and output."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=environment | self.credentials.environment({}),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(text.encode()), COMMAND_SECONDS)
+        return process.returncode or 0, output.decode()
+
+    async def metadata(self, name: str) -> dict[str, Any]:
+        """Return the metadata of a ConfigMap as it is in the cluster."""
+        found = await self.world.client.get(CONFIG_MAP, ObjectKey(self.world.namespace, name))
+        metadata: dict[str, Any] = found["metadata"]
+        return metadata
+
+    async def owners(self, name: str) -> list[str]:
+        """Return the uids of a ConfigMap's owners."""
+        return [reference["uid"] for reference in (await self.metadata(name)).get("ownerReferences", [])]
+
+    def noted(self) -> list[str]:
+        """Return the versions that were noted as the run's own."""
+        return [obj["metadata"]["resourceVersion"] for obj in self.written]
+
+
+def config_map(world: World, name: str, value: str = "1", **metadata: object) -> RawObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": world.namespace, **metadata},
+        "data": {"a": value},
+    }
+
+
+@pytest.fixture
+async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncIterator[Run]:
+    """Give a run that is registered, with its kubeconfig written."""
+    primary = await world.client.create(config_map(world, "primary"))
+    proxy = Proxy(world.client)
+    await proxy.start()
+    written: list[RawObject] = []
+    dependents: list[tuple[GVK, Ownership]] = []
+    proxy_run = ProxyRun(
+        request_gvk=CONFIG_MAP,
+        key=ObjectKey(world.namespace, "primary"),
+        uid=primary["metadata"]["uid"],
+        namespaced=True,
+        on_write=written.append,
+        on_dependent=lambda gvk, ownership: dependents.append((gvk, ownership)),
+    )
+    credentials = proxy.register(proxy_run)
+    (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
+    yield Run(world, proxy, proxy_run, credentials, tmp_path, defined.program_directory, written, dependents)
+    await proxy.stop()
+
+
+async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
+    applied = json.dumps(config_map(run.world, "applied"))
+    for name, text, *arguments in (
+        ("typed", "", "create", "configmap", "typed", "--from-literal=a=1"),
+        ("applied", applied, "apply", "-f", "-"),
+        ("server", applied.replace("applied", "server"), "apply", "--server-side", "-f", "-"),
+    ):
+        code, output = await run.kubectl(*arguments, text=text)
+        assert code == 0, output
+        assert await run.owners(name) == [run.run.uid]
+        assert (await run.metadata(name))["resourceVersion"] in run.noted()
+    assert set(run.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
+
+
+async def test_what_is_owned_stays_owned_when_it_is_applied_or_replaced(run: Run) -> None:
+    text = json.dumps(config_map(run.world, "cm"))
+    for arguments in (("apply", "--server-side"), ("apply", "--server-side"), ("replace",)):
+        code, output = await run.kubectl(*arguments, "-f", "-", text=text)
+        assert code == 0, output
+        assert await run.owners("cm") == [run.run.uid]
+    assert len(run.noted()) <= 2, "a replace that changes nothing is no write"
+
+
+async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run) -> None:
+    await run.world.client.create(config_map(run.world, "users"))
+    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.run.uid])):
+        text = json.dumps(config_map(run.world, "users", value, annotations=annotations))
+        code, output = await run.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text)
+        assert code == 0, output
+        assert await run.owners("users") == expected
+
+
+async def test_a_cluster_scoped_object_is_annotated(run: Run) -> None:
+    name = f"{run.world.namespace}-more"
+    code, output = await run.kubectl("create", "namespace", name)
+    assert code == 0, output
+    created = await run.world.client.get(GVK("", "v1", "Namespace"), ObjectKey("", name))
+    await run.world.client.delete(GVK("", "v1", "Namespace"), ObjectKey("", name))
+    assert created["metadata"]["annotations"] == {
+        "operator-sdk/primary-resource": f"{run.world.namespace}/primary",
+        "operator-sdk/primary-resource-type": "ConfigMap",
+    }
+
+
+async def test_the_secret_is_in_no_file_but_the_kubeconfig(run: Run) -> None:
+    code, output = await run.kubectl("get", "configmaps")
+    assert code == 0, output
+    files = [path for path in run.home.rglob("*") if path.is_file()]
+    assert any("discovery" in path.parts for path in files), "kubectl keeps no cache any more: this test tests nothing"
+    assert not [path for path in files if run.credentials.secret in str(path)]
+    holding = [path.name for path in files if run.credentials.secret in path.read_text(errors="replace")]
+    assert holding == ["kubeconfig"]
+
+
+async def test_exec_gets_as_far_as_the_api_server_can_take_it(run: Run) -> None:
+    pod = {"containers": [{"name": "main", "image": "none"}], "nodeName": "not-a-node"}
+    metadata = {"name": "pod", "namespace": run.world.namespace}
+    await run.world.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    code, output = await run.kubectl("exec", "pod", "--", "true")
+    assert code != 0
+    assert "not-a-node" in output or "does not have a host assigned" in output, output
+
+
+async def test_after_revocation_kubectl_is_refused(run: Run) -> None:
+    assert (await run.kubectl("get", "configmaps"))[0] == 0
+    await run.proxy.revoke(run.run)
+    code, output = await run.kubectl("get", "configmaps")
+    assert code != 0
+    assert "no secret of a live run" in output or "Unauthorized" in output or "must be logged in" in output, output
+
+
+@pytest.mark.parametrize("subject", [CONFIG_MAP])
+async def test_a_users_change_that_a_patch_finds_in_place_is_not_the_runs(run: Run, subject: GVK) -> None:
+    await run.kubectl("create", "configmap", "cm", "--from-literal=a=1")
+    before = set(run.noted())
+    key = ObjectKey(run.world.namespace, "cm")
+    changed = await run.world.client.patch(subject, key, {"data": {"a": "2"}})
+    for kind in ("merge", "strategic"):
+        code, output = await run.kubectl("patch", "configmap", "cm", "--type", kind, "-p", '{"data":{"a":"2"}}')
+        assert code == 0, output
+    code, output = await run.kubectl(
+        "patch", "configmap", "cm", "--type", "json", "-p", '[{"op":"replace","path":"/data/a","value":"2"}]'
+    )
+    assert code == 0, output
+    assert (await run.metadata("cm"))["resourceVersion"] == changed["metadata"]["resourceVersion"]
+    assert set(run.noted()) == before
+
+
+async def test_modules_of_kubernetes_core_create_own_and_note(run: Run, tmp_path: Path) -> None:
+    def task(name: str, **options: object) -> RawObject:
+        return {"kubernetes.core.k8s": {"definition": config_map(run.world, name), **options}}
+
+    tasks = [
+        task("plain"),
+        task("plain"),
+        task("plain", force=True),
+        task("threeway", apply=True),
+        task("server", apply=True, server_side_apply={"field_manager": "role"}),
+        task("server", apply=True, server_side_apply={"field_manager": "role"}),
+    ]
+    playbook = tmp_path / "playbook.yml"
+    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    variables = ("-e", f"ansible_python_interpreter={sys.executable}")
+    code, output = await run.command(str(Path(sys.executable).parent / "ansible-playbook"), str(playbook), *variables)
+    assert code == 0, output
+    for name in ("plain", "threeway", "server"):
+        assert await run.owners(name) == [run.run.uid]
+        assert (await run.metadata(name))["resourceVersion"] in run.noted()

@@ -1,0 +1,74 @@
+"""A kind for tests of the runner itself, and projects with small roles for it.
+
+Its operators run as administrator, because the account of ``deploy/rbac`` rightly knows nothing of this kind.
+"""
+
+import textwrap
+from pathlib import Path
+
+from rolecall.kube.references import GVK, RawObject
+
+THING = GVK("test.rolecall.dev", "v1", "Thing")
+
+DEFINITION: RawObject = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.test.rolecall.dev"},
+    "spec": {
+        "group": "test.rolecall.dev",
+        "scope": "Namespaced",
+        "names": {"kind": "Thing", "plural": "things", "singular": "thing"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                            "status": {
+                                "type": "object",
+                                "x-kubernetes-preserve-unknown-fields": True,
+                                "properties": {"small": {"type": "integer", "maximum": 10}},
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+WATCH = """
+- group: test.rolecall.dev
+  version: v1
+  kind: Thing
+  role: thing
+"""
+
+MANIFEST = """
+apiVersion: test.rolecall.dev/v1
+kind: Thing
+metadata: {name: one}
+spec: {size: 1}
+"""
+
+
+def write_project(folder: Path, tasks: str, watch: str = "") -> Path:
+    """Write watches.yaml with one entry (and further keys for it) and the role ``thing`` into a folder."""
+    entry = WATCH + textwrap.indent(textwrap.dedent(watch).strip(), "  ") + "\n"
+    (folder / "watches.yaml").write_text(entry)
+    return write_role(folder, tasks)
+
+
+def write_role(folder: Path, tasks: str, name: str = "thing") -> Path:
+    """Write a role's tasks at once, as an editor does, and return the role's folder."""
+    role = folder / "roles" / name
+    (role / "tasks").mkdir(parents=True, exist_ok=True)
+    new = role / "tasks" / "main.yml.new"
+    new.write_text(textwrap.dedent(tasks))
+    new.replace(role / "tasks" / "main.yml")
+    return role
