@@ -74,6 +74,15 @@ async def test_what_is_there_is_told_as_initial_and_not_live(server: FakeServer)
         assert len(world.informer.store) == 5
 
 
+async def test_who_waits_for_the_informer_goes_on_when_everything_is_listed(server: FakeServer) -> None:
+    world = World(server)
+    waiting = [asyncio.create_task(world.informer.synced()), asyncio.create_task(world.informer.settled())]
+    await settle()
+    assert not any(task.done() for task in waiting)
+    async with running(world):
+        assert all(task.done() for task in waiting)
+
+
 async def test_changes_at_the_watch_are_told_live_with_old_and_new(server: FakeServer) -> None:
     async with running(World(server)) as world:
         assert world.informer.has_synced

@@ -155,10 +155,11 @@ def test_owners_match_by_uid_group_and_kind(other: RawObject, *, matches: bool) 
     assert found(index, None, other) == ([X] if matches else [])
 
 
-def test_an_owner_reference_that_was_removed_still_counts_once() -> None:
+def test_an_owner_reference_that_an_update_adds_or_removes_counts() -> None:
     index = owner_index()
     index.update_primary(X, foo())
     assert found(index, owned(), make_object()) == [X]
+    assert found(index, make_object(), owned()) == [X]
     index.remove_primary(X)
     assert found(index, owned(), make_object()) == []
 
@@ -188,11 +189,17 @@ def test_with_on_an_update_that_makes_or_cuts_the_tie_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "path"),
-    [(ReferenceKind.OWNER, PHASE), (ReferenceKind.LABELS, None), (ReferenceKind.NAME, None)],
+    ("reference", "path", "expected"),
+    [
+        (ReferenceKind.OWNER, PHASE, "no path"),
+        (ReferenceKind.LABELS, None, "a path into the primary"),
+        (ReferenceKind.NAME, None, "a path into the primary"),
+    ],
 )
-def test_a_trigger_needs_a_path_unless_it_is_by_owner(reference: ReferenceKind, path: FieldPath | None) -> None:
-    with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected"):
+def test_a_trigger_needs_a_path_unless_it_is_by_owner(
+    reference: ReferenceKind, path: FieldPath | None, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected {expected}, found"):
         Trigger(POD, reference, path)
 
 

@@ -203,6 +203,32 @@ async def test_retry_now_ends_every_back_off_and_leaves_other_timers(queue: Work
     assert queue.waiting == 1
 
 
+async def test_retry_now_takes_first_what_would_have_come_first(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_rate_limited("first", CAUSE)
+    queue.add_rate_limited("last", CAUSE)
+    queue.add_rate_limited("last", CAUSE)
+    queue.add("last", CAUSE)
+    take(queue)
+    queue.add_rate_limited("last", CAUSE)
+    queue.done("last")
+    clock.advance(0.5)
+    queue.add_rate_limited("between", CAUSE)
+    queue.retry_now()
+    assert list(queue._order) == ["first", "between", "last"]
+
+
+async def test_retry_now_leaves_alone_what_is_forgotten_or_was_taken(queue: WorkQueue[str]) -> None:
+    queue.add_rate_limited("forgotten", CAUSE)
+    queue.forget("forgotten")
+    queue.add_rate_limited("taken", CAUSE)
+    queue.add("taken", CAUSE)
+    take(queue)
+    queue.retry_now()
+    queue.done("taken")
+    assert take(queue) is None
+    assert queue.waiting == 1
+
+
 async def test_retry_now_also_retries_what_is_being_processed_if_it_fails(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     take(queue)
@@ -238,6 +264,21 @@ async def test_timers_that_are_replaced_over_and_over_do_not_pile_up(queue: Work
         queue.done("a")
     queue.add_after("a", 36_000, CAUSE)
     assert len(queue._timers._heap) < 100
+
+
+async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up_and_the_order_stays(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    for number in range(5, 0, -1):
+        queue.add_after(str(number), number, CAUSE)
+    for _ in range(1000):
+        queue.add_after("a", 36_000, CAUSE)
+        queue.add("a", CAUSE)
+        take(queue)
+        queue.done("a")
+    assert 5 <= len(queue._timers._heap) < 200
+    clock.advance(5)
+    assert list(queue._order) == ["1", "2", "3", "4", "5"]
 
 
 async def test_a_waiting_worker_is_woken_by_an_add(queue: WorkQueue[str]) -> None:
