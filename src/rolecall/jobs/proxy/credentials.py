@@ -37,7 +37,8 @@ class Credentials:
         """Return the text of a kubeconfig file; whoever writes it makes it readable for the owner alone."""
         context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
         scheme, _, address = self.url.partition("://")
-        proxy_url = f"{scheme}://{self.secret}@{address}"
+        # client-go's WebSocket dialer sends user information only if it has a password.
+        proxy_url = f"{scheme}://{self.secret}:unused@{address}"
         content: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Config",

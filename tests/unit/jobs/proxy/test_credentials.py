@@ -47,7 +47,7 @@ def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:
     assert content["clusters"] == [
         {
             "name": "proxy-server",
-            "cluster": {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret@127.0.0.1:4711"},
+            "cluster": {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret:unused@127.0.0.1:4711"},
         }
     ]
     assert content["users"] == [{"name": "admin/proxy-server", "user": {"token": "s3cret"}}]
