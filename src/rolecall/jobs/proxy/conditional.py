@@ -8,7 +8,7 @@ fails for the condition, it is sent again as the run meant it. Neighbour: ``runs
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -72,34 +72,33 @@ class ConditionalWrites:
     async def send(self, live: LiveRun, write: Write, headers: Mapping[str, str]) -> Outcome:
         """Send a write; the caller notes what it has changed. Raises aiohttp.ClientError and OSError."""
         if write.info.is_dry_run:
-            return await self._plain(write, headers)
+            return await self._send(live, write, headers)
         if write.info.verb not in {"update", "patch"} or write.info.subresource not in _WITH_VERSION:
-            return _changed_unless(await self._plain(write, headers), live.version_of(write.info))
+            return _changed_unless(await self._send(live, write, headers), live.version_of(write.info))
         seen = live.version_of(write.info)
         if seen is None:
             seen = await self._current_version(write)
-        outcome = await self._attempt(write, headers, seen)
+        outcome = await self._attempt(live, write, headers, seen)
         if outcome is None and (current := await self._current_version(write)) != seen:
-            outcome = await self._attempt(write, headers, current)
-        return outcome or await self._plain(write, headers)
+            outcome = await self._attempt(live, write, headers, current)
+        return outcome or await self._send(live, write, headers)
 
-    async def _attempt(self, write: Write, headers: Mapping[str, str], version: str) -> Outcome | None:
+    async def _attempt(self, live: LiveRun, write: Write, headers: Mapping[str, str], version: str) -> Outcome | None:
         """Send a write on the condition of this version (empty: not there); None if it failed for the condition."""
         condition = with_condition(write.body, write.content_type, version) if version else None
         if condition is None:
-            outcome = await self._plain(write, headers)
+            outcome = await self._send(live, write, headers)
             is_created = outcome.answer.status == HTTPStatus.CREATED
             return _changed_unless(outcome, "") if is_created else outcome
-        outcome = await self._send(write, headers, condition.body)
+        outcome = await self._send(live, replace(write, body=condition.body), headers)
         if condition.is_ours and outcome.answer.status in _REFUSED:
             return None
         return _changed_unless(outcome, condition.version)
 
-    async def _plain(self, write: Write, headers: Mapping[str, str]) -> Outcome:
-        return await self._send(write, headers, write.body)
-
-    async def _send(self, write: Write, headers: Mapping[str, str], body: bytes) -> Outcome:
-        async with await self.upstream.send(write.method, write.target, headers, body or None) as answer:
+    async def _send(self, live: LiveRun, write: Write, headers: Mapping[str, str]) -> Outcome:
+        if live.is_revoked:
+            raise ConnectionAbortedError("the run has been revoked before its write was sent")
+        async with await self.upstream.send(write.method, write.target, headers, write.body or None) as answer:
             return Outcome(answer, await answer.read())
 
     async def _current_version(self, write: Write) -> str:

@@ -1,8 +1,9 @@
 """The runs that may use the proxy, and who of them a request comes from.
 
-A secret is valid from registration to revocation. Revocation is complete when it returns: the secret is unknown, and
-every request that was still under way has been cancelled, streams and tunnels too. Secrets are kept as digests and
-found by them, so that the time of an answer tells nothing about a secret. Neighbour: ``server`` asks here first.
+A secret is valid from registration to revocation. Revocation is complete when it returns: the secret is unknown, every
+request that was under way has been cancelled, streams and tunnels too, and a write that the API server had before has
+come to its end, so that nothing is written afterwards and everything written is noted. Secrets are kept as digests, so
+that the time of an answer tells nothing about them. Neighbour: ``server`` asks here first.
 """
 
 import asyncio
@@ -11,15 +12,18 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from rolecall.jobs.proxy.ownership import Owner, Ownership
 from rolecall.jobs.proxy.request_info import RequestInfo
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 SECRET_BYTES = 32
+LAST_WRITES_SECONDS = 2.0
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +54,9 @@ class LiveRun:
     """A run that has not been revoked, with its requests under way."""
 
     run: ProxyRun
-    tasks: set[asyncio.Task[object]] = field(default_factory=set)
+    is_revoked: bool = False
+    _requests: set[asyncio.Task[Any]] = field(default_factory=set)
+    _writes: set[asyncio.Task[Any]] = field(default_factory=set)
     _versions: dict[tuple[str, str, str, str], str] = field(default_factory=dict)
 
     def version_of(self, info: RequestInfo) -> str | None:
@@ -67,11 +73,30 @@ class LiveRun:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request is served outside a task: expected a running event loop")
-        self.tasks.add(task)
+        self._requests.add(task)
         try:
             yield
         finally:
-            self.tasks.discard(task)
+            self._requests.discard(task)
+
+    async def finish(self, write: Coroutine[Any, Any, _Result]) -> _Result:
+        """Carry out a write that goes on when its request is cancelled, because the API server may have it already."""
+        task = asyncio.create_task(write)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return await asyncio.shield(task)
+
+    async def revoke(self) -> None:
+        """Cancel all requests, let begun writes end, and wait for both; the secret must be unknown before."""
+        self.is_revoked = True
+        requests, writes = tuple(self._requests), tuple(self._writes)
+        for task in requests:
+            task.cancel()
+        if writes:
+            _, late = await asyncio.wait(writes, timeout=LAST_WRITES_SECONDS)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*requests, *writes, return_exceptions=True)
 
 
 @dataclass(slots=True)
@@ -99,10 +124,7 @@ class Runs:
         revoked = {digest: live for digest, live in self._by_digest.items() if live.run is run}
         for digest in revoked:
             del self._by_digest[digest]
-        tasks = [task for live in revoked.values() for task in live.tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(live.revoke() for live in revoked.values()))
 
     async def revoke_all(self) -> None:
         """Revoke every run."""

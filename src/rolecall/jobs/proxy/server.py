@@ -131,7 +131,9 @@ class Proxy:
         if info.is_write and "Content-Encoding" not in headers:
             body = await request.content.read()
             write = Write(request.method, info, target, headers.get("Content-Type", ""), body)
-            return await self._write(live, write, headers)
+            _ask_for_plain_json(headers)
+            write = replace(write, body=await self._writes.body_for(live, write))
+            return await live.finish(self._write(live, write, headers))
         body_stream = request.content if request.body_exists else None
         async with await upstream.send(request.method, target, headers, body_stream) as answer:
             copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
@@ -141,9 +143,7 @@ class Proxy:
         return response
 
     async def _write(self, live: LiveRun, write: Write, headers: Headers) -> web.StreamResponse:
-        """Send a write with what the proxy adds; what it has changed is noted before the run has its answer."""
-        _ask_for_plain_json(headers)
-        write = replace(write, body=await self._writes.body_for(live, write))
+        """Send a write; what it has changed is noted before the run has its answer."""
         outcome = await self._conditional_writes.send(live, write, headers)
         for obj in outcome.changed:
             live.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)

@@ -97,21 +97,59 @@ async def test_revocation_leaves_other_runs_alone(start_run: Callable[..., Run],
         assert await answer.content.readline() == b"still here\n"
 
 
-async def test_a_revoked_request_that_was_not_answered_is_dropped(run: Run, api_server: ApiServer) -> None:
-    reached, release = asyncio.Event(), asyncio.Event()
+class Slow:
+    """An answer that waits until the test lets it go."""
 
-    async def slow(_: web.Request) -> web.Response:
-        reached.set()
-        await release.wait()
-        return web.json_response({})
+    def __init__(self, answer: object) -> None:
+        self.answer, self.reached, self.release = answer, asyncio.Event(), asyncio.Event()
 
-    api_server.answers["POST", CONFIG_MAPS] = slow
+    async def __call__(self, _: web.Request) -> web.Response:
+        self.reached.set()
+        await self.release.wait()
+        return web.json_response(self.answer, status=201)
+
+
+async def test_a_write_that_the_api_server_has_ends_and_is_noted_before_revocation_does(
+    run: Run, api_server: ApiServer
+) -> None:
+    slow = api_server.answers["POST", CONFIG_MAPS] = Slow(config_map(uid="u", resourceVersion="7"))
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
-    await reached.wait()
+    await slow.reached.wait()
+    revoking = asyncio.create_task(run.proxy.revoke(run.run))
+    with pytest.raises(aiohttp.ClientError):
+        await asking
+    assert not revoking.done()
+    slow.release.set()
+    await revoking
+    assert [obj["metadata"]["resourceVersion"] for obj in run.written] == ["7"]
+
+
+async def test_revocation_does_not_wait_for_ever_for_a_write(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.jobs.proxy.runs.LAST_WRITES_SECONDS", 0.05)
+    slow = api_server.answers["POST", CONFIG_MAPS] = Slow({})
+    asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
+    await slow.reached.wait()
     await run.proxy.revoke(run.run)
     with pytest.raises(aiohttp.ClientError):
         await asking
-    release.set()
+    slow.release.set()
+    assert run.written == []
+
+
+async def test_a_write_that_was_only_being_prepared_is_not_sent_after_revocation(
+    run: Run, api_server: ApiServer
+) -> None:
+    slow = api_server.answers["GET", f"{CONFIG_MAPS}/cm"] = Slow({})
+    asking = asyncio.create_task(run.session.patch(f"{CONFIG_MAPS}/cm", json={}, headers=MERGE).__aenter__())
+    await slow.reached.wait()
+    revoking = asyncio.create_task(run.proxy.revoke(run.run))
+    with pytest.raises(aiohttp.ClientError):
+        await asking
+    slow.release.set()
+    await revoking
+    assert api_server.writes() == []
 
 
 # Forwarding
