@@ -1,0 +1,77 @@
+"""A tiny API server in memory, as far as the modules of the collection ask it for something."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+
+Object = dict[str, Any]
+
+
+def error(kind: type[Exception], status: int) -> Exception:
+    """Make an error of the dynamic client."""
+    raised: Exception = kind(ApiException(status=status, reason="because"))
+    return raised
+
+
+class Answer:
+    """What the dynamic client gives back."""
+
+    def __init__(self, obj: Object) -> None:
+        self._obj = deepcopy(obj)
+
+    def to_dict(self) -> Object:
+        """Give the plain object."""
+        return self._obj
+
+
+class Status:
+    """The status subresource of a kind; `conflicts` writes meet somebody else's."""
+
+    def __init__(self, server: "Server", conflicts: int) -> None:
+        self._server = server
+        self._conflicts = conflicts
+
+    def replace(self, body: Object, name: str, namespace: str) -> Answer:
+        """Write the status, or raise a conflict."""
+        if self._conflicts:
+            self._conflicts -= 1
+            raise error(ConflictError, 409)
+        self._server.objects[namespace, name]["status"] = body["status"]
+        return Answer(self._server.objects[namespace, name])
+
+
+class Server:
+    """Objects by namespace and name, and the calls of the client that the modules make."""
+
+    def __init__(self, *objects: Object, conflicts: int = 0) -> None:
+        self.objects = {(each["metadata"]["namespace"], each["metadata"]["name"]): deepcopy(each) for each in objects}
+        self.patch_types: list[str] = []
+        self._status = Status(self, conflicts)
+
+    def resource(self, kind: str, api_version: str) -> SimpleNamespace:
+        """Give what stands for a kind."""
+        return SimpleNamespace(kind=kind, api_version=api_version, status=self._status)
+
+    def get(self, _resource: object, name: str, namespace: str) -> Answer:
+        """Give an object."""
+        if (namespace, name) not in self.objects:
+            raise error(NotFoundError, 404)
+        return Answer(self.objects[namespace, name])
+
+    def create(self, _resource: object, body: Object, namespace: str) -> Answer:
+        """Keep a new object."""
+        self.objects[namespace, body["metadata"]["name"]] = deepcopy(body)
+        return Answer(body)
+
+    def patch(self, _resource: object, body: Object, content_type: str, name: str, namespace: str) -> Answer:
+        """Write fields over those of an object."""
+        self.patch_types.append(content_type)
+        self.objects[namespace, name] |= deepcopy(body)
+        return Answer(self.objects[namespace, name])
+
+    def delete(self, _resource: object, name: str, namespace: str) -> None:
+        """Forget an object."""
+        del self.objects[namespace, name]
