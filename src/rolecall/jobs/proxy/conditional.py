@@ -77,9 +77,9 @@ class ConditionalWrites:
             return _changed_unless(await self._send(live, write, headers), live.version_of(write.info))
         seen = live.version_of(write.info)
         if seen is None:
-            seen = await self._current_version(write)
+            seen = await self._current_version(live, write)
         outcome = await self._attempt(live, write, headers, seen)
-        if outcome is None and (current := await self._current_version(write)) != seen:
+        if outcome is None and (current := await self._current_version(live, write)) != seen:
             outcome = await self._attempt(live, write, headers, current)
         return outcome or await self._send(live, write, headers)
 
@@ -101,11 +101,13 @@ class ConditionalWrites:
         async with await self.upstream.send(write.method, write.target, headers, write.body or None) as answer:
             return Outcome(answer, await answer.read())
 
-    async def _current_version(self, write: Write) -> str:
-        """Return the object's version, empty when it is not there or may not be read."""
+    async def _current_version(self, live: LiveRun, write: Write) -> str:
+        """Look up the object's version, empty when it is not there or may not be read, and remember it."""
         async with await self.upstream.send("GET", write.object_path, {"Accept": METADATA_ONLY}) as answer:
             body = await answer.read()
-        return resource_version_of(json.loads(body)) if answer.status == HTTPStatus.OK else ""
+        version = resource_version_of(json.loads(body)) if answer.status == HTTPStatus.OK else ""
+        live.saw(write.info, version)
+        return version
 
 
 def _changed_unless(outcome: Outcome, version: str | None) -> Outcome:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from rolecall.kube.metadata import annotation_of, owner_references_of
+from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
@@ -50,14 +50,10 @@ def ownership_between(owner: Owner, namespace: str) -> Ownership:
     return Ownership.ANNOTATION
 
 
-def is_owned(obj: RawObject, owner: Owner) -> bool:
-    """Tell whether the object names this very owner, in either way."""
-    return ownership_of(obj, owner) is not None
-
-
 def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
     """Return how the object names this very owner, None when it does not."""
-    if any(reference.uid == owner.uid for reference in owner_references_of(obj)):
+    references = owner_references_of(obj) if isinstance(metadata_of(obj).get("ownerReferences"), list) else ()
+    if any(reference.uid == owner.uid for reference in references):
         return Ownership.OWNER_REFERENCE
     named = (annotation_of(obj, PRIMARY_TYPE_ANNOTATION), annotation_of(obj, PRIMARY_ANNOTATION))
     return Ownership.ANNOTATION if named == (owner.type_annotation, str(owner.key)) else None

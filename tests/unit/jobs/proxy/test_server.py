@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from rolecall.jobs.proxy import Ownership
-from rolecall.kube.references import GVK
+from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
+from rolecall.kube.references import GVK, ObjectKey
 from tests.unit.jobs.proxy.api_server import ApiServer
-from tests.unit.jobs.proxy.conftest import OPERATOR_TOKEN, Run, until
+from tests.unit.jobs.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -520,6 +520,54 @@ async def test_a_dependent_that_is_read_by_annotation_is_reported(run: Run, api_
     async with run.session.get("/api/v1/namespaces/far/configmaps") as answer:
         await answer.read()
     assert run.dependents == [(CONFIG_MAP, Ownership.ANNOTATION)]
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+async def test_a_packed_list_is_looked_through(run: Run, api_server: ApiServer, cut: int) -> None:
+    items = [{"metadata": {"name": str(i), "uid": str(i), "ownerReferences": [REFERENCE]}} for i in range(50)]
+    packed = gzip.compress(json.dumps({"kind": "ConfigMapList", "items": items}).encode())
+
+    async def answer_packed(_: web.Request) -> web.Response:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        return web.Response(body=packed[: len(packed) - cut], headers=headers)
+
+    api_server.answers["GET", CONFIG_MAPS] = answer_packed
+    async with run.session.get(CONFIG_MAPS, auto_decompress=False) as answer:
+        assert await answer.read() == packed[: len(packed) - cut]
+    assert run.dependents == ([] if cut else [(CONFIG_MAP, Ownership.OWNER_REFERENCE)])
+
+
+async def test_a_list_beyond_the_limit_passes_without_being_looked_through(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.jobs.proxy.server.LOOKED_THROUGH_BYTES", 100)
+    for number in range(20):
+        api_server.add(f"{CONFIG_MAPS}/{number}", ownerReferences=[REFERENCE])
+    async with run.session.get(CONFIG_MAPS) as answer:
+        assert len((await answer.json())["items"]) == 20
+    assert run.dependents == []
+
+
+async def test_a_fault_of_the_proxys_own_is_a_status_too_and_creates_nothing(
+    proxy: Proxy, api_server: ApiServer
+) -> None:
+    def fail(gvk: GVK, ownership: Ownership) -> None:
+        raise LookupError(f"no watch on {gvk} by {ownership}")
+
+    key = ObjectKey("ns", "one")
+    run = ProxyRun(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
+    headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
+    async with aiohttp.request("POST", proxy.url + CONFIG_MAPS, json=config_map(), headers=headers) as answer:
+        status = await answer.json()
+    assert (answer.status, status["reason"]) == (500, "InternalError")
+    assert "no watch on" in status["message"]
+    assert api_server.objects == {}
+
+
+async def test_a_client_that_asks_before_it_sends_a_body_is_told_to_go_on(run: Run, api_server: ApiServer) -> None:
+    async with run.session.post(CONFIG_MAPS, json=config_map(), expect100=True) as answer:
+        assert answer.status == 201
+    assert "Expect" not in api_server.last.headers
 
 
 async def test_an_object_that_only_mentions_the_owner_is_not_reported(run: Run, api_server: ApiServer) -> None:
