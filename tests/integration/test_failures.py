@@ -27,6 +27,15 @@ IGNORES_TERM = """
         threading.Event().wait()
 """
 
+WRITES_LATE = """
+- name: Write afterwards
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: late, namespace: "{{ ansible_operator_meta.namespace }}"}
+"""
+
 BROKEN = {
     "syntax error": (
         "- name: Broken\n  ansible.builtin.debug: {msg: [}\n",
@@ -41,7 +50,7 @@ BROKEN = {
         "nowhere",
     ),
     "unreachable host": (
-        "- name: Call far away\n  ansible.builtin.ping:\n  delegate_to: far.invalid\n  vars: {ansible_connection: ssh}\n",
+        "- name: Call far away\n  ansible.builtin.ping:\n  delegate_to: far.invalid\n  connection: ssh\n",
         "Call far away",
     ),
     "unknown module": (
@@ -156,10 +165,7 @@ async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operato
 
 async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, thing_operator: Operator) -> None:
     """SIGKILL of the operator: its plays end, the secret is worthless, and the next operator carries on."""
-    tasks = (
-        IGNORES_TERM
-        + "\n- name: Write afterwards\n  kubernetes.core.k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: '{{ ansible_operator_meta.namespace }}'}}}\n"
-    )
+    tasks = IGNORES_TERM + WRITES_LATE
     write_project(thing_operator.folder, tasks)
     thing_operator.start()
     await wait_until_ready(thing_operator)

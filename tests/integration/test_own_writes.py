@@ -19,7 +19,10 @@ WRITES_EVERYTHING_BUT_THE_SPEC = """
     kind: Thing
     name: "{{ ansible_operator_meta.name }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
-    definition: {metadata: {labels: {run: "{{ now().timestamp() | string }}"}, annotations: {a: "{{ now() | string }}"}}}
+    definition:
+      metadata:
+        labels: {run: "{{ now().timestamp() | string }}"}
+        annotations: {run: "{{ now() | string }}"}
 - name: Patch the primary's status
   rolecall.util.k8s_status:
     api_version: test.rolecall.dev/v1
@@ -123,7 +126,9 @@ async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, t
     definition:
       apiVersion: v1
       kind: ConfigMap
-      metadata: {name: "saw-{{ size }}-{{ colour | default('none') }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+      metadata:
+        name: "saw-{{ size }}-{{ colour | default('none') }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
 - name: Take long enough to be interrupted
   ansible.builtin.command: {argv: [tail, --follow=name, --pid, "{{ gate }}", /dev/null]}
   when: colour is not defined
@@ -164,7 +169,7 @@ async def test_does_not_adopt_what_was_there_before(world: World, thing_operator
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: theirs, namespace: "{{ ansible_operator_meta.namespace }}"}
-      data: {touched: "{{ item }}"}
+      data: {touched: "with apply {{ item }}"}
   loop: [false, true]
 """
     theirs: RawObject = {
@@ -180,5 +185,5 @@ async def test_does_not_adopt_what_was_there_before(world: World, thing_operator
     await world.create(MANIFEST)
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
     touched = await world.get(CONFIG_MAP, "theirs")
-    assert touched["data"] == {"key": "value", "touched": "True"}
+    assert touched["data"] == {"key": "value", "touched": "with apply True"}
     assert owner_references_of(touched) == ()

@@ -5,10 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from rolecall.controlplane.errors import ControlPlaneError
-from rolecall.demo.demo import Options, run_demo
 from rolecall.kube.durations import parse_duration
 from rolecall.kube.errors import KubeError
 
@@ -30,6 +27,11 @@ def add_parser(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    # Loading the client libraries takes a second, which the other commands shall not pay for.
+    from rich.console import Console  # noqa: PLC0415
+
+    from rolecall.demo.demo import Options, run_demo  # noqa: PLC0415
+
     console = Console()
     try:
         timeout_seconds = parse_duration(options.timeout)

@@ -14,9 +14,7 @@ from typing import Any
 
 from rolecall import logs
 from rolecall.app.errors import ConfigurationError
-from rolecall.app.operator import run_operator
 from rolecall.app.settings import Settings, default_workers, namespaces_of
-from rolecall.app.watches import load_watches
 from rolecall.kube.durations import format_duration, parse_duration
 from rolecall.kube.errors import KubeError
 
@@ -83,6 +81,10 @@ def _add_duration(group: Any, flag: str, default_seconds: float, text: str) -> N
 
 
 def _run(options: argparse.Namespace) -> int:
+    # Loading the operator takes a second, which the other commands shall not pay for.
+    from rolecall.app.operator import run_operator  # noqa: PLC0415
+    from rolecall.app.watches import load_watches  # noqa: PLC0415
+
     logs.set_up(options.zap_log_level, options.zap_encoder)
     for flag, variable in (
         ("ansible_roles_path", "ANSIBLE_ROLES_PATH"),

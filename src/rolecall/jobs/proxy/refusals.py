@@ -1,6 +1,7 @@
 """The proxy's own answers when it cannot give the API server's: Status objects, as every Kubernetes client expects.
 
-kubernetes.core and kubectl show the message of a Status to people, so it names what failed and where.
+kubernetes.core and kubectl show the message of a Status to people, so it names what failed and where; programs look at
+the code and the reason, which are those that an API server would use. Neighbour: ``server`` chooses among them.
 """
 
 import json

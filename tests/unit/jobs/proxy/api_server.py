@@ -42,6 +42,7 @@ class Seen:
 
     @property
     def json(self) -> Any:
+        """The decoded body."""
         return json.loads(self.body)
 
 
@@ -59,6 +60,7 @@ class ApiServer:
     _version: int = 100
 
     def server(self) -> TestServer:
+        """Make the server, not started yet."""
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{path:.*}", self._handle)
         return TestServer(app)
@@ -70,9 +72,11 @@ class ApiServer:
 
     @property
     def last(self) -> Seen:
+        """The request that arrived last."""
         return self.seen[-1]
 
     def writes(self) -> list[Seen]:
+        """Return what arrived, without the reads."""
         return [seen for seen in self.seen if seen.method != "GET"]
 
     def _next_version(self) -> str:

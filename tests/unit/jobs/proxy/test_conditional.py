@@ -32,7 +32,11 @@ def noted(run: Run) -> list[str]:
     return [obj["metadata"]["resourceVersion"] for obj in run.written]
 
 
-WRITES = [("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", APPLY), ("PATCH", JSON_PATCH), ("PUT", "application/json")]
+WRITES = pytest.mark.parametrize(
+    ("method", "content_type"),
+    [("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", APPLY), ("PATCH", JSON_PATCH), ("PUT", "application/json")],
+)
+READS_FIRST = pytest.mark.parametrize("reads_first", [True, False])
 
 
 @pytest.fixture
@@ -52,35 +56,40 @@ def by_user(api_server: ApiServer) -> Any:
     return change
 
 
-@pytest.mark.parametrize(("method", "content_type"), WRITES)
-@pytest.mark.parametrize("reads_first", [True, False])
-class TestAWrite:
-    async def test_that_changes_something_is_noted(
-        self, run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
-    ) -> None:
-        assert by_user
-        await read(run, reads_first=reads_first)
-        status, version = await send(run, method, data("1", content_type), content_type)
-        assert status == 200
-        assert noted(run) == [version]
+@WRITES
+@READS_FIRST
+async def test_a_write_that_changes_something_is_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    assert by_user
+    await read(run, reads_first=reads_first)
+    status, version = await send(run, method, data("1", content_type), content_type)
+    assert status == 200
+    assert noted(run) == [version]
 
-    async def test_that_changes_nothing_is_not_noted(
-        self, run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
-    ) -> None:
-        await read(run, reads_first=reads_first)
-        by_user("1")
-        status, _ = await send(run, method, data("1", content_type), content_type)
-        assert status == 200
-        assert noted(run) == []
 
-    async def test_after_a_users_change_succeeds_and_only_its_own_is_noted(
-        self, run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
-    ) -> None:
-        await read(run, reads_first=reads_first)
-        by_user("user")
-        status, version = await send(run, method, data("2", content_type), content_type)
-        assert status == 200
-        assert noted(run) == [version]
+@WRITES
+@READS_FIRST
+async def test_a_write_that_changes_nothing_is_not_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    await read(run, reads_first=reads_first)
+    by_user("1")
+    status, _ = await send(run, method, data("1", content_type), content_type)
+    assert status == 200
+    assert noted(run) == []
+
+
+@WRITES
+@READS_FIRST
+async def test_a_write_after_a_users_change_succeeds_and_only_its_own_is_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    await read(run, reads_first=reads_first)
+    by_user("user")
+    status, version = await send(run, method, data("2", content_type), content_type)
+    assert status == 200
+    assert noted(run) == [version]
 
 
 async def read(run: Run, *, reads_first: bool) -> None:

@@ -382,67 +382,81 @@ APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
-@pytest.mark.parametrize(("method", "headers"), [("PUT", {"Content-Type": "application/json"}), ("PATCH", APPLY)])
-class TestPutAndApply:
-    async def test_inject_when_the_object_is_not_there(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        body = json.dumps(config_map())
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers) as answer:
-            assert answer.status == 201
-        assert owners(api_server) == [REFERENCE]
-        assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+PUT_AND_APPLY = pytest.mark.parametrize(
+    ("method", "headers"), [("PUT", {"Content-Type": "application/json"}), ("PATCH", APPLY)]
+)
 
-    async def test_leave_an_existing_object_alone(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        api_server.add(f"{CONFIG_MAPS}/cm")
-        body = json.dumps(config_map())
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
-            pass
-        assert owners(api_server) is None
-        assert api_server.objects[f"{CONFIG_MAPS}/cm"]["data"] == {"a": "1"}
-        assert run.dependents == []
 
-    async def test_adopt_when_the_annotation_asks_for_it(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        api_server.add(f"{CONFIG_MAPS}/cm")
-        body = json.dumps(config_map(annotations={"rolecall.dev/adopt": "true"}))
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
-            pass
-        assert owners(api_server) == [REFERENCE]
+@PUT_AND_APPLY
+async def test_put_and_apply_inject_when_the_object_is_not_there(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    body = json.dumps(config_map())
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers) as answer:
+        assert answer.status == 201
+    assert owners(api_server) == [REFERENCE]
+    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
 
-    async def test_keep_the_reference_that_the_object_has(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        mine = REFERENCE | {"controller": True}
-        api_server.add(f"{CONFIG_MAPS}/cm", ownerReferences=[{"uid": "other"}, mine])
-        body = json.dumps(config_map())
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
-            pass
-        assert owners(api_server) == [mine]
 
-    async def test_drop_the_reference_when_the_role_says_so(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        api_server.add(f"{CONFIG_MAPS}/cm", ownerReferences=[REFERENCE])
-        body = json.dumps(config_map(ownerReferences=[]))
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
-            pass
-        assert owners(api_server) == []
+@PUT_AND_APPLY
+async def test_put_and_apply_leave_an_existing_object_alone(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    api_server.add(f"{CONFIG_MAPS}/cm")
+    body = json.dumps(config_map())
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
+        pass
+    assert owners(api_server) is None
+    assert api_server.objects[f"{CONFIG_MAPS}/cm"]["data"] == {"a": "1"}
+    assert run.dependents == []
 
-    async def test_leave_an_object_alone_that_may_not_be_read(
-        self, run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
-    ) -> None:
-        async def forbid(_: web.Request) -> web.Response:
-            return web.json_response({"kind": "Status", "code": 403}, status=403)
 
-        api_server.answers["GET", f"{CONFIG_MAPS}/cm"] = forbid
-        body = json.dumps(config_map())
-        async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
-            pass
-        assert api_server.last.body == body.encode()
+@PUT_AND_APPLY
+async def test_put_and_apply_adopt_when_the_annotation_asks_for_it(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    api_server.add(f"{CONFIG_MAPS}/cm")
+    body = json.dumps(config_map(annotations={"rolecall.dev/adopt": "true"}))
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
+        pass
+    assert owners(api_server) == [REFERENCE]
+
+
+@PUT_AND_APPLY
+async def test_put_and_apply_keep_the_reference_that_the_object_has(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    mine = REFERENCE | {"controller": True}
+    api_server.add(f"{CONFIG_MAPS}/cm", ownerReferences=[{"uid": "other"}, mine])
+    body = json.dumps(config_map())
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
+        pass
+    assert owners(api_server) == [mine]
+
+
+@PUT_AND_APPLY
+async def test_put_and_apply_drop_the_reference_when_the_role_says_so(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    api_server.add(f"{CONFIG_MAPS}/cm", ownerReferences=[REFERENCE])
+    body = json.dumps(config_map(ownerReferences=[]))
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
+        pass
+    assert owners(api_server) == []
+
+
+@PUT_AND_APPLY
+async def test_put_and_apply_leave_an_object_alone_that_may_not_be_read(
+    run: Run, api_server: ApiServer, method: str, headers: dict[str, str]
+) -> None:
+    async def forbid(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "code": 403}, status=403)
+
+    api_server.answers["GET", f"{CONFIG_MAPS}/cm"] = forbid
+    body = json.dumps(config_map())
+    async with run.session.request(method, f"{CONFIG_MAPS}/cm", data=body, headers=headers):
+        pass
+    assert api_server.last.body == body.encode()
 
 
 async def test_a_merge_patch_gets_no_owner(run: Run, api_server: ApiServer) -> None:
