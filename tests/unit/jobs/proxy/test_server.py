@@ -104,6 +104,7 @@ class Slow:
         self.answer, self.reached, self.release = answer, asyncio.Event(), asyncio.Event()
 
     async def __call__(self, _: web.Request) -> web.Response:
+        """Answer, when it is time."""
         self.reached.set()
         await self.release.wait()
         return web.json_response(self.answer, status=201)
