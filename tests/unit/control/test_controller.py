@@ -205,6 +205,19 @@ async def test_causes_during_a_reconcile_lead_to_another_if_they_are_kept_or_hav
     assert len(recorder.ended) == runs
 
 
+async def test_unless_told_otherwise_every_change_during_a_reconcile_counts(
+    controller: Controller, recorder: Recorder
+) -> None:
+    recorder.gate.clear()
+    async with running(controller):
+        controller.queue.add(A, CAUSE)
+        await settle()
+        controller.queue.add(A, VERSIONED)
+        recorder.gate.set()
+        await settle()
+    assert recorder.ended == [A, A]
+
+
 async def test_keep_is_told_request_cause_and_result(controller: Controller, recorder: Recorder) -> None:
     asked: list[tuple[ObjectKey, Cause, Result]] = []
 
