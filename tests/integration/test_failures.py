@@ -43,7 +43,7 @@ BROKEN = {
     ),
     "failing task": (
         "- name: Give up\n  ansible.builtin.fail: {msg: no more coffee}\n",
-        "Task 'thing : Give up': no more coffee",
+        "Task 'Give up': no more coffee",
     ),
     "undefined variable": (
         '- name: Ask for more\n  ansible.builtin.debug: {msg: "{{ nowhere.to_be.found }}"}\n',
