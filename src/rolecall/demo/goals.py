@@ -1,7 +1,7 @@
 """What a demo applies and when it is done: ``demo.yaml``.
 
-For each kind the file names what to show and what must hold in the end, as JSONPaths into the object. A goal compares texts, so
-a label ``"3"`` and a count 3 are equal. Pure, but for reading the file.
+For each kind the file names what to show and what must hold in the end, as JSONPaths into the object. A goal compares
+texts, so a label ``"3"`` and a count 3 are equal. Pure, but for reading the file.
 """
 
 from dataclasses import dataclass

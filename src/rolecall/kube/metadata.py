@@ -40,8 +40,12 @@ def annotation_of(obj: RawObject, name: str) -> str | None:
 
 def owner_references_of(obj: RawObject) -> tuple[OwnerReference, ...]:
     """Return the owner references in their order."""
-    found = metadata_of(obj).get("ownerReferences") or ()
-    return tuple(OwnerReference.from_raw(raw) for raw in found if isinstance(raw, dict))
+    found = metadata_of(obj).get("ownerReferences")
+    return tuple(OwnerReference.from_raw(raw) for raw in _list(found) if isinstance(raw, dict))
+
+
+def _list(found: object) -> list[Any]:
+    return found if isinstance(found, list) else []
 
 
 def is_being_deleted(obj: RawObject) -> bool:
@@ -51,7 +55,7 @@ def is_being_deleted(obj: RawObject) -> bool:
 
 def has_finalizer(obj: RawObject, name: str) -> bool:
     """Tell whether the object carries this finalizer."""
-    return name in (metadata_of(obj).get("finalizers") or ())
+    return name in _list(metadata_of(obj).get("finalizers"))
 
 
 def with_finalizer(obj: RawObject, name: str) -> RawObject:
@@ -67,5 +71,5 @@ def without_finalizer(obj: RawObject, name: str) -> RawObject:
     """Return a copy that does not carry the finalizer."""
     changed = copy.deepcopy(obj)
     metadata = changed.setdefault("metadata", {})
-    metadata["finalizers"] = [item for item in metadata.get("finalizers") or () if item != name]
+    metadata["finalizers"] = [item for item in _list(metadata.get("finalizers")) if item != name]
     return changed

@@ -59,6 +59,11 @@ def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
     return Ownership.ANNOTATION if named == (owner.type_annotation, str(owner.key)) else None
 
 
+def is_report(gvk: GVK) -> bool:
+    """Tell whether objects of this kind only report something: nobody owns them, and the API server forgets them."""
+    return gvk.kind == "Event" and gvk.group in ("", "events.k8s.io")
+
+
 def asks_for_adoption(obj: RawObject) -> bool:
     """Tell whether the object carries the annotation by which a role takes over an object that exists."""
     return annotation_of(obj, ADOPT_ANNOTATION) == "true"

@@ -17,6 +17,7 @@ from rolecall.jobs.proxy.ownership import (
     Owner,
     Ownership,
     asks_for_adoption,
+    is_report,
     ownership_between,
     ownership_of,
     with_owner,
@@ -89,7 +90,7 @@ class Writes:
             return write.body
         info = write.info
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
-        if resource is None or resource.is_virtual:
+        if resource is None or resource.is_virtual or is_report(resource.gvk):
             return write.body
         obj = decode_object(write.body, write.content_type)
         if obj is None:

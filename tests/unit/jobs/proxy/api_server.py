@@ -15,6 +15,7 @@ ALL_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 DISCOVERY: dict[str, list[RawObject]] = {
     "/api/v1": [
         {"name": "configmaps", "kind": "ConfigMap", "namespaced": True, "verbs": ALL_VERBS},
+        {"name": "events", "kind": "Event", "namespaced": True, "verbs": ALL_VERBS},
         {"name": "namespaces", "kind": "Namespace", "namespaced": False, "verbs": ALL_VERBS},
         {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ALL_VERBS},
         {"name": "pods/exec", "kind": "PodExecOptions", "namespaced": True, "verbs": ["create", "get"]},
