@@ -11,7 +11,7 @@ BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench roles/*/filter_plugins
 PLAYS := roles playbooks src/rolecall/collections
-COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/work_queue.py
+COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
 
 ##@ Use it
 
