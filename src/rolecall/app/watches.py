@@ -25,6 +25,17 @@ from rolecall.kube.paths import parse_path
 from rolecall.kube.references import GVK
 
 DEFAULT_ARTIFACTS = 20
+_DATE_TAG = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves dates as the texts that they are: JSON, in which variables reach a run, knows none."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE_TAG]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +94,10 @@ def load_watches(path: Path, environment: Mapping[str, str], directory: Path | N
 def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     try:
         text = expand(path.read_text(), environment)
-        document = next(iter(yaml.safe_load_all(text)), None)
+        document = next(iter(yaml.load_all(text, _Loader)), None)
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigurationError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return []
@@ -171,13 +182,19 @@ def _read_triggers(fields: Fields) -> Iterator[Trigger]:
 
 def _read_field(fields: Fields, key: str, text: object) -> FieldPath:
     try:
-        return FieldPath.parse(str(text))
+        return FieldPath.parse(_path_text(text))
     except ValueError as error:
         raise fields.error(key, str(error)) from error
 
 
 def _read_path(fields: Fields, key: str, text: object) -> JSONPath:
     try:
-        return parse_path(str(text))
+        return parse_path(_path_text(text))
     except ValueError as error:
         raise fields.error(key, str(error)) from error
+
+
+def _path_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a JSONPath, found {value!r}")  # noqa: TRY004 - the callers add the place
+    return value
