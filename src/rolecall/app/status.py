@@ -92,6 +92,8 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
     writes. An old status without ``observedGeneration`` does not count as different for it, because the schema of an
     existing CRD may drop that field.
     """
+    if old == new:
+        return False
     if _essence(old, like=old) != _essence(new, like=old):
         return True
     completed = _completion(old)
@@ -166,12 +168,15 @@ def _essence(status: Status, *, like: Status) -> Status:
 
 def _completion(status: Status) -> datetime | None:
     """Return when the last run that the status tells of was completed."""
-    for kind in (RUNNING, FAILURE):
-        result = (condition_of(status, kind) or {}).get("ansibleResult")
-        text = result.get("completion") if isinstance(result, dict) else None
-        if isinstance(text, str):
-            try:
-                return datetime.fromisoformat(text)
-            except ValueError:
-                return None
-    return None
+    results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
+    times = (_time(result.get("completion")) for result in results if isinstance(result, dict))
+    return max((time for time in times if time), default=None)
+
+
+def _time(text: object) -> datetime | None:
+    """Read a time, one without a zone as UTC; None for what is no time."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
