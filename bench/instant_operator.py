@@ -1,0 +1,41 @@
+"""The operator with plays that end at once, as a program: what is left is what rolecall itself costs.
+
+Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line
+on standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working
+directory and is told of cluster and namespaces by the environment, as ``rolecall run`` is. Neighbour:
+``operator_process`` starts it and reads the lines.
+"""
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rolecall import logs
+from rolecall.app.operator import run_operator
+from rolecall.app.settings import Settings, namespaces_of
+from rolecall.app.watches import load_watches
+from rolecall.jobs.events import RunSummary
+from rolecall.jobs.instant import InstantRunner, succeed
+from rolecall.jobs.runner import Job
+
+STANDARD_OUTPUT = 1
+
+
+def told(job: Job) -> RunSummary:
+    """Tell of the play's start and return that it has ended well, now."""
+    os.write(STANDARD_OUTPUT, f"{time.monotonic_ns()} {job.workspace.key}\n".encode())
+    return replace(succeed(job), completion=datetime.now(UTC).isoformat())
+
+
+def main() -> None:
+    """Run until a signal says stop."""
+    logs.set_up("info", "json")
+    watches = load_watches(Path("watches.yaml"), os.environ)
+    asyncio.run(run_operator(Settings(namespaces=namespaces_of(os.environ)), watches, InstantRunner(told)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Where and with what the numbers were measured, for the head of the report.
+
+Numbers mean nothing without the machine, its load and the versions behind them, and a reader wants to repeat the
+measurement: the command stands here too. Nothing that names a person or a place is read. Neighbour: ``report``
+prints it.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.stage import PROJECT
+from kubernetes.client import VersionApi
+from kubernetes.config import new_client_from_config
+
+DISTRIBUTIONS = ("ansible-core", "ansible-runner", "kubernetes", "aiohttp")
+_GIB = 1024**3
+
+
+def load_average() -> str:
+    """Return the number of processes that wanted a processor lately: over one, five and fifteen minutes."""
+    return ", ".join(f"{value:.2f}" for value in os.getloadavg())
+
+
+def describe_machine(kubeconfig: Path) -> dict[str, str]:
+    """Return what identifies this measurement, in the order in which a report shows it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
+    processors = len(os.sched_getaffinity(0))
+    libraries = ", ".join(f"{name} {version(name)}" for name in DISTRIBUTIONS)
+    return {
+        "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "Machine": f"{processors} CPUs ({_processor()}), {memory:.0f} GiB, Linux {platform.release()}",
+        "Versions": f"rolecall {version('rolecall')} ({_commit()}), Python {platform.python_version()}, {libraries}",
+        "Kubernetes": VersionApi(new_client_from_config(str(kubeconfig))).get_code().git_version,
+        "Command": " ".join(["python", "bench/run.py", *sys.argv[1:]]),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "no git"

@@ -1,0 +1,138 @@
+"""The measured operator: a process of its own, watched from outside.
+
+Nothing is measured inside it but the moments at which plays start, which an operator with instant plays writes to its
+standard output; the monotonic clock is the same in all processes of a machine. Its log goes to a file as it would in
+production. Any other operator can be measured by its command line. Neighbour: ``instant_operator`` writes the lines
+that `PlayStarts` reads.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from bench.stage import until
+
+READY_SECONDS, STOP_SECONDS = 60.0, 60.0
+
+
+@dataclass(slots=True)
+class PlayStarts:
+    """When plays started, by object (``namespace/name``): the last time of each, in monotonic seconds, and how many."""
+
+    last: dict[str, float] = field(default_factory=dict)
+    count: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Take lines of nanoseconds and object until the stream ends."""
+        async for line in stream:
+            nanoseconds, _, name = line.decode().strip().partition(" ")
+            async with self._changed:
+                self.last[name] = int(nanoseconds) / 1e9
+                self.count += 1
+                self._changed.notify_all()
+
+    async def wait(self, holds: Callable[[], bool], within_seconds: float) -> None:
+        """Wait until something holds for what is known here. Raises TimeoutError."""
+        async with asyncio.timeout(within_seconds), self._changed:
+            await self._changed.wait_for(holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A running operator."""
+
+    process: asyncio.subprocess.Process
+    log_file: Path
+    started_at: float
+    """When its process was asked for, in seconds since the epoch."""
+    plays: PlayStarts
+
+    @property
+    def memory_bytes(self) -> int:
+        """Its proportional set size: its own pages, and its share of those that other processes use too."""
+        memory: int = psutil.Process(self.process.pid).memory_full_info().pss
+        return memory
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time that it has used, without the plays that it started."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def messages(self, message: str) -> list[dict[str, Any]]:
+        """Return the lines of its log with this message."""
+        found = (_decoded(line) for line in self.log_file.read_text(errors="replace").splitlines() if message in line)
+        return [entry for entry in found if entry.get("msg") == message]
+
+    @property
+    def complaints(self) -> list[str]:
+        """The lines of its log that are warnings or worse: with any of these it measures something else."""
+        lines = self.log_file.read_text(errors="replace").splitlines()
+        return [line for line in lines if _decoded(line).get("level", "error") not in ("debug", "info")]
+
+    async def ready(self) -> float:
+        """Wait until its workers have started and return how many seconds that took, by the time in its log."""
+
+        async def has_started() -> bool:
+            if self.process.returncode is not None:
+                raise RuntimeError(f"the operator has ended:\n{self.log_file.read_text(errors='replace')[-2000:]}")
+            return bool(self.messages("Workers started"))
+
+        await until(has_started, READY_SECONDS, "the operator is ready")
+        if self.complaints:
+            raise RuntimeError("the operator complains:\n" + "\n".join(self.complaints))
+        return logged_at(self.messages("Workers started")[0]) - self.started_at
+
+    async def cpu_percent(self, seconds: float) -> float:
+        """Let it run for so long and return the share of one processor that it used."""
+        before, started = self.cpu_seconds, time.monotonic()
+        await asyncio.sleep(seconds)
+        return 100 * (self.cpu_seconds - before) / (time.monotonic() - started)
+
+
+@asynccontextmanager
+async def running(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Operator]:
+    """Start an operator in a folder, with these variables added to the environment, and stop it at the end."""
+    log_file = folder / f"operator-{time.monotonic_ns()}.log"
+    with log_file.open("wb") as log:
+        started_at = time.time()
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
+    assert process.stdout  # noqa: S101 - the process was started with a pipe
+    operator = Operator(process, log_file, started_at, PlayStarts())
+    reading = asyncio.create_task(operator.plays.read(process.stdout))
+    try:
+        yield operator
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with asyncio.timeout(STOP_SECONDS):
+            await asyncio.gather(process.wait(), reading)
+
+
+def logged_at(entry: Mapping[str, Any]) -> float:
+    """Return the time of a log line in seconds since the epoch."""
+    return datetime.fromisoformat(str(entry["ts"])).timestamp()
+
+
+def _decoded(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}

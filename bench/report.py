@@ -1,0 +1,72 @@
+"""The report: rows with what was measured, the goal where there is one, and whether it is met; as Markdown.
+
+Pure. A row keeps all its samples, so that a reader sees the spread behind a median and nobody can pick the best of
+five. Goals are upper limits. Neighbours: the measuring modules make rows, ``suite`` prints them.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the report: what was measured, the value, its unit, the limit it should keep, and remarks."""
+
+    what: str
+    value: float
+    unit: str
+    goal: float | None = None
+    remark: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Tell whether the goal is met; nothing without a goal."""
+        if self.goal is None:
+            return ""
+        return "met" if self.value <= self.goal else "**missed**"
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Repeated measurements of one thing."""
+
+    values: Sequence[float] = field(default_factory=tuple)
+
+    @property
+    def median(self) -> float:
+        """The middle value. Raises StatisticsError without any."""
+        return statistics.median(self.values)
+
+    def percentile(self, percent: float) -> float:
+        """Return the smallest value that so many per cent of all do not exceed. Raises ValueError without any."""
+        if not self.values:
+            raise ValueError("percentile of no samples")
+        ordered = sorted(self.values)
+        return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+    @property
+    def spread(self) -> str:
+        """The smallest and the largest value, for a remark."""
+        return f"{number(min(self.values))} to {number(max(self.values))}"
+
+
+def number(value: float) -> str:
+    """Write a number with three significant digits, and whole from a hundred on."""
+    if value == 0 or abs(value) >= 100:  # noqa: PLR2004 - three digits are enough
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def markdown(rows: Sequence[Row], machine: Mapping[str, str]) -> str:
+    """Write the report."""
+    lines = [f"- {name}: {text}" for name, text in machine.items()]
+    lines += ["", "| what | measured | goal | | remark |", "|---|---|---|---|---|"]
+    lines += [_line(row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Row) -> str:
+    goal = "" if row.goal is None else f"≤ {row.goal:g} {row.unit}"
+    return f"| {row.what} | {number(row.value)} {row.unit} | {goal} | {row.verdict} | {row.remark} |"
