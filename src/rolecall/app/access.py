@@ -54,6 +54,7 @@ class Access:
             inject_owner=self.inject_owner,
             on_write=lambda written: self.own_writes.note((gvk, key), written),
             on_dependent=self.on_dependent,
+            job=ident,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"kubeconfig-{ident}"

@@ -126,7 +126,7 @@ class WatchController:
         if not self._is_watched_dependent(gvk) or (gvk, ownership) in self._dependents:
             return
         self._dependents.add((gvk, ownership))
-        logger.info("Watching child resource", dependent=str(gvk), ownership=ownership.name.lower())
+        logger.info("Watching child resource", dependent=str(gvk), ownership=ownership.value)
         informer: Informer = self._parts.manager.informer_for(gvk)
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 

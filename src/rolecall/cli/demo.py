@@ -32,7 +32,8 @@ def _demo(options: argparse.Namespace) -> int:
 
     from rolecall.demo.demo import Options, run_demo  # noqa: PLC0415
 
-    console = Console()
+    # Where nobody looks at a terminal (a log of CI), eighty columns would break every row.
+    console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         timeout_seconds = parse_duration(options.timeout)
         return run_demo(Options(options.project.resolve(), options.name, options.keep, timeout_seconds), console)

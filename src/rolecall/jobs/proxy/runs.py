@@ -32,7 +32,7 @@ class ProxyRun:
 
     ``on_write`` gets every object that a write of the run has changed, as the API server returned it. ``on_dependent``
     gets the kind of a dependent that is about to be created, or was read, and how it names the primary. With
-    ``inject_owner`` off, created objects are left alone and no dependent is reported.
+    ``inject_owner`` off, created objects are left alone and no dependent is reported. ``job`` names the run in the log.
     """
 
     request_gvk: GVK
@@ -42,11 +42,18 @@ class ProxyRun:
     on_write: Callable[[RawObject], None]
     on_dependent: Callable[[GVK, Ownership], None]
     inject_owner: bool = True
+    job: str = ""
 
     @property
     def owner(self) -> Owner:
         """The primary as the owner of what the run creates."""
         return Owner(self.request_gvk, self.key, self.uid, self.namespaced)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """What stands on every log line about this run."""
+        kind, key = self.request_gvk.kind, self.key
+        return {"kind": kind, "namespace": key.namespace, "name": key.name, "job": self.job}
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import aiohttp
 from aiohttp import web
+from structlog.contextvars import bound_contextvars
 
 from rolecall.jobs.proxy import refusals
 from rolecall.jobs.proxy.conditional import ConditionalWrites
@@ -98,7 +99,7 @@ class Proxy:
         live = self._who_asks(request)
         if live is None or self._upstream is None:
             return refusals.unauthorized()
-        with live.request_under_way():
+        with live.request_under_way(), bound_contextvars(**live.run.log_fields):
             if request.method == "CONNECT":
                 return await self._within.serve(request, live)
             return await self._answer(request, live, self._upstream)

@@ -116,7 +116,7 @@ class Writes:
         except (TypeError, ValueError) as error:
             logger.debug("Owner not injected, object malformed", target=write.target, reason=str(error))
             return write.body
-        logger.debug("Injecting owner reference", gvk=str(resource.gvk), name=key.name, ownership=ownership.value)
+        logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", how=ownership.value)
         return body
 
     async def _existing(self, live: LiveRun, write: Write) -> RawObject | None:

@@ -1,0 +1,7 @@
+"""The cases of a reconcile against a real API server; the unit tests have them against the cluster in memory."""
+
+from tests.unit.app.reconciler_contract import ReconcilerContract
+
+
+class TestControlPlane(ReconcilerContract):
+    """Every case, with the fixture ``world`` of this folder."""
