@@ -8,6 +8,7 @@ line of its task. Everything goes to standard error; colours appear only on a te
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, cast
 
 import structlog
@@ -16,7 +17,7 @@ Logger = structlog.stdlib.BoundLogger
 
 
 def get_logger(name: str) -> Logger:
-    """Return a logger whose lines carry ``logger_name: name``."""
+    """Return a logger whose lines carry ``logger: name``."""
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
@@ -30,6 +31,7 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     on_terminal = sys.stderr.isatty()
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _name_logger,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
     ]
@@ -53,3 +55,10 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(library_lines)
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def _name_logger(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Give the logger's name the key that it has in other operators; structlog takes ``logger`` for itself."""
+    if "logger_name" in event:
+        event["logger"] = event.pop("logger_name")
+    return event

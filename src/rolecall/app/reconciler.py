@@ -20,7 +20,7 @@ from rolecall.app.status_writer import StatusWriter
 from rolecall.app.watches import Watch
 from rolecall.control.controller import Result
 from rolecall.control.work_queue import Cause
-from rolecall.jobs.events import RunSummary
+from rolecall.jobs.events import RunSummary, TaskFailure
 from rolecall.jobs.runner import new_ident
 from rolecall.kube.client import Client
 from rolecall.kube.durations import format_duration, parse_duration
@@ -55,6 +55,9 @@ class Attempt:
     period_seconds: float = 0.0
     finalizing: bool = False
     summary: RunSummary | None = None
+    is_marked: bool = False
+    is_stopping: bool = False
+    play: asyncio.Task[RunSummary] | None = None
 
     @property
     def failure(self) -> str | None:
@@ -63,7 +66,14 @@ class Attempt:
             return None
         return self.summary.message or "the run failed without saying why"
 
+    def stop(self) -> None:
+        """End the play that is under way, or see to it that none begins; the other steps go on."""
+        self.is_stopping = True
+        if self.play is not None:
+            self.play.cancel()
 
+
+_CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))
 Step = Callable[[Attempt], Awaitable[Result | None]]
 
 
@@ -81,8 +91,20 @@ class Reconciler:
     """When the role's files were last changed, on the monotonic clock."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        """Bring the cluster to what one object asks for, once. Raises KubeError when the API server is of no help."""
+        """Bring the cluster to what one object asks for, once; only cancellation raises."""
         attempt = Attempt(key, new_ident())
+        with structlog.contextvars.bound_contextvars(job=attempt.ident):
+            logger.info("Reconcile started", causes=[cause.text for cause in causes])
+            steps = asyncio.create_task(self._take_steps(attempt))
+            try:
+                return await asyncio.shield(steps)
+            except asyncio.CancelledError:
+                # Only a play is cut short: the other steps are quick, and without them the status would not be true.
+                attempt.stop()
+                await asyncio.gather(steps, return_exceptions=True)
+                raise
+
+    async def _take_steps(self, attempt: Attempt) -> Result:
         steps: tuple[Step, ...] = (
             self._fetch,
             self._read_period,
@@ -93,13 +115,17 @@ class Reconciler:
             self._drop_finalizer,
             self._write_status,
         )
-        with structlog.contextvars.bound_contextvars(job=attempt.ident):
-            logger.info("Reconcile started", causes=[cause.text for cause in causes])
+        try:
             for step in steps:
                 result = await step(attempt)
                 if result is not None:
                     return result
-            return self._result(attempt)
+        except KubeError as error:
+            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
+            if attempt.obj:
+                await self._write(attempt, Outcome(failure=f"The operator could not do its part: {error}"))
+            return Result(failed=True)
+        return self._result(attempt)
 
     async def _fetch(self, attempt: Attempt) -> Result | None:
         try:
@@ -143,16 +169,23 @@ class Reconciler:
         old = status if isinstance(status, dict) else {}
         if self.watch.manage_status and should_mark_running(old, generation_of(attempt.obj)):
             attempt.obj = await self.status.mark_running(attempt.key) or attempt.obj
+            attempt.is_marked = True
             self.news.started_from(attempt.key, attempt.obj)
         return None
 
     async def _run(self, attempt: Attempt) -> Result | None:
+        if attempt.is_stopping:
+            attempt.summary = _CANCELLED
+            return None
         marking = asyncio.create_task(self._mark_running_later(attempt))
+        running = self.launcher.run(attempt.obj, attempt.ident, finalizing=attempt.finalizing)
+        attempt.play = asyncio.create_task(running)
         try:
-            attempt.summary = await self.launcher.run(attempt.obj, attempt.ident, finalizing=attempt.finalizing)
+            attempt.summary = await attempt.play
         except asyncio.CancelledError:
-            await self._write(attempt, Outcome(failure="The run was cancelled: the operator is stopping"))
-            raise
+            if not attempt.is_stopping:
+                raise
+            attempt.summary = _CANCELLED
         finally:
             marking.cancel()
             await asyncio.wait([marking])
@@ -160,8 +193,8 @@ class Reconciler:
 
     async def _mark_running_later(self, attempt: Attempt) -> None:
         """Show a run that takes its time; a short one of an unchanged object is not worth two writes."""
-        await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
-        if self.watch.manage_status:
+        if self.watch.manage_status and not attempt.is_marked:
+            await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
             await self.status.mark_running(attempt.key)
 
     async def _read_again(self, attempt: Attempt) -> Result | None:
@@ -188,9 +221,10 @@ class Reconciler:
         summary = attempt.summary
         if summary is None:
             return None
+        counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": _run_document(summary)}
         mapped = map_result(self.watch.status, document) if attempt.failure is None else {}
-        await self._write(attempt, Outcome(attempt.failure, summary.counts, summary.completion, mapped))
+        await self._write(attempt, Outcome(attempt.failure, counts, summary.completion, mapped))
         return None
 
     async def _write(self, attempt: Attempt, outcome: Outcome) -> None:

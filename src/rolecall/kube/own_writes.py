@@ -6,30 +6,35 @@ each request: the exact resourceVersions that its writes returned. An event of a
 and always counts. Only what was written lately is kept; an older event would at worst cause one run too many.
 """
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 Request = tuple[GVK, ObjectKey]
-VERSIONS_PER_REQUEST = 4096
+KEEP_SECONDS = 600.0
+"""An event that is older than this comes from a list, not from a watch, and a list tells no versions in between."""
 
 
 @dataclass(slots=True)
 class OwnWrites:
-    """The versions that each primary's runs have written; bounded for each of them."""
+    """The versions that each primary's runs have written lately; ``now`` is a monotonic clock in seconds."""
 
-    _versions: dict[Request, OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
+    now: Callable[[], float] = time.monotonic
+    _versions: dict[Request, OrderedDict[tuple[str, str], float]] = field(default_factory=dict)
 
     def note(self, request: Request, obj: RawObject) -> None:
         """Remember that a run of this primary, or the operator for it, wrote this version of an object."""
         uid, version = uid_of(obj), resource_version_of(obj)
         if not (uid and version):
             return
+        now = self.now()
         versions = self._versions.setdefault(request, OrderedDict())
-        versions[(uid, version)] = None
-        while len(versions) > VERSIONS_PER_REQUEST:
+        versions[(uid, version)] = now
+        while versions and next(iter(versions.values())) < now - KEEP_SECONDS:
             versions.popitem(last=False)
 
     def contains(self, request: Request, uid: str, resource_version: str) -> bool:
