@@ -1,0 +1,156 @@
+"""A cluster in memory, as much of it as a reconcile meets, with every kind of trouble on demand.
+
+It keeps the rules that matter: resourceVersion guards replacements, a change of the spec raises the generation, the
+status is a subresource, a deletion waits for finalizers, a write that changes nothing makes no new version. The cases
+of ``reconciler_contract`` run against it and against a real API server, so the two cannot drift apart unnoticed.
+"""
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
+from rolecall.kube.metadata import is_being_deleted, resource_version_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"})
+DELETED_AT = "2026-01-01T12:00:00Z"
+
+
+class FakeCluster(Client):
+    """Implements what ``Client`` does to objects; ``subresources`` are those of every kind.
+
+    ``troubles`` are errors to raise for the next calls, each with what it applies to: ``get``, ``replace`` or
+    ``replace status``. ``before`` is called before every call with its name, and may change the cluster. ``writes``
+    holds each replacement that changed something: its name, then the object.
+    """
+
+    def __init__(self) -> None:
+        self.subresources = frozenset({"status"})
+        self.troubles: list[tuple[str, KubeError]] = []
+        self.before: Callable[[str], None] = lambda _call: None
+        self.calls: list[str] = []
+        self.writes: list[tuple[str, RawObject]] = []
+        self._objects: dict[tuple[GVK, ObjectKey], RawObject] = {}
+        self._numbers = itertools.count(1)
+
+    def objects(self) -> dict[tuple[GVK, ObjectKey], RawObject]:
+        """Return the objects themselves, to be changed without any rule."""
+        return self._objects
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+    async def resource(self, gvk: GVK) -> ApiResource:
+        """Return how a kind is served."""
+        self._enter("resource")
+        return ApiResource(gvk, f"{gvk.kind.lower()}s", True, VERBS, self.subresources)  # noqa: FBT003 - namespaced
+
+    async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
+        """Return a copy of an object."""
+        self._enter("get")
+        return copy.deepcopy(self._known(gvk, key))
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Create an object; a status that is given is left out."""
+        self._enter("create")
+        gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+        if (gvk, key) in self._objects:
+            raise ConflictError(409, "AlreadyExists", f"{key} exists already")
+        made = copy.deepcopy({name: value for name, value in obj.items() if name != "status"})
+        made["metadata"] |= {"uid": f"uid-{next(self._numbers)}", "generation": 1}
+        return self._store(gvk, key, made)
+
+    async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
+        """Replace an object without its status, or the status alone."""
+        call = f"replace {subresource}".strip()
+        self._enter(call)
+        gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+        known = self._known(gvk, key)
+        if resource_version_of(obj) not in ("", resource_version_of(known)):
+            raise ConflictError(409, "Conflict", f"{key} has been modified")
+        if subresource == "status":
+            _check_status(obj.get("status"))
+            new = known | {"status": copy.deepcopy(obj.get("status") or {})}
+        else:
+            new = _replaced(known, obj)
+        if new == known:
+            return copy.deepcopy(known)
+        written = self._store(gvk, key, new)
+        self.writes.append((call, written))
+        return written
+
+    async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
+        """Merge a patch into an object without its status, or into the status alone."""
+        self._enter(f"patch {subresource}".strip())
+        known = self._known(gvk, key)
+        merged = _merge(known, patch)
+        new = known | {"status": merged.get("status")} if subresource else _replaced(known, merged)
+        return copy.deepcopy(known) if new == known else self._store(gvk, key, new)
+
+    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
+        """Delete an object, or mark it as long as finalizers hold it."""
+        self._enter("delete")
+        known = self._known(gvk, key)
+        mark = {"deletionTimestamp": DELETED_AT, "generation": known["metadata"]["generation"] + 1}
+        if not is_being_deleted(known):
+            self._store(gvk, key, known | {"metadata": known["metadata"] | mark})
+
+    def _enter(self, call: str) -> None:
+        self.calls.append(call)
+        self.before(call)
+        for number, (name, error) in enumerate(self.troubles):
+            if name == call:
+                del self.troubles[number]
+                raise error
+
+    def _known(self, gvk: GVK, key: ObjectKey) -> RawObject:
+        known = self._objects.get((gvk, key))
+        if known is None:
+            raise NotFoundError(404, "NotFound", f"{key} not found")
+        return known
+
+    def _store(self, gvk: GVK, key: ObjectKey, obj: RawObject) -> RawObject:
+        obj = copy.deepcopy(obj)
+        obj["metadata"]["resourceVersion"] = str(next(self._numbers))
+        if is_being_deleted(obj) and not obj["metadata"].get("finalizers"):
+            self._objects.pop((gvk, key), None)
+        else:
+            self._objects[gvk, key] = obj
+        return copy.deepcopy(obj)
+
+
+def _replaced(known: RawObject, wanted: RawObject) -> RawObject:
+    """Return an object with the body of another, with what only the API server may change as it was."""
+    new = copy.deepcopy(wanted)
+    new.pop("status", None)
+    if "status" in known:
+        new["status"] = known["status"]
+    generation = known["metadata"]["generation"] + (new.get("spec") != known.get("spec"))
+    kept = {name: known["metadata"].get(name) for name in ("uid", "resourceVersion", "deletionTimestamp")}
+    new["metadata"] |= {name: value for name, value in kept.items() if value} | {"generation": generation}
+    if not new["metadata"].get("finalizers"):
+        new["metadata"].pop("finalizers", None)
+    return new
+
+
+def _check_status(status: Any) -> None:
+    """Refuse what the schema of the kind Thing refuses."""
+    small = status.get("small") if isinstance(status, dict) else None
+    if small is not None and (not isinstance(small, int) or small > 10):
+        raise InvalidError(422, "Invalid", f"status.small: Invalid value: {small}: should be less than or equal to 10")
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merge(merged.get(name), value)
+    return merged
