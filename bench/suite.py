@@ -17,14 +17,18 @@ from pathlib import Path
 from bench import plays, population, readiness
 from bench.machine import describe_machine, load_average
 from bench.report import Row, markdown
-from bench.stage import PROJECT, Stage, progress
+from bench.stage import PROJECT, Stage, progress, until
 from bench.widgets import DEFINITION
 
 from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import GVK
 
 POPULATIONS, QUICK_POPULATIONS = (1_000, 10_000), (1_000,)
+_DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+_SERVED_SECONDS = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +63,7 @@ async def _stage(folder: Path) -> AsyncIterator[Stage]:
         await asyncio.to_thread(_define, control_plane.kubeconfig)
         account = control_plane.service_account_kubeconfig("rolecall-system", "rolecall")
         async with await Client.connect(str(control_plane.kubeconfig)) as client:
+            await until(lambda: _are_served(client), _SERVED_SECONDS, "the API server lists every kind")
             yield Stage(folder, client, control_plane.kubeconfig, account)
     finally:
         await asyncio.to_thread(control_plane.stop)
@@ -69,6 +74,26 @@ def _define(kubeconfig: Path) -> None:
     for part in ("deploy/crds", "deploy/rbac", "deploy/rbac/podcount.yaml"):
         applier.apply(read_manifests(PROJECT / part))
     applier.apply([DEFINITION])
+
+
+async def _are_served(client: Client) -> bool:
+    """Tell whether all our kinds can be listed: the API server needs a moment after their definition."""
+    try:
+        for gvk in await _kinds(client):
+            async for _ in client.list_pages(gvk):
+                break
+    except KubeError:
+        return False
+    return True
+
+
+async def _kinds(client: Client) -> list[GVK]:
+    definitions = [item async for page, _ in client.list_pages(_DEFINITIONS) for item in page]
+    return [
+        GVK(spec["group"], version["name"], spec["names"]["kind"])
+        for spec in (item["spec"] for item in definitions)
+        for version in spec["versions"]
+    ]
 
 
 async def _measure_all(stage: Stage, populations: tuple[int, ...]) -> list[Row]:
