@@ -15,6 +15,7 @@ import structlog
 
 from rolecall.app.launcher import Launcher
 from rolecall.app.news import News
+from rolecall.app.persistence import until_written
 from rolecall.app.status import Outcome, map_result, should_mark_running
 from rolecall.app.status_writer import StatusWriter
 from rolecall.app.watches import Watch
@@ -30,6 +31,7 @@ from rolecall.kube.metadata import (
     generation_of,
     has_finalizer,
     is_being_deleted,
+    uid_of,
     with_finalizer,
     without_finalizer,
 )
@@ -120,6 +122,8 @@ class Reconciler:
                 result = await step(attempt)
                 if result is not None:
                     return result
+        except NotFoundError:
+            return self._forget(attempt, "The object is gone")
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
             if attempt.obj:
@@ -128,13 +132,7 @@ class Reconciler:
         return self._result(attempt)
 
     async def _fetch(self, attempt: Attempt) -> Result | None:
-        try:
-            attempt.obj = await self.client.get(self.watch.gvk, attempt.key)
-        except NotFoundError:
-            logger.info("The object is gone")
-            self.news.forget(attempt.key)
-            self.launcher.forget(attempt.key)
-            return Result()
+        attempt.obj = await self.client.get(self.watch.gvk, attempt.key)
         self.news.started_from(attempt.key, attempt.obj)
         return None
 
@@ -144,7 +142,7 @@ class Reconciler:
         if text is None:
             return None
         try:
-            attempt.period_seconds = parse_duration(text)
+            attempt.period_seconds = _period(text)
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
@@ -161,7 +159,8 @@ class Reconciler:
             logger.info("Resource is terminated, skipping reconciliation")
             return Result()
         elif finalizer:
-            attempt.obj = await self._replace(attempt, with_finalizer(attempt.obj, finalizer.name))
+            attempt.obj = await self._edit(attempt, lambda obj: with_finalizer(obj, finalizer.name))
+            self.news.started_from(attempt.key, attempt.obj)
         return None
 
     async def _mark_running(self, attempt: Attempt) -> Result | None:
@@ -201,20 +200,20 @@ class Reconciler:
         try:
             attempt.fresh = await self.client.get(self.watch.gvk, attempt.key)
         except NotFoundError:
-            logger.info("The object went away during its run")
-            self.news.forget(attempt.key)
-            self.launcher.forget(attempt.key)
-            return Result()
+            raise  # gone, which ends the reconcile
         except KubeError as error:
             # The status is written when the API server is back; what would be read here matters to finalizers only.
             logger.info("The object could not be read after its run", error=str(error))
             attempt.fresh = attempt.obj
+        if uid_of(attempt.fresh) != uid_of(attempt.obj):
+            # Another object of that name, whose own events lead to a reconcile.
+            return self._forget(attempt, "The object was made anew during its run")
         return None
 
     async def _drop_finalizer(self, attempt: Attempt) -> Result | None:
         finalizer = self.watch.finalizer
         if finalizer and attempt.finalizing and attempt.failure is None:
-            await self._replace(attempt, without_finalizer(attempt.fresh, finalizer.name))
+            await self._edit(attempt, lambda obj: without_finalizer(obj, finalizer.name))
         return None
 
     async def _write_status(self, attempt: Attempt) -> Result | None:
@@ -235,11 +234,21 @@ class Reconciler:
         except KubeError as error:
             logger.error("The status could not be written", error=str(error))  # noqa: TRY400
 
-    async def _replace(self, attempt: Attempt, obj: RawObject) -> RawObject:
-        """Put the object with changed finalizers; an error is the controller's to retry."""
-        written = await self.client.replace(obj)
+    async def _edit(self, attempt: Attempt, edit: Callable[[RawObject], RawObject]) -> RawObject:
+        """Read the object and put it with changed finalizers, until the API server has taken it."""
+
+        async def write() -> RawObject:
+            return await self.client.replace(edit(await self.client.get(self.watch.gvk, attempt.key)))
+
+        written = await until_written(write)
         self.news.own_writes.note((self.watch.gvk, attempt.key), written)
         return written
+
+    def _forget(self, attempt: Attempt, why: str) -> Result:
+        logger.info(why)
+        self.news.forget(attempt.key)
+        self.launcher.forget(attempt.key)
+        return Result()
 
     def _result(self, attempt: Attempt) -> Result:
         summary = attempt.summary
@@ -259,6 +268,14 @@ class Reconciler:
         if self.watch.finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):
             return Result(requeue_after_seconds=FINALIZER_REQUEUE_SECONDS)
         return Result(requeue_after_seconds=attempt.period_seconds or None)
+
+
+def _period(text: str) -> float:
+    """Return the seconds of a period annotation. Raises ValueError."""
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
 
 
 def _run_document(summary: RunSummary) -> dict[str, object]:

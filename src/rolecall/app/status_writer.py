@@ -5,16 +5,17 @@ lost. On a conflict it is read and folded again; while the API server cannot be 
 can. A run is never repeated because its status could not be written. Neighbour: ``status`` decides what it says.
 """
 
-import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from rolecall.app import status as folding
+from rolecall.app.persistence import until_written
 from rolecall.app.status import Outcome, Stamp, Status
 from rolecall.kube.client import Client
-from rolecall.kube.errors import ApiError, ConflictError, InvalidError, KubeError, NotFoundError, UnreachableError
+from rolecall.kube.errors import InvalidError, KubeError, NotFoundError
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -22,7 +23,6 @@ from rolecall.logs import get_logger
 
 logger = get_logger("status")
 Fold = Callable[[RawObject, Status], Status]
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,8 @@ class StatusWriter:
             await self._write_until_done(key, fold_with(_without_mapping(outcome, remark)))
 
     async def _write_until_done(self, key: ObjectKey, fold: Fold) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                await self._write_once(key, fold)
-            except NotFoundError:
-                return
-            except (ConflictError, UnreachableError) as error:
-                logger.debug("The status is folded again", error=str(error))
-            except ApiError as error:
-                if error.status < 500 and error.status != 429:  # noqa: PLR2004 - only the server's own trouble passes
-                    raise
-                logger.info("The status is written again later", error=str(error))
-            else:
-                return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        with contextlib.suppress(NotFoundError):
+            await until_written(lambda: self._write_once(key, fold))
 
     async def _write_once(self, key: ObjectKey, fold: Fold) -> RawObject:
         """Read, fold and put; return the object as it is afterwards. Raises NotFoundError when it is gone."""
