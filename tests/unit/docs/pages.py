@@ -1,0 +1,62 @@
+"""The Markdown pages of the repository, and what tests look for in them: links, paths, code blocks, commands."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[3]
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^[ ]*```(\w*)[^\n]*\n(.*?)^[ ]*```$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """Return every page that we wrote."""
+    top = list(PROJECT.glob("*.md"))
+    below = [page for folder in ("docs", "roles", "src", "changelog.d") for page in (PROJECT / folder).rglob("*.md")]
+    return sorted(top + below)
+
+
+def name_of(page: Path) -> str:
+    """Return a page's path in the repository, as the name of a test case."""
+    return str(page.relative_to(PROJECT))
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the code blocks in a language."""
+    return [body for found, body in _FENCE.findall(text) if found == language]
+
+
+def titles(text: str) -> set[str]:
+    """Return the names of the files whose content the code blocks show."""
+    return set(re.findall(r'^```\w+ title="([^"]+)"$', text, re.MULTILINE))
+
+
+def prose(text: str) -> str:
+    """Return the text without its code blocks."""
+    return _FENCE.sub("", text)
+
+
+def links(text: str) -> list[str]:
+    """Return where the text's links lead."""
+    return _LINK.findall(prose(text))
+
+
+def code_words(text: str) -> Iterator[str]:
+    """Yield every word in a code span."""
+    for span in _CODE.findall(prose(text)):
+        yield from span.split()
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield what a reader is told to type: the lines after a prompt in blocks, and spans that call our programs."""
+    for block in blocks(text, "console"):
+        yield from re.findall(r"^\$ (.+)$", block, re.MULTILINE)
+    yield from (span for span in _CODE.findall(prose(text)) if span.startswith(("make ", "rolecall ")))
+
+
+def anchors(text: str) -> set[str]:
+    """Return the fragments that headings make, as GitHub makes them."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(text)))
+    return {heading.replace(" ", "-") for heading in plain}

@@ -1,0 +1,128 @@
+"""What the pages tell a reader to type exists: make targets, commands, flags, with the defaults that are shown."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rolecall.app.watches import load_watches
+from rolecall.cli.main import parser
+from tests.unit.docs.pages import PROJECT, blocks, commands, name_of, pages
+
+TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
+ROW = re.compile(r"^\| `(--[a-z-]+)[^`]*` \| ([^|]*) \|", re.MULTILINE)
+REFERENCE = PROJECT / "docs/reference/command-line.md"
+
+
+def targets() -> set[str]:
+    return set(TARGET.findall((PROJECT / "Makefile").read_text()))
+
+
+def subcommands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the commands of a parser by name."""
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def flags(of: argparse.ArgumentParser) -> set[str]:
+    """Return the long flags of a parser."""
+    return {flag for action in of._actions for flag in action.option_strings if flag.startswith("--")}
+
+
+def calls(page: Path, program: str) -> Iterator[list[str]]:
+    """Yield the words after a program's name wherever a page calls it."""
+    for command in commands(page.read_text()):
+        for text in re.findall(rf"(?:^|\$\(|[=&] ?){program} ([^)&|]*)", command):
+            try:
+                words = shlex.split(text)
+            except ValueError:
+                words = text.split()
+            if words and words[0][0].isalpha():
+                yield words
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_make_target_in_a_page_exists(page: Path) -> None:
+    named = {word for words in calls(page, "make") for word in words if "=" not in word}
+    assert named - targets() == set()
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_command_and_flag_of_rolecall_in_a_page_exists(page: Path) -> None:
+    unknown = [words for words in calls(page, "rolecall") if not _is_known(words)]
+    assert unknown == []
+
+
+def test_commands_are_found_in_blocks_and_in_the_text() -> None:
+    found = [words for page in pages() for words in calls(page, "rolecall")]
+    assert ["cluster", "kubeconfig", "--name", "website"] in found
+    assert ["demo", "--project", "DIR"] in found
+    assert not _is_known(["cluster", "begin"])
+    assert not _is_known(["run", "--quickly"])
+
+
+@pytest.mark.parametrize(("command", "heading"), [("run", "rolecall run"), ("demo", "rolecall demo")])
+def test_the_reference_lists_exactly_the_flags_of_a_command(command: str, heading: str) -> None:
+    section = REFERENCE.read_text().split(f"## `{heading}`")[1].split("\n## ")[0]
+    assert {flag for flag, _ in ROW.findall(section)} == flags(subcommands(parser())[command]) - {"--help"}
+
+
+def test_the_reference_shows_the_defaults_of_the_flags() -> None:
+    run = subcommands(parser())["run"]
+    section = REFERENCE.read_text().split("## `rolecall run`")[1].split("\n## ")[0]
+    shown = {flag: text.strip("`") for flag, text in ROW.findall(section) if text.startswith("`")}
+    actual = {flag: action.default for action in run._actions for flag in action.option_strings if flag in shown}
+    assert {flag: str(value).removesuffix(".0").lower() for flag, value in actual.items()} == shown
+
+
+def test_the_reference_lists_every_command_of_the_control_plane() -> None:
+    section = REFERENCE.read_text().split("## `rolecall cluster`")[1].split("\n## ")[0]
+    listed = set(re.findall(r"^\| `rolecall cluster ([a-z]+)", section, re.MULTILINE))
+    assert listed == set(subcommands(subcommands(parser())["cluster"]))
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_block_of_yaml_can_be_read(page: Path) -> None:
+    for block in blocks(page.read_text(), "yaml"):
+        assert list(yaml.safe_load_all(block)) != [None]
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_watches_file_in_a_page_is_valid(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page.read_text(), "yaml"):
+        document = yaml.safe_load(block)
+        if not (isinstance(document, list) and all(isinstance(item, dict) and "role" in item for item in document)):
+            continue
+        for entry in document:
+            (tmp_path / "roles" / entry["role"]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "watches.yaml").write_text(block)
+        assert len(load_watches(tmp_path / "watches.yaml", {}, tmp_path)) == len(document)
+
+
+def test_the_reference_lists_every_key_of_watches() -> None:
+    text = (PROJECT / "docs/reference/watches.md").read_text()
+    listed = set(re.findall(r"^\| `(\w+)`", text.split("## Keys")[1].split("\n## ")[0], re.MULTILINE))
+    source = (PROJECT / "src/rolecall/app/watches.py").read_text()
+    read = set(re.findall(r'fields\.(?:text|boolean|integer|seconds|mapping|entries|nested|get)\("(\w+)"', source))
+    assert read <= listed
+    assert listed - read == {"role", "playbook", "status", "triggers"} - read
+
+
+def _is_known(words: list[str]) -> bool:
+    """Tell whether the words name a command, and only flags that it has."""
+    found, rest = parser(), list(words)
+    while (commands_here := subcommands(found)) and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        if name in ("COMMAND", "…"):
+            return True
+        if name not in commands_here:
+            return False
+        found = commands_here[name]
+    ours = rest[: rest.index("--")] if "--" in rest else rest
+    return {word.strip("[]").split("=")[0] for word in ours if word.strip("[]").startswith("--")} <= flags(found)

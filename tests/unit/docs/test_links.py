@@ -1,0 +1,85 @@
+"""What the pages point to is there: files behind links, paths in the text, pages in the index."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.docs.pages import PROJECT, anchors, code_words, links, name_of, pages, titles
+
+TOP_FOLDERS = {"src", "tests", "docs", "roles", "playbooks", "deploy", "tools", "changelog.d", "bench", ".ci"}
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    broken = [link for link in links(page.read_text()) if "://" not in link and not _is_there(page, link)]
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_every_path_of_the_repository_that_the_text_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    made_by_the_reader = titles(text)
+    named = {word for word in code_words(text) if _is_ours(word)} - made_by_the_reader
+    missing = [word for word in named if not (PROJECT / word).exists()]
+    assert missing == []
+
+
+def test_a_path_of_a_module_in_the_text_is_looked_for() -> None:
+    assert _is_ours("src/rolecall/logs.py")
+    assert _is_ours("deploy/rbac")
+    assert not _is_ours("roles/<name>/tasks/main.yml")
+
+
+@pytest.mark.parametrize("folder", ["guides", "concepts", "reference", "adr"])
+def test_the_index_lists_every_page(folder: str) -> None:
+    listed = {(PROJECT / "docs" / link).resolve() for link in links((PROJECT / "docs/index.md").read_text())}
+    assert set((PROJECT / "docs" / folder).glob("*.md")) - listed == set()
+
+
+def test_decisions_are_numbered_in_order() -> None:
+    numbers = [int(page.name[:4]) for page in sorted((PROJECT / "docs/adr").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("page", sorted((PROJECT / "docs/adr").glob("*.md")), ids=name_of)
+def test_a_decision_has_its_number_its_parts_and_at_most_250_words(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# {int(page.name[:4])}. ")
+    assert {"context", "decision", "consequences"} <= anchors(text)
+    assert "\nStatus: " in text
+    assert len(text.split()) <= 250
+
+
+def test_no_page_names_a_folder_of_somebodys_machine() -> None:
+    named = [name_of(page) for page in pages() for place in ("/root/", "/home/", "/work/") if place in page.read_text()]
+    assert named == []
+
+
+@pytest.mark.parametrize("fragment", sorted((PROJECT / "changelog.d").glob("*.md")), ids=name_of)
+def test_a_changelog_fragment_says_by_its_name_what_it_is(fragment: Path) -> None:
+    if fragment.name == "README.md":
+        return
+    issue, *_, kind = fragment.stem.split(".")
+    assert issue.split("-")[0].isdigit()
+    assert kind in {"added", "changed", "fixed", "removed"}
+
+
+def _is_there(page: Path, link: str) -> bool:
+    path, _, fragment = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists() or not target.is_relative_to(PROJECT):
+        return False
+    return not fragment or fragment in anchors(target.read_text())
+
+
+def _is_ours(word: str) -> bool:
+    folder, separator, rest = word.partition("/")
+    return bool(separator and rest) and folder in TOP_FOLDERS and "NNNN" not in word and not set(word) & set("<>*…{}$")
+
+
+def test_the_pages_are_those_that_git_knows_or_would() -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", *map(str, pages())], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert ignored.stdout == ""
