@@ -11,16 +11,17 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException
+from yaml import YAMLError
 
 from rolecall.kube.discovery import ApiResource, Discovery
-from rolecall.kube.errors import KubeError, UnreachableError, from_status
+from rolecall.kube.errors import MESSAGE_LIMIT, KubeError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 REQUEST_SECONDS = 30.0
@@ -61,7 +62,7 @@ class Client:
         configuration = Configuration()
         try:
             await _load_configuration(configuration, kubeconfig)
-        except (ConfigException, OSError) as error:
+        except (ConfigException, OSError, TypeError, YAMLError) as error:  # TypeError: an empty file
             raise KubeError(f"no usable configuration for the API server: {error}") from error
         return cls(configuration)
 
@@ -179,9 +180,10 @@ class Client:
             body = await response.read()
         except _CONNECTION_ERRORS as error:
             raise UnreachableError(f"{request.method} {request.path} got no answer: {error!r}") from error
-        decoded = json.loads(body)
+        decoded = _decode(body)
         if not isinstance(decoded, dict):
-            raise KubeError(f"{request.method} {request.path}: expected an object, got {type(decoded).__name__}")
+            found = repr(decoded)[:MESSAGE_LIMIT]
+            raise KubeError(f"{request.method} {request.path}: expected an object, found {found}")
         return decoded
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
@@ -223,8 +225,10 @@ def _decode(body: bytes) -> object:
 
 def _read_event(line: bytes) -> tuple[str, RawObject]:
     """Return (type, object) of one line of a watch. Raises the error that an ERROR event carries."""
-    event: dict[str, Any] = json.loads(line)
+    event = json.loads(line)
+    if not isinstance(event, dict) or "type" not in event or "object" not in event:
+        raise ValueError(f"expected a type and an object, found {line[:MESSAGE_LIMIT]!r}")
     if event["type"] == "ERROR":
-        status = event.get("object") or {}
+        status = event["object"] or {}
         raise from_status(int(status.get("code") or 500), status)
     return event["type"], event["object"]

@@ -28,10 +28,11 @@ def format_duration(seconds: float) -> str:
     """Return a short text for people: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
-    if seconds < 1:
-        return f"{round(seconds * 1000)}ms" if seconds else "0s"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
+    milliseconds = round(seconds * 1000)
+    if milliseconds < 1000:  # noqa: PLR2004 - a second
+        return f"{milliseconds}ms" if milliseconds else "0s"
+    minutes, tenths = divmod(round(seconds * 10), 600)
+    hours, minutes = divmod(minutes, 60)
     parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
-    parts.append(f"{round(rest, 1):g}s" if round(rest, 1) or not (hours or minutes) else "")
+    parts.append(f"{tenths / 10:g}s" if tenths or not (hours or minutes) else "")
     return "".join(parts)

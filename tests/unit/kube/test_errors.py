@@ -1,0 +1,56 @@
+import pytest
+
+from rolecall.kube.errors import (
+    MESSAGE_LIMIT,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnknownKindError,
+    from_status,
+)
+from rolecall.kube.references import GVK
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (422, InvalidError),
+        (500, ApiError),
+        (429, ApiError),
+    ],
+)
+def test_each_answer_that_somebody_handles_has_its_class(status: int, kind: type[ApiError]) -> None:
+    error = from_status(status, {"reason": "Why", "message": "because", "details": {"name": "web"}})
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message, error.details) == (status, "Why", "because", {"name": "web"})
+    assert str(error) == f"{status} Why: because"
+
+
+def test_an_answer_that_is_no_status_object_is_its_text() -> None:
+    error = from_status(502, "<html>Bad Gateway</html>")
+    assert (error.reason, error.message, error.details) == ("", "<html>Bad Gateway</html>", {})
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": None, "message": None, "details": None}, {"details": "text"}])
+def test_a_status_object_may_lack_everything(body: dict[str, object]) -> None:
+    error = from_status(500, body)
+    assert (error.reason, error.message, error.details) == ("", "", {})
+
+
+def test_a_long_text_is_cut() -> None:
+    error = from_status(400, "x" * 10_000)
+    assert len(error.message) == MESSAGE_LIMIT
+    assert len(str(error)) < MESSAGE_LIMIT + 20
+
+
+def test_an_unknown_kind_is_named() -> None:
+    error = UnknownKindError(GVK("example.com", "v1", "Widget"))
+    assert "example.com/v1, Kind=Widget" in str(error)
+    assert error.gvk.kind == "Widget"

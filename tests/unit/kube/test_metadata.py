@@ -1,0 +1,67 @@
+import copy
+from typing import Any
+
+import pytest
+
+from rolecall.kube import metadata
+from rolecall.kube.references import OwnerReference
+
+NONSENSE: list[dict[str, Any]] = [{}, {"metadata": None}, {"metadata": "text"}, {"metadata": []}, {"metadata": {}}]
+
+
+@pytest.mark.parametrize("obj", NONSENSE)
+def test_what_is_missing_or_of_another_type_reads_as_absent(obj: dict[str, Any]) -> None:
+    assert metadata.metadata_of(obj) == {}
+    assert metadata.uid_of(obj) == ""
+    assert metadata.resource_version_of(obj) == ""
+    assert metadata.generation_of(obj) == 0
+    assert metadata.annotation_of(obj, "a") is None
+    assert metadata.owner_references_of(obj) == ()
+    assert not metadata.is_being_deleted(obj)
+    assert not metadata.has_finalizer(obj, "a/b")
+
+
+@pytest.mark.parametrize("found", [None, "text", 5, {"a": 1}, [None, "text", 5]])
+def test_lists_and_mappings_of_another_type_read_as_empty(found: object) -> None:
+    obj = {"metadata": {"finalizers": found, "ownerReferences": found, "generation": "2"}}
+    assert not metadata.has_finalizer(obj, "a/b")
+    assert metadata.owner_references_of(obj) == ()
+    assert metadata.generation_of(obj) == 0
+
+
+def test_facts_are_read_as_they_are() -> None:
+    obj = {
+        "metadata": {
+            "uid": "u",
+            "resourceVersion": "7",
+            "generation": 2,
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"a": "1"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "w"}],
+        }
+    }
+    assert (metadata.uid_of(obj), metadata.resource_version_of(obj), metadata.generation_of(obj)) == ("u", "7", 2)
+    assert metadata.is_being_deleted(obj)
+    assert (metadata.annotation_of(obj, "a"), metadata.annotation_of(obj, "b")) == ("1", None)
+    assert metadata.owner_references_of(obj) == (OwnerReference("v1", "Pod", "web", "w"),)
+
+
+def test_a_finalizer_is_added_once_at_the_end_and_to_a_copy() -> None:
+    obj = {"metadata": {"name": "web", "finalizers": ["a/b"]}}
+    before = copy.deepcopy(obj)
+    once = metadata.with_finalizer(obj, "c/d")
+    assert once["metadata"] == {"name": "web", "finalizers": ["a/b", "c/d"]}
+    assert metadata.with_finalizer(once, "c/d") == once
+    assert obj == before
+
+
+def test_a_finalizer_is_added_to_an_object_that_has_none() -> None:
+    assert metadata.has_finalizer(metadata.with_finalizer({}, "a/b"), "a/b")
+
+
+def test_only_the_named_finalizer_is_taken_away_and_from_a_copy() -> None:
+    obj = {"metadata": {"finalizers": ["a/b", "c/d", "e/f"]}}
+    before = copy.deepcopy(obj)
+    assert metadata.without_finalizer(obj, "c/d")["metadata"]["finalizers"] == ["a/b", "e/f"]
+    assert metadata.without_finalizer({}, "c/d")["metadata"]["finalizers"] == []
+    assert obj == before
