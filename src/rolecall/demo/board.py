@@ -7,6 +7,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 _DONE, _WAITING = "done", "…"
@@ -68,7 +69,7 @@ def _table(rows: Iterable[Row]) -> Table:
         table.add_column(title, overflow="fold")
     for row in rows:
         mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
-        table.add_row(row.kind, row.name, row.condition, row.fields, row.took, mark)
+        table.add_row(*map(escape, (row.kind, row.name, row.condition, row.fields, row.took)), mark)
     return table
 
 

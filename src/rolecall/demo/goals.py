@@ -66,7 +66,7 @@ def read_script(path: Path) -> Script:
         definitions = tuple(path.parent / name for name in document["definitions"])
         samples = tuple(path.parent / name for name in document["samples"])
         return Script(definitions, samples, tuple(map(_read_goal, document["goals"])))
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
 
 

@@ -1,0 +1,233 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.app.settings import Settings
+from rolecall.app.watch_controller import Parts, WatchController
+from rolecall.app.watches import Watch
+from rolecall.control.controller import Result
+from rolecall.control.fields import FieldPath
+from rolecall.control.manager import Manager
+from rolecall.control.selectors import LabelSelector
+from rolecall.control.triggers import ReferenceKind, Trigger
+from rolecall.control.work_queue import Cause
+from rolecall.jobs.instant import InstantRunner
+from rolecall.jobs.proxy import Ownership, Proxy
+from rolecall.jobs.runner import RoleContent
+from rolecall.kube.own_writes import OwnWrites
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.things import THING
+from tests.unit.app.fake_cluster import FakeCluster
+from tests.unit.manual_clock import ManualClock
+
+POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
+NAMESPACE = GVK("", "v1", "Namespace")
+ONE = ObjectKey("default", "one")
+TYPE = "operator-sdk/primary-resource-type"
+NAME = "operator-sdk/primary-resource"
+
+
+class Bench:
+    """A watch controller whose informers hear what the test tells them; nothing runs by itself."""
+
+    def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
+        self.clock = ManualClock()
+        self.manager = Manager(cluster, None, self.clock)
+        self.own_writes = OwnWrites()
+        parts = Parts(
+            Settings(), cluster, Proxy(cluster), InstantRunner(), self.manager, self.clock, root, self.own_writes
+        )
+        watched = replace(Watch(THING, RoleContent(root)), **watch)
+        self.controller = WatchController(watched, parts, namespaced=True)
+        self._version = 100
+
+    def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:
+        """Tell the informer of a kind about a change; ``fields`` are metadata, except for spec and status."""
+        self._version += 1
+        body = {key: fields.pop(key) for key in ("spec", "status") if key in fields}
+        metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+        obj = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
+        self.manager.informer_for(gvk).changed(kind, obj)
+        return obj
+
+    async def due(self) -> dict[ObjectKey, list[str]]:
+        """Take everything that is due: the keys and why."""
+        found = {}
+        while self.controller.queue.depth:
+            key, causes = await self.controller.queue.get()
+            found[key] = [cause.text for cause in causes]
+            self.controller.queue.done(key, lambda _cause: False)
+        return found
+
+
+@pytest.fixture
+def bench(cluster: FakeCluster, tmp_path: Path) -> Bench:
+    return Bench(cluster, tmp_path)
+
+
+async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {ONE: ["Thing default/one added"]}
+    bench.tell(THING, "MODIFIED", generation=2)
+    assert await bench.due() == {ONE: ["Thing default/one modified"]}
+    bench.tell(THING, "DELETED", generation=2)
+    assert await bench.due() == {ONE: ["Thing default/one deleted"]}
+
+
+async def test_a_change_of_status_or_metadata_alone_is_not(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
+    bench.tell(THING, "MODIFIED", generation=1, labels={"a": "1"}, annotations={"b": "2"})
+    assert await bench.due() == {}
+
+
+async def test_annotations_count_where_the_watch_says_so(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, watch_annotations_changes=True)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, annotations={"b": "2"})
+    assert await bench.due() == {ONE: ["Thing default/one modified"]}
+
+
+async def test_only_selected_primaries_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, name="other", generation=1)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for generation, expected in ((1, []), (2, [ONE])):
+        own = {"metadata": {"uid": "uid-one", "resourceVersion": str(bench._version + 1)}}
+        bench.own_writes.note((THING, ONE), own)
+        bench.tell(THING, "MODIFIED", generation=generation, status={"a": generation})
+        assert list(await bench.due()) == expected
+
+
+async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    key, _ = await bench.controller.queue.get()
+    changed = bench.tell(THING, "MODIFIED", generation=2)
+    bench.controller.reconciler.news.started_from(ONE, changed)
+    keep = bench.controller.controller.keep
+    bench.controller.queue.done(key, lambda cause: keep(key, cause, Result()))
+    assert await bench.due() == {}
+
+
+def labels_trigger(*on: str) -> Trigger:
+    """Return a trigger on pods by the labels that a primary names."""
+    paths = tuple(map(FieldPath.parse, on))
+    return Trigger(POD, ReferenceKind.LABELS, FieldPath.parse("$.spec.selector"), paths)
+
+
+async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger("$.status.phase"),))
+    bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
+    bench.tell(THING, name="other", generation=1, spec={"selector": {"app": "db"}})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"}, status={"phase": "Pending"})
+    assert await bench.due() == {ONE: ["Pod default/pod added"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Pending", "note": "x"})
+    assert await bench.due() == {}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Running"})
+    assert await bench.due() == {ONE: ["Pod default/pod modified"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "db"}, status={"phase": "Running"})
+    assert set(await bench.due()) == {ONE, ObjectKey("default", "other")}
+
+
+async def test_a_trigger_forgets_a_primary_that_is_gone_or_no_longer_selected(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),), selector=selector)
+    spec = {"selector": {"app": "web"}}
+    bench.tell(THING, generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1, spec=spec, labels={"tier": "db"})
+    bench.tell(THING, "DELETED", name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert await bench.due() == {}
+
+
+def owned(name: str = "one") -> list[dict[str, str]]:
+    """Return owner references to a Thing."""
+    return [{"apiVersion": THING.api_version, "kind": THING.kind, "name": name, "uid": f"uid-{name}"}]
+
+
+async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+    for _ in range(2):
+        bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=owned(), labels={"a": "b"})
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made modified"]}
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
+
+
+async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_nobody(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+    for owner in ("one", "nobody"):
+        bench.tell(CONFIG_MAP, name=owner, ownerReferences=owned(owner))
+        bench.tell(CONFIG_MAP, "DELETED", name=owner, ownerReferences=owned(owner))
+    assert await bench.due() == {}
+
+
+@pytest.mark.parametrize(
+    "watch", [{"watch_dependent_resources": False}, {"blacklist": frozenset({CONFIG_MAP})}], ids=["off", "blacklist"]
+)
+async def test_dependents_are_not_watched_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
+) -> None:
+    bench = Bench(cluster, tmp_path, **watch)
+    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+
+
+@pytest.mark.parametrize(("cluster_scoped", "expected"), [(False, []), (True, [ONE])])
+async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, *, cluster_scoped: bool, expected: list[ObjectKey]
+) -> None:
+    bench = Bench(cluster, tmp_path, watch_cluster_scoped_resources=cluster_scoped)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(NAMESPACE, Ownership.ANNOTATION)
+    bench.tell(NAMESPACE, name="made", namespace="", annotations=annotations)
+    bench.tell(NAMESPACE, "MODIFIED", name="made", namespace="", annotations=annotations, labels={"a": "b"})
+    assert list(await bench.due()) == expected
+
+
+async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.ANNOTATION)
+    bench.tell(CONFIG_MAP, name="made", namespace="other", annotations=annotations)
+    bench.tell(CONFIG_MAP, "DELETED", name="made", namespace="other", annotations=annotations)
+    assert await bench.due() == {ONE: ["dependent ConfigMap other/made deleted"]}
+
+
+async def test_a_changed_role_ends_every_back_off(bench: Bench) -> None:
+    queue = bench.controller.queue
+    queue.add(ONE, Cause("test"))
+    key, _ = await queue.get()
+    queue.add_rate_limited(key, Cause("retry after a failure"))
+    queue.done(key)
+    assert queue.depth == 0
+    bench.controller.content_changed()
+    assert await bench.due() == {ONE: ["files of the role changed"]}
+    assert bench.controller.reconciler.content_changed > 0
