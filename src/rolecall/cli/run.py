@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         watches = load_watches(options.watches_file, os.environ)
         asyncio.run(run_operator(_settings(options), watches))
-    except (ConfigurationError, KubeError) as error:
+    except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port that is taken, a folder not ours
         sys.stderr.write(f"rolecall run: {error}\n")
         return 1
     return 0
@@ -140,6 +140,9 @@ def _positive(text: str) -> int:
 
 def _duration(text: str) -> float:
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"a duration cannot be negative: {text!r}")
+    return seconds

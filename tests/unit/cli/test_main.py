@@ -1,0 +1,49 @@
+import subprocess
+import sys
+
+import pytest
+
+from rolecall.cli.main import main
+
+COMMANDS = ("run", "cluster", "demo")
+
+
+def printed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
+    """Run the program until it exits; return its exit code and what it printed."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    output = capsys.readouterr()
+    return ended.value.code, output.out, output.err
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = printed("--help", capsys=capsys)
+    assert code == 0
+    assert all(command in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = printed(command, "--help", capsys=capsys)
+    assert code == 0
+    assert text.startswith(f"usage: rolecall {command}")
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = printed("--version", capsys=capsys)
+    assert code == 0
+    assert text.startswith("rolecall 0.")
+
+
+@pytest.mark.parametrize("arguments", [(), ("sing",), ("run", "--no-such-flag"), ("run", "extra")])
+def test_a_command_line_that_cannot_be_meant_is_exit_code_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, text = printed(*arguments, capsys=capsys)
+    assert code == 2
+    assert "usage: rolecall" in text
+
+
+def test_the_package_is_the_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "rolecall", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "rolecall")

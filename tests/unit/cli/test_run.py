@@ -1,0 +1,204 @@
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.app import operator as operator_module
+from rolecall.app.settings import Settings
+from rolecall.app.watches import Watch
+from rolecall.cli import run
+from rolecall.cli.main import main, parser
+from tests.integration.things import write_project
+
+ROLE = "- ansible.builtin.debug: {msg: fine}\n"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave neither variables nor a logging set-up behind."""
+    for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr("rolecall.logs.set_up", lambda _level, _form: None)
+
+
+def settings(*arguments: str) -> Settings:
+    """Return what the flags make of the settings."""
+    return run._settings(parser().parse_args(["run", *arguments]))
+
+
+def test_without_flags_the_settings_are_the_defaults() -> None:
+    assert settings() == Settings()
+
+
+def test_every_flag_reaches_its_setting() -> None:
+    assert settings(
+        "--watches-file=w.yaml",
+        "--kubeconfig=k",
+        "--max-concurrent-reconciles=7",
+        "--reconcile-period=1m",
+        "--backoff-min=100ms",
+        "--backoff-max=2m",
+        "--graceful-shutdown-timeout=5s",
+        "--proxy-port=8888",
+        "--inject-owner-ref=false",
+        "--work-dir=/work",
+        "--ansible-verbosity=4",
+        "--ansible-args='--tags a'",
+        "--ansible-log-events=Everything",
+    ) == Settings(
+        watches_file=Path("w.yaml"),
+        kubeconfig="k",
+        workers=7,
+        reconcile_period_seconds=60,
+        back_off_min_seconds=0.1,
+        back_off_max_seconds=120,
+        grace_seconds=5,
+        proxy_port=8888,
+        inject_owner_reference=False,
+        work_directory=Path("/work"),
+        verbosity=4,
+        ansible_args="--tags a",
+        log_events="everything",
+    )
+
+
+def test_the_environment_names_the_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCH_NAMESPACE", "a,b")
+    assert settings().namespaces == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("T", True), ("1", True), ("FALSE", False), ("f", False), ("0", False)]
+)
+def test_a_boolean_flag_reads_what_go_reads(text: str, *, value: bool) -> None:
+    assert settings(f"--inject-owner-ref={text}").inject_owner_reference is value
+
+
+def test_a_boolean_flag_alone_is_true() -> None:
+    assert settings("--inject-owner-ref").inject_owner_reference is True
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("'a b'", "a b"), ("a", "a"), ("'", "'"), ("''", ""), ("'a", "'a"), ("", "")]
+)
+def test_one_pair_of_quotes_is_taken_off(text: str, value: str) -> None:
+    assert settings(f"--ansible-args={text}").ansible_args == value
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--max-concurrent-reconciles=0",
+        "--max-concurrent-reconciles=-1",
+        "--max-concurrent-reconciles=many",
+        "--reconcile-period=15",
+        "--reconcile-period=soon",
+        "--reconcile-period=-15s",
+        "--graceful-shutdown-timeout=-1s",
+        "--inject-owner-ref=maybe",
+        "--ansible-log-events=some",
+        "--zap-log-level=loud",
+        "--proxy-port=http",
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_exit_code_2_and_names_the_flag(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", flag])
+    assert ended.value.code == 2
+    assert flag.partition("=")[0] in capsys.readouterr().err
+
+
+def test_the_period_may_be_switched_off() -> None:
+    assert settings("--reconcile-period=0s").reconcile_period_seconds == 0
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, tuple[Watch, ...]]]:
+    """Put an operator that ends at once in the place of the real one; return what it was started with."""
+    started: list[tuple[Settings, tuple[Watch, ...]]] = []
+
+    async def run_operator(settings: Settings, watches: tuple[Watch, ...], *_: Any) -> None:
+        started.append((settings, watches))
+
+    monkeypatch.setattr(operator_module, "run_operator", run_operator)
+    return started
+
+
+def test_the_operator_gets_settings_and_watches_and_ends_with_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(tmp_path, ROLE)
+    monkeypatch.chdir(tmp_path)
+    started = stand_in(monkeypatch)
+    assert main(["run", "--ansible-verbosity=1"]) == 0
+    [(settings, watches)] = started
+    assert settings.verbosity == 1
+    assert [watch.gvk.kind for watch in watches] == ["Thing"]
+
+
+def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = write_project(tmp_path, ROLE)
+    role.parent.rename(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANSIBLE_ROLES_PATH", "nowhere")
+    started = stand_in(monkeypatch)
+    assert main(["run", "--ansible-roles-path=elsewhere", "--ansible-collections-path=c"]) == 0
+    assert started[0][1][0].content.path == tmp_path / "elsewhere" / "thing"
+    assert (os.environ["ANSIBLE_ROLES_PATH"], os.environ["ANSIBLE_COLLECTIONS_PATH"]) == ("elsewhere", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "watches.yaml: cannot be read: No such file or directory"),
+        ("{}", "watches.yaml: expected a list of entries, found a dict"),
+        (
+            "- {version: v1, kind: A, role: nowhere}",
+            "watches.yaml: entry 1 (kind A), key role: role: nowhere was not found",
+        ),
+    ],
+)
+def test_a_wrong_watches_file_is_one_line_and_exit_code_1(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "watches.yaml").write_text(text)
+    command = [sys.executable, "-m", "rolecall", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"rolecall run: {message}")
+
+
+def test_a_cluster_that_nothing_is_known_of_is_one_line_and_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_project(tmp_path, ROLE)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--kubeconfig=nowhere"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("rolecall run: no usable configuration for the API server: ")
+
+
+def test_a_port_that_is_taken_is_one_line_and_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_project(tmp_path, ROLE)
+    (tmp_path / "config").write_text(
+        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],'
+        '"clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],'
+        '"users": [{"name": "u", "user": {}}]}'
+    )
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["run", "--kubeconfig=config", f"--proxy-port={port}"]) == 1
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rolecall run: ")]
+    assert str(port) in line
