@@ -8,6 +8,7 @@ measure, ``report`` prints.
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -27,20 +28,25 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK
 
 POPULATIONS, QUICK_POPULATIONS = (1_000, 10_000), (1_000,)
+INTERRUPTED = 130
 _DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 _SERVED_SECONDS = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the report; return 1 when something could not be measured."""
+    """Measure and print the report; return 1 when something could not be measured, 130 when interrupted."""
     parser = argparse.ArgumentParser(prog="bench/run.py", description="Measures rolecall on its own control plane.")
     parser.add_argument("--quick", action="store_true", help="1,000 objects only: two minutes instead of ten")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
     try:
         report = asyncio.run(_run(QUICK_POPULATIONS if options.quick else POPULATIONS))
     except (ControlPlaneError, TimeoutError, RuntimeError) as error:
         progress(f"The benchmark could not be finished: {error}")
         return 1
+    except KeyboardInterrupt:
+        progress("Interrupted; everything is stopped")
+        return INTERRUPTED
     sys.stdout.write(report)
     return 0
 
@@ -52,7 +58,7 @@ async def _run(populations: tuple[int, ...]) -> str:
         async with _stage(Path(folder)) as stage:
             rows = await _measure_all(stage, populations)
             machine = describe_machine(stage.kubeconfig)
-    return markdown(rows, {**machine, "Load at the start": before})
+    return markdown(rows, {**machine, "Load at start and end": f"{before}; {load_average()}"})
 
 
 @asynccontextmanager

@@ -17,13 +17,13 @@ def command(*lines: object) -> tuple[str, ...]:
     return (sys.executable, "-c", TALKS, "".join(json.dumps(line) + "\n" for line in lines))
 
 
-async def test_of_each_object_the_last_start_is_known_and_all_are_counted() -> None:
+async def test_the_first_start_and_the_last_of_each_object_are_known_and_all_are_counted() -> None:
     stream = asyncio.StreamReader()
     stream.feed_data(b"1000000000 ns/a\n2000000000 ns/b\n3500000000 ns/a\n")
     stream.feed_eof()
     plays = PlayStarts()
     await plays.read(stream)
-    assert (plays.last, plays.count) == ({"ns/a": 3.5, "ns/b": 2.0}, 3)
+    assert (plays.first, plays.last, plays.count) == (1.0, {"ns/a": 3.5, "ns/b": 2.0}, 3)
 
 
 async def test_who_waits_for_a_start_is_told_of_it() -> None:
