@@ -36,7 +36,7 @@ def set_up(level: str = "info", form: str = "auto") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
     ]
     if form == "console" or (form == "auto" and on_terminal):
-        closing: list[Any] = [structlog.dev.ConsoleRenderer(colors=on_terminal)]
+        closing: list[Any] = [structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
     else:
         closing = [
             structlog.processors.dict_tracebacks,

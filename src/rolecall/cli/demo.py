@@ -1,10 +1,12 @@
 """``rolecall demo``: a project's operator and samples on a control plane of their own, in one command."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from rolecall.cli.cluster import STATE_VARIABLE
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.durations import parse_duration
 from rolecall.kube.errors import KubeError
@@ -36,7 +38,17 @@ def _demo(options: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         timeout_seconds = parse_duration(options.timeout)
-        return run_demo(Options(options.project.resolve(), options.name, options.keep, timeout_seconds), console)
+        state = os.environ.get(STATE_VARIABLE)
+        return run_demo(
+            Options(
+                options.project.resolve(),
+                options.name,
+                options.keep,
+                timeout_seconds,
+                state_directory=Path(state) if state else None,
+            ),
+            console,
+        )
     except (ControlPlaneError, KubeError, OSError, ValueError) as error:
         sys.stderr.write(f"rolecall demo: {error}\n")
         return 1

@@ -21,6 +21,13 @@ from rolecall.kube.errors import KubeError
 _DEFAULTS = Settings()
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Says what the default of a flag is, where it has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, "") else super()._get_help_string(action)
+
+
 def add_parser(commands: Any) -> None:
     """Add the command to the program."""
     parser = commands.add_parser(
@@ -29,7 +36,7 @@ def add_parser(commands: Any) -> None:
         description="Watches the kinds of watches.yaml and runs the role of each for every object that changes.",
         epilog="WATCH_NAMESPACE names the namespaces to watch, with commas between them; unset or empty means all. "
         "KUBECONFIG names the cluster; without it the pod's service account is used, then ~/.kube/config.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     _add_operator_flags(parser)
     _add_ansible_flags(parser)

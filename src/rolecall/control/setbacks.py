@@ -72,7 +72,7 @@ class Setbacks:
         if trouble is not self.trouble:
             self.failures = 0
         log = logger.debug if trouble is self.trouble else logger.warning
-        log(trouble.message, gvk=str(self.gvk), watched_namespace=self.namespace, reason=str(error))
+        log(trouble.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
         self.trouble = trouble
         return self._next_delay(trouble)
 
@@ -93,7 +93,7 @@ class Setbacks:
     def overcome(self) -> None:
         """Note that the API server answered as it should."""
         if self.trouble is not None:
-            logger.info("Kind is watched again", gvk=str(self.gvk), watched_namespace=self.namespace)
+            logger.info("Kind is watched again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")
         self.failures, self.trouble = 0, None
 
     def _next_delay(self, trouble: Trouble) -> float:

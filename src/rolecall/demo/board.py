@@ -66,7 +66,8 @@ class Board:
 def _table(rows: Iterable[Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("KIND", "OBJECT", "CONDITION", "STATUS", "LAST RUN", ""):
-        table.add_column(title, overflow="fold")
+        # Names are whole or they are of no use; the status is the column that may take several lines.
+        table.add_column(title, no_wrap=title != "STATUS", overflow="fold")
     for row in rows:
         mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
         table.add_row(*map(escape, (row.kind, row.name, row.condition, row.fields, row.took)), mark)

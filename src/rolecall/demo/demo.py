@@ -32,6 +32,8 @@ class Options:
     name: str = "demo"
     keep: bool = False
     timeout_seconds: float = 300.0
+    state_directory: Path | None = None
+    """The folder for the state of all control planes; None takes the usual one."""
 
 
 def run_demo(options: Options, console: Console) -> int:
@@ -43,7 +45,7 @@ def run_demo(options: Options, console: Console) -> int:
     samples = [obj for path in script.samples for obj in read_manifests(path)]
     definitions = [obj for path in script.definitions for obj in read_manifests(path)]
     account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
-    plane = ControlPlane(options.name, report=console.print)
+    plane = ControlPlane(options.name, state_directory=options.state_directory, report=console.print)
     operator: OperatorProcess | None = None
     succeeded = False
     try:

@@ -209,10 +209,13 @@ async def _load_configuration(configuration: Configuration, kubeconfig: str | No
     if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
         kube_config.load_incluster_config(client_configuration=configuration)
         return
+    paths = [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path.home() / ".kube" / "config"]
+    if not any(path.exists() for path in paths):
+        unset = "" if chosen else "KUBECONFIG is not set, this is no pod, and "
+        hint = "name a cluster, or make one with: rolecall cluster start"
+        raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} is not there; {hint}")
     await kube_config.load_kube_config(
-        config_file=chosen or str(Path.home() / ".kube" / "config"),
-        client_configuration=configuration,
-        persist_config=False,
+        config_file=os.pathsep.join(map(str, paths)), client_configuration=configuration, persist_config=False
     )
 
 
