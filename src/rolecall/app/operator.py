@@ -82,8 +82,8 @@ async def _run(manager: Manager, controllers: list[WatchController]) -> None:
 @asynccontextmanager
 async def _proxy(client: Client, settings: Settings) -> AsyncIterator[Proxy]:
     proxy = Proxy(client, settings.proxy_port)
-    await proxy.start()
     try:
+        await proxy.start()
         yield proxy
     finally:
         await proxy.stop()
