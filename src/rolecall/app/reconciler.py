@@ -7,12 +7,12 @@ their order; one that returns a result ends the reconcile. Neighbours: ``launche
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
+from rolecall.app.attempt import Attempt
 from rolecall.app.launcher import Launcher
 from rolecall.app.news import News
 from rolecall.app.persistence import until_written
@@ -43,36 +43,6 @@ PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 MARK_RUNNING_AFTER_SECONDS = 1.0
 FINALIZER_REQUEUE_SECONDS = 5.0
 """When an object was deleted during its run, as in the Go runner."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """What one reconcile knows so far."""
-
-    key: ObjectKey
-    ident: str
-    started: float = field(default_factory=time.monotonic)
-    obj: RawObject = field(default_factory=dict)
-    fresh: RawObject = field(default_factory=dict)
-    period_seconds: float = 0.0
-    finalizing: bool = False
-    summary: RunSummary | None = None
-    is_marked: bool = False
-    is_stopping: bool = False
-    play: asyncio.Task[RunSummary] | None = None
-
-    @property
-    def failure(self) -> str | None:
-        """The message of what failed, None after a success or before the run."""
-        if self.summary is None or self.summary.is_successful:
-            return None
-        return self.summary.message or "the run failed without saying why"
-
-    def stop(self) -> None:
-        """End the play that is under way, or see to it that none begins; the other steps go on."""
-        self.is_stopping = True
-        if self.play is not None:
-            self.play.cancel()
 
 
 _CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))

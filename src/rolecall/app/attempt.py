@@ -1,0 +1,41 @@
+"""What one reconcile knows of its object and of its run, from the first step to the last.
+
+The steps fill it in one after the other; nothing of it outlives the reconcile. Neighbour: ``reconciler`` has the steps.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from rolecall.jobs.events import RunSummary
+from rolecall.kube.references import ObjectKey, RawObject
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What one reconcile knows so far."""
+
+    key: ObjectKey
+    ident: str
+    started: float = field(default_factory=time.monotonic)
+    obj: RawObject = field(default_factory=dict)
+    fresh: RawObject = field(default_factory=dict)
+    period_seconds: float = 0.0
+    finalizing: bool = False
+    summary: RunSummary | None = None
+    is_marked: bool = False
+    is_stopping: bool = False
+    play: asyncio.Task[RunSummary] | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """The message of what failed, None after a success or before the run."""
+        if self.summary is None or self.summary.is_successful:
+            return None
+        return self.summary.message or "the run failed without saying why"
+
+    def stop(self) -> None:
+        """End the play that is under way, or see to it that none begins; the other steps go on."""
+        self.is_stopping = True
+        if self.play is not None:
+            self.play.cancel()
