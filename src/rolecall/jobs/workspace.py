@@ -136,6 +136,8 @@ def _default_inventory() -> str:
 
 def _make_folder(root: Path, folder: Path) -> None:
     """Make a folder and those between it and the root, all 0700 whatever the umask; other runs may do the same."""
+    if folder.is_dir():
+        return
     for path in reversed([folder, *folder.parents]):
         if path == root or root in path.parents:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

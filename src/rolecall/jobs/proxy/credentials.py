@@ -6,12 +6,11 @@ an HTTP proxy instead: the same address, and the same for every run but for the 
 ``repr``. Neighbours: ``runs`` issues the secrets, ``within`` serves the connections that such a proxy is asked for.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-import yaml
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 _CLUSTER: Final = "proxy-server"
@@ -34,7 +33,10 @@ class Credentials:
         return variables | {name: _with_loopback(inherited.get(name, "")) for name in ("NO_PROXY", "no_proxy")}
 
     def kubeconfig(self) -> str:
-        """Return the text of a kubeconfig file; whoever writes it makes it readable for the owner alone."""
+        """Return the text of a kubeconfig file, in the part of YAML that is JSON;
+
+        whoever writes it makes it readable for the owner alone.
+        """
         context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
         scheme, _, address = self.url.partition("://")
         # client-go's WebSocket dialer sends user information only if it has a password.
@@ -48,7 +50,7 @@ class Credentials:
             "current-context": context,
             "preferences": {},
         }
-        return yaml.safe_dump(content, sort_keys=False)
+        return json.dumps(content)
 
 
 def _with_loopback(excluded: str) -> str:
