@@ -33,10 +33,7 @@ class Credentials:
         return variables | {name: _with_loopback(inherited.get(name, "")) for name in ("NO_PROXY", "no_proxy")}
 
     def kubeconfig(self) -> str:
-        """Return the text of a kubeconfig file, in the part of YAML that is JSON;
-
-        whoever writes it makes it readable for the owner alone.
-        """
+        """Return the text of a kubeconfig file (JSON, which is YAML); whoever writes it keeps others from reading."""
         context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
         scheme, _, address = self.url.partition("://")
         # client-go's WebSocket dialer sends user information only if it has a password.
