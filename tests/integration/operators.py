@@ -102,21 +102,21 @@ class Operator:
             raise AssertionError(f"the operator ended with {self.process.returncode}:\n{self.tail()}")
         return bool(self.messages("Workers started"))
 
+    def job_processes(self) -> list[psutil.Process]:
+        """Return all living processes that belong to this operator's runs, by the mark in their environment."""
+        jobs = {line.get("job") for line in self.messages("Reconcile started")}
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("ROLECALL_JOB") in jobs:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
     def tail(self, lines: int = 40) -> str:
         """Return the end of its log."""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
-
-
-def job_processes() -> list[psutil.Process]:
-    """Return all processes on this machine that belong to a run, of whatever operator."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if "ROLECALL_JOB" in process.environ():
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def copy_project(folder: Path, *parts: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator, job_processes
+from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project, write_role
 from tests.integration.world import CONFIG_MAP, World, condition, eventually, is_true
 
@@ -69,11 +69,11 @@ async def failed(world: World, text: str, within: float = PATIENCE) -> RawObject
     return await world.wait_for(THING, "one", holds, within)
 
 
-async def no_processes() -> None:
-    """Wait until no process of a run is left on this machine."""
+async def no_processes(operator: Operator) -> None:
+    """Wait until no process of the operator's runs is left."""
 
     async def look() -> list[psutil.Process]:
-        return job_processes()
+        return operator.job_processes()
 
     await eventually(look, lambda left: not left, 15, "no process of a run is left")
 
@@ -105,7 +105,7 @@ async def test_a_broken_role_is_told_and_heals_when_it_is_mended(
     assert condition(thing, "Failure")["status"] == "False"
     causes = thing_operator.messages("Reconcile started")[-1]["causes"]
     assert causes == ["files of the role changed"], f"healed after {time.monotonic() - mended:.1f} s by {causes}"
-    await no_processes()
+    await no_processes(thing_operator)
 
 
 async def _idle(operator: Operator) -> bool:
@@ -130,15 +130,15 @@ async def test_a_run_over_its_timeout_is_ended_with_everything(
     assert task in condition(thing, "Failure")["message"]
     await eventually(lambda: _runs(thing_operator), lambda count: count >= 2, PATIENCE, "a retry")
     assert thing_operator.stop() == 0
-    await no_processes()
+    await no_processes(thing_operator)
 
 
 async def _runs(operator: Operator) -> int:
     return operator.runs("Thing", "one")
 
 
-async def _has_job_process(name: str) -> bool:
-    for process in job_processes():
+async def _has_job_process(operator: Operator, name: str) -> bool:
+    for process in operator.job_processes():
         try:
             if name in " ".join(process.cmdline()):
                 return True
@@ -153,11 +153,11 @@ async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operato
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process("SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
     started = time.monotonic()
     assert thing_operator.stop() == 0
     assert time.monotonic() - started < 25
-    await no_processes()
+    await no_processes(thing_operator)
     thing = await world.get(THING, "one")
     assert "operator is stopping" in condition(thing, "Failure")["message"]
     assert condition(thing, "Running")["status"] == "False"
@@ -170,9 +170,9 @@ async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, th
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process("SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
     thing_operator.kill()
-    await no_processes()
+    await no_processes(thing_operator)
     assert await world.find(CONFIG_MAP, "late") is None
     write_role(thing_operator.folder, GOOD)
     thing_operator.start()
@@ -212,12 +212,12 @@ async def test_a_second_signal_ends_the_operator_at_once(world: World, thing_ope
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
-    await eventually(lambda: _has_job_process("SIG_IGN"), bool, PATIENCE, "the module runs")
+    await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
     thing_operator.signal(signal.SIGINT)
     await eventually(lambda: _said(thing_operator, "Stopping"), bool, 10, "the first signal is heard")
     thing_operator.signal(signal.SIGINT)
     assert thing_operator.wait(5) in (0, 1)
-    await no_processes()
+    await no_processes(thing_operator)
 
 
 async def _said(operator: Operator, message: str) -> bool:
