@@ -48,17 +48,19 @@ def _find(record: ProcessRecord) -> psutil.Process | None:
         process = psutil.Process(record.pid)
         if _start_mark(record.pid) != record.started:
             return None
-        if process.status() == psutil.STATUS_ZOMBIE:
-            _reap(record.pid)
+        if process.status() == psutil.STATUS_ZOMBIE and _is_over(record.pid):
             return None
     except psutil.NoSuchProcess:
         return None
     return process
 
 
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):  # somebody else's child: its parent sees to it
-        os.waitpid(pid, os.WNOHANG)
+def _is_over(pid: int) -> bool:
+    """Take note of a child's end; False while its last threads are still ending, which look like the end already."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # somebody else's child: its parent sees to it
+        return True
 
 
 def start(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> ProcessRecord:
