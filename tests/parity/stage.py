@@ -1,0 +1,120 @@
+"""Runs a case with a runner, in a folder of its own, and observes it.
+
+The content of a case is copied for each run, so that a run may write beside it and paths never decide. A folder is
+`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines. Neighbours: `cases` lists
+what is run, `observation` what is seen.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rolecall.jobs.events import JobEvent
+from rolecall.jobs.processes import marked
+from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.kube.references import GVK, ObjectKey
+from tests.parity.cases import Case
+from tests.parity.normalization import Normalizer
+from tests.parity.observation import Observation, artifact_names, read_events, read_tree
+
+CONTENT = Path(__file__).parent / "content"
+
+
+@dataclass(slots=True)
+class Stage:
+    """One runner and the folder in which it runs cases; `places` are further texts to fill into a case's settings.
+
+    `secrets` are the secret variables of the runs, `own` texts that belong to this stage alone, with placeholders.
+    """
+
+    runner: Runner
+    root: Path
+    places: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
+    idents: list[str] = field(default_factory=list)
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Removes what belongs to this stage from what is seen on it."""
+        idents = dict.fromkeys(self.idents, "<ident>")
+        return Normalizer({str(self.root): "<root>"} | idents | dict(self.own))
+
+    async def run(self, case: Case) -> Observation:
+        """Run a case to its end."""
+        project = self.root / "project"
+        shutil.rmtree(project, ignore_errors=True)
+        shutil.copytree(CONTENT / case.name, project, symlinks=True)
+        scratch = self.root / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        with self._environment(case):
+            return await self._run(case, project, scratch)
+
+    async def _run(self, case: Case, project: Path, scratch: Path) -> Observation:
+        workspace = Workspace(self.root / "runs", GVK("example.com", "v1", "Parity"), ObjectKey("default", "case"))
+        job = self._job(case, project, workspace)
+        workspace.prepare(job.ident, self._inputs(case, project, scratch))
+        reported: list[JobEvent] = []
+        summary = await self.runner.run(job, reported.append)
+        artifacts = workspace.artifacts(job.ident)
+        return Observation(
+            summary=summary,
+            raw_events=read_events(artifacts),
+            reported=reported,
+            artifacts=artifact_names(artifacts),
+            files=read_tree(scratch) | read_tree(workspace.path / "env"),
+            processes=[str(process) for process in marked(job.ident)],
+        )
+
+    def _job(self, case: Case, project: Path, workspace: Workspace) -> Job:
+        ident = new_ident()
+        self.idents.append(ident)
+        playbook = project / "site.yml"
+        content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
+        return Job(
+            ident=ident,
+            workspace=workspace,
+            content=content,
+            verbosity=case.verbosity,
+            environment=self._filled(case.job_environment),
+            secret_environment=self.secrets,
+            timeout_seconds=case.timeout_seconds,
+            grace_seconds=1,
+        )
+
+    def _inputs(self, case: Case, project: Path, scratch: Path) -> Inputs:
+        variables: dict[str, Any] = {**case.variables, "scratch": str(scratch), "project": str(project), **self.places}
+        playbook = project / "site.yml"
+        return Inputs(
+            extra_vars=variables,
+            environment=self._filled(case.file_environment),
+            cmdline=self._fill(case.cmdline),
+            playbook=playbook if playbook.exists() else None,
+        )
+
+    def _filled(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._fill(value) for name, value in variables.items()}
+
+    def _fill(self, text: str) -> str:
+        return text.replace("{project}", str(self.root / "project")).replace("{scratch}", str(self.root / "scratch"))
+
+    @contextmanager
+    def _environment(self, case: Case) -> Iterator[None]:
+        """Give this process, which stands for the operator, the environment of a case."""
+        changed = {"ANSIBLE_GATHERING": "explicit", **self._filled(case.environment)}
+        before = {name: os.environ.get(name) for name in changed}
+        os.environ.update(changed)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,26 @@
+"""Warm plays and cold plays do the same: each case runs both ways and everything that can be seen is compared."""
+
+import pytest
+
+from rolecall.jobs.events import strip_colours
+from tests.parity.cases import CASES, Case
+from tests.parity.conftest import Pair
+from tests.parity.observation import Observation
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_warm_is_like_cold(pair: Pair, case: Case) -> None:
+    cold, found = await pair.run(case)
+    assert_has_worked(cold, case)
+    assert not found, "\n".join(found)
+
+
+def assert_has_worked(cold: Observation, case: Case) -> None:
+    """Check that the case has done what it is for, so that the comparison means something."""
+    said = strip_colours("\n".join(str(event.get("stdout")) for event in cold.raw_events))
+    assert cold.summary.status == case.status, cold.summary
+    missing = [text for text in case.says if text not in said]
+    assert not missing, f"{missing} not in:\n{said}"
+    assert not cold.processes
