@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,7 @@ COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """Where rolecall's own Ansible collection lies."""
 
 _LAST_FILES_SECONDS = 6.0
+_NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -97,21 +99,7 @@ class PlayThread(threading.Thread):
             os.close(self._finish)
 
     def _run(self) -> dict[str, Any]:
-        # Imported here: a description that cannot be read must not wait for it.
-        from ansible_runner.interface import init_runner  # noqa: PLC0415
-
-        runner = init_runner(
-            private_data_dir=self._play.workspace,
-            ident=self._play.ident,
-            verbosity=max(self._play.verbosity, 0),
-            envvars=_environment(self._play) | dict(self._play.environment),
-            fact_cache_type="memory",
-            quiet=True,
-            suppress_env_files=True,
-            event_handler=self._on_event,
-            cancel_callback=self._is_stopping.is_set,
-            **self._play.arguments,
-        )
+        runner = configure(self._play, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
         runner.config.env = hide_environment(runner.config.env)
         runner.config.env |= {name: HiddenText(value) for name, value in self._play.secrets.items()}
         status, rc = runner.run()
@@ -121,6 +109,45 @@ class PlayThread(threading.Thread):
         scrub(raw, self._play.secrets.values())
         self._lines.write(read_event(raw).to_json())
         return True
+
+
+def configure(play: Play, **callbacks: Callable[..., Any]) -> Any:
+    """Return ansible-runner's object for a play, ready to run."""
+    # Imported here: a description that cannot be read must not wait for it.
+    from ansible_runner.interface import init_runner  # noqa: PLC0415
+
+    return init_runner(
+        private_data_dir=play.workspace,
+        ident=play.ident,
+        verbosity=max(play.verbosity, 0),
+        envvars=_environment(play) | dict(play.environment),
+        fact_cache_type="memory",
+        quiet=True,
+        suppress_env_files=True,
+        **callbacks,
+        **play.arguments,
+    )
+
+
+class Notes:
+    """Short remarks of this process and of those below it on how they were started, for the operator's debug log."""
+
+    def __init__(self) -> None:
+        self.reading, self.descriptor = os.pipe()
+        os.set_blocking(self.reading, False)
+        os.set_blocking(self.descriptor, False)
+
+    def write(self, text: str) -> None:
+        """Leave a remark; it is lost when there are too many of them."""
+        with suppress(BlockingIOError):
+            os.write(self.descriptor, text.replace("\n", " ").encode()[:_NOTE_BYTES] + b"\n")
+
+    def read(self) -> list[str]:
+        """Return the remarks that have come."""
+        try:
+            return os.read(self.reading, _NOTES_BYTES).decode(errors="replace").splitlines()
+        except BlockingIOError:
+            return []
 
 
 class Lines:
@@ -141,8 +168,8 @@ class Lines:
             self._is_open = False
 
 
-def main() -> None:
-    """Run the play that standard input describes, and exit when nothing of it is left."""
+def main(notes: Notes | None = None) -> None:
+    """Run the play that standard input describes, tell what stands in the notes, and exit when nothing of it is left."""
     lines = Lines(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
@@ -154,6 +181,8 @@ def main() -> None:
     reap_children()
     ending = {"status": "canceled", "reason": stopped} if stopped else thread.ending
     _tidy(play)
+    if remarks := notes.read() if notes else []:
+        lines.write(json.dumps({"notes": remarks}))
     lines.write(json.dumps({"ending": ending, "survivors": survivors}))
     os._exit(0)  # the thread may hang in ansible-runner, and nothing else is left to do
 
