@@ -59,8 +59,12 @@ async def runners() -> AsyncIterator[tuple[Runner, Runner]]:
 
 
 @pytest.fixture
-def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path) -> Pair:
+def pair(
+    runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Pair:
     """Give two stages that differ in their runner and in nothing else."""
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     places = {"other_environment": str(other_environment)}
     cold, warm = (Stage(runner, tmp_path / name, places) for runner, name in zip(runners, NAMES, strict=True))
     return Pair(cold, warm)

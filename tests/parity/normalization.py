@@ -15,8 +15,8 @@ VARIES = "<varies>"
 VARYING_KEYS = frozenset(
     {
         *("created", "pid", "uuid", "start", "end", "delta", "duration", "runner_ident", "ansible_job_id"),
-        *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "uid_of_object", "time"),
-        *("lastTransitionTime", "lastTimestamp", "firstTimestamp", "eventTime", "managedFields", "generateName"),
+        *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "lastTransitionTime"),
+        *("lastTimestamp", "firstTimestamp", "eventTime", "clusterIP", "clusterIPs", "nodeName", "hostIP", "podIP"),
     }
 )
 """Keys whose values are times, ids or random whatever the run did."""

@@ -7,12 +7,13 @@ what is run, `observation` what is seen.
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rolecall.app.access import Grant
 from rolecall.jobs.events import JobEvent
 from rolecall.jobs.processes import marked
 from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
@@ -23,19 +24,31 @@ from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree
 
 CONTENT = Path(__file__).parent / "content"
+Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
+"""Gives the run of that name its way to an API server."""
+
+
+async def _revoke_nothing() -> None:
+    """Stand for a run without access."""
+
+
+@asynccontextmanager
+async def no_access(_ident: str) -> AsyncIterator[Grant]:
+    """Give a run no way to any API server."""
+    yield Grant({}, {}, _revoke_nothing)
 
 
 @dataclass(slots=True)
 class Stage:
-    """One runner and the folder in which it runs cases; `places` are further texts to fill into a case's settings.
+    """One runner and the folder in which it runs cases; `places` are further variables of every run.
 
-    `secrets` are the secret variables of the runs, `own` texts that belong to this stage alone, with placeholders.
+    `grants` gives runs their access, `own` are texts that belong to this stage alone, with placeholders.
     """
 
     runner: Runner
     root: Path
     places: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    grants: Grants = no_access
     own: Mapping[str, str] = field(default_factory=dict)
     idents: list[str] = field(default_factory=list)
 
@@ -58,23 +71,24 @@ class Stage:
 
     async def _run(self, case: Case, project: Path, scratch: Path) -> Observation:
         workspace = Workspace(self.root / "runs", GVK("example.com", "v1", "Parity"), ObjectKey("default", "case"))
-        job = self._job(case, project, workspace)
-        workspace.prepare(job.ident, self._inputs(case, project, scratch))
+        ident = new_ident()
+        self.idents.append(ident)
+        workspace.prepare(ident, self._inputs(case, project, scratch))
         reported: list[JobEvent] = []
-        summary = await self.runner.run(job, reported.append)
-        artifacts = workspace.artifacts(job.ident)
+        async with self.grants(ident) as grant:
+            summary = await self.runner.run(self._job(case, ident, workspace, grant), reported.append)
+        artifacts = workspace.artifacts(ident)
         return Observation(
             summary=summary,
             raw_events=read_events(artifacts),
             reported=reported,
             artifacts=artifact_names(artifacts),
             files=read_tree(scratch) | read_tree(workspace.path / "env"),
-            processes=[str(process) for process in marked(job.ident)],
+            processes=[str(process) for process in marked(ident)],
         )
 
-    def _job(self, case: Case, project: Path, workspace: Workspace) -> Job:
-        ident = new_ident()
-        self.idents.append(ident)
+    def _job(self, case: Case, ident: str, workspace: Workspace, grant: Grant) -> Job:
+        project = self.root / "project"
         playbook = project / "site.yml"
         content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
         return Job(
@@ -82,8 +96,9 @@ class Stage:
             workspace=workspace,
             content=content,
             verbosity=case.verbosity,
-            environment=self._filled(case.job_environment),
-            secret_environment=self.secrets,
+            environment=self._filled(case.job_environment) | grant.environment,
+            secret_environment=grant.secret_environment,
+            revoke=grant.revoke,
             timeout_seconds=case.timeout_seconds,
             grace_seconds=1,
         )
@@ -107,7 +122,7 @@ class Stage:
     @contextmanager
     def _environment(self, case: Case) -> Iterator[None]:
         """Give this process, which stands for the operator, the environment of a case."""
-        changed = {"ANSIBLE_GATHERING": "explicit", **self._filled(case.environment)}
+        changed = self._filled(case.environment)
         before = {name: os.environ.get(name) for name in changed}
         os.environ.update(changed)
         try:

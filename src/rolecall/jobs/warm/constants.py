@@ -23,13 +23,20 @@ _RANDOM_LIMIT = 0x7FFFFFFF
 
 def set_again(before: Mapping[str, str]) -> None:
     """Set everything that depends on the environment, the terminal or chance, after the environment has been set."""
-    atexit._clear()  # noqa: SLF001 - the parent's hooks are not the child's; there is no public way
     atexit.register(multiprocessing_util._exit_function)  # type: ignore[attr-defined] # noqa: SLF001 - its own hook
     _constants({name for name in PER_RUN if before.get(name) != os.environ.get(name)})
     _display()
     _event_files()
     _chance()
     _collection_loader()
+    set_kubeconfig()
+
+
+def set_kubeconfig() -> None:
+    """Let the Kubernetes client look for its configuration where the environment says, as it did when imported."""
+    for name in ("kubernetes.config", "kubernetes.config.kube_config"):
+        if module := sys.modules.get(name):
+            module.KUBE_CONFIG_DEFAULT_LOCATION = os.environ.get("KUBECONFIG", "~/.kube/config")  # type: ignore[attr-defined]
 
 
 def _constants(changed: set[str]) -> None:

@@ -74,9 +74,10 @@ def set_environment(environment: Mapping[str, str]) -> None:
 
 
 def leave(work: Callable[[], object]) -> NoReturn:
-    """Do the work of this process and end it the way the interpreter would, with its exit hooks and its exit code."""
+    """Do all the work of a forked process and end it as the interpreter would: own exit hooks, own exit code."""
     code = 1
     try:
+        atexit._clear()  # noqa: SLF001 - the parent's hooks are not the child's; there is no public way
         code = _exit_code(work)
         with suppress(Exception):
             threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads

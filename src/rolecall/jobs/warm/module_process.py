@@ -7,6 +7,7 @@ gets what the ordinary way gives: exit code as a shell would say it, standard ou
 """
 
 import atexit
+import multiprocessing
 import multiprocessing.process
 import os
 import resource
@@ -15,14 +16,16 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
+from rolecall.jobs.warm.constants import set_kubeconfig
 from rolecall.jobs.warm.forking import keep_descriptors, leave, reset_signals, set_environment, set_standard_streams
 from rolecall.jobs.warm.titles import Titles
 
 _READ_BYTES = 1 << 16
 _SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
 _SIGNAL_EXIT_BASE = 128
+_MAIN_PROCESS = multiprocessing.current_process()
+"""What the server, which imports this first, is for Python: the main process, no worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles) -> tuple[int
     err_reading, err_writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _be_the_module(call, cwd, titles, (out_writing, err_writing))
+        leave(lambda: _be_the_module(call, cwd, titles, (out_writing, err_writing)))
     os.close(out_writing)
     os.close(err_writing)
     try:
@@ -81,26 +84,20 @@ def _as_a_shell_says(status: int, out: bytes, err: bytes) -> tuple[int, bytes, b
     return _SIGNAL_EXIT_BASE + number, out, err
 
 
-def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: Titles, writing: tuple[int, int]) -> NoReturn:
-    try:
-        reset_signals()
-        set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
-        keep_descriptors()
-        if cwd is not None:
-            os.chdir(cwd)
-        set_environment({**os.environ, **call.environment})
-        titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
-        _forget_the_controller()
-        _limit_open_files(call.open_files_limit)
-    except BaseException:  # noqa: BLE001 - must not return into the parent's program
-        os._exit(1)
-    leave(lambda: _run(call))
-
-
-def _run(call: ModuleCall) -> None:
+def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: Titles, writing: tuple[int, int]) -> None:
     from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
 
+    reset_signals()
+    set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
+    keep_descriptors()
+    if cwd is not None:
+        os.chdir(cwd)
+    set_environment({**os.environ, **call.environment})
+    set_kubeconfig()
+    titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
     sys.argv = [f"AnsiballZ_{call.name}.py"]
+    _forget_the_controller()
+    _limit_open_files(call.open_files_limit)
     _loader.run_module(
         json_params=call.parameters.encode(),
         profile=call.profile,
@@ -116,7 +113,6 @@ def _forget_the_controller() -> None:
     from ansible.module_utils._internal import _traceback  # noqa: PLC0415 - as above
     from ansible.module_utils.common import warnings  # noqa: PLC0415 - as above
 
-    atexit._clear()  # noqa: SLF001 - the parent's hooks are not the child's; there is no public way
     _internal.is_controller = False
     _internal.get_controller_serialize_map = dict
     _internal.import_controller_module = lambda _name: None
@@ -125,7 +121,7 @@ def _forget_the_controller() -> None:
     basic._PARSED_MODULE_ARGS = None  # noqa: SLF001 - as above
     warnings._global_warnings.clear()  # noqa: SLF001 - as above
     warnings._global_deprecations.clear()  # noqa: SLF001 - as above
-    multiprocessing.process._current_process = multiprocessing.process._MainProcess()  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # noqa: SLF001
     multiprocessing.process._children = set()  # type: ignore[attr-defined] # noqa: SLF001
 

@@ -11,7 +11,7 @@ import sys
 import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import pexpect
 import ptyprocess
@@ -89,33 +89,26 @@ def _different(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
 def _fork(warmth: Warmth, start: _Start) -> ptyprocess.PtyProcess:
     pid, terminal = os.forkpty()
     if pid == 0:
-        _be_the_playbook(warmth, start)
+        leave(lambda: _be_the_playbook(warmth, start))
     process = ptyprocess.PtyProcess(pid, terminal)
     process.setwinsize(*start.dimensions)
     return process
 
 
-def _be_the_playbook(warmth: Warmth, start: _Start) -> NoReturn:
-    try:
-        reset_signals()
-        start.prepare()
-        ptyprocess.ptyprocess._setwinsize(0, *start.dimensions)  # noqa: SLF001 - as pexpect does in its child
-        if not start.echo:
-            _disable_echo()
-        open_standard_streams()
-        keep_descriptors([warmth.note_descriptor])
-        os.chdir(start.cwd)
-        set_environment(start.environment)
-        warmth.titles.rename(sys.executable, *start.words)
-        sys.argv = list(start.words)
-    except BaseException:  # noqa: BLE001 - must not return into the parent's program
-        os._exit(1)
-    leave(lambda: _run(warmth))
-
-
-def _run(warmth: Warmth) -> None:
+def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     from ansible.cli.playbook import main  # noqa: PLC0415 - only the server has Ansible
 
+    reset_signals()
+    start.prepare()
+    ptyprocess.ptyprocess._setwinsize(0, *start.dimensions)  # noqa: SLF001 - as pexpect does in its child
+    if not start.echo:
+        _disable_echo()
+    open_standard_streams()
+    keep_descriptors([warmth.note_descriptor])
+    os.chdir(start.cwd)
+    set_environment(start.environment)
+    warmth.titles.rename(sys.executable, *start.words)
+    sys.argv = list(start.words)
     constants.set_again(warmth.environment)
     warmth.install_modules(warmth)
     main(sys.argv)
