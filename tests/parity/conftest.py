@@ -1,8 +1,11 @@
 """What the parity suite shares: a runner of each kind for the whole session, and a stage for each."""
 
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +14,11 @@ import pytest_asyncio
 
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.runner import Runner
+from rolecall.jobs.warm.runner import WarmRunner
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation
-from tests.parity.runners import warm_runner
-from tests.parity.stage import Stage
+from tests.parity.stage import COLLECTIONS, CONTENT, Stage
 
 NAMES = ("run-c", "run-w")
 """Folders of the stages; of one length, because Ansible wraps lines."""
@@ -28,11 +31,9 @@ class Pair:
     cold: Stage
     warm: Stage
 
-    async def run(self, case: Case) -> tuple[Observation, list[str]]:
-        """Run a case on both; return what was seen cold, and every difference of the warm run."""
-        cold = await self.cold.run(case)
-        warm = await self.warm.run(case)
-        return cold, self.differences(cold, warm, case)
+    async def run(self, case: Case) -> tuple[Observation, Observation]:
+        """Run a case on both; return what was seen cold and what was seen warm."""
+        return await self.cold.run(case), await self.warm.run(case)
 
     def differences(self, cold: Observation, warm: Observation, case: Case) -> list[str]:
         """Return a line for each difference between an observation of the cold stage and one of the warm stage."""
@@ -51,20 +52,44 @@ def other_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give this process, which stands for the operator, the same environment for all runs."""
+    collections = tmp_path_factory.mktemp("collections")
+    shutil.copytree(COLLECTIONS, collections, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+            patch.delenv(name)
+        patch.setenv("ANSIBLE_GATHERING", "explicit")
+        patch.setenv("ANSIBLE_COLLECTIONS_PATH", str(collections))
+        yield
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def runners() -> AsyncIterator[tuple[Runner, Runner]]:
-    """Give a cold runner and a warm one that is ready."""
-    async with warm_runner() as warm:
+async def runners(operator_environment: None) -> AsyncIterator[tuple[Runner, Runner]]:  # noqa: ARG001 - the order
+    """Give a cold runner and a warm one."""
+    async with start_warm() as warm:
         yield ColdRunner(), warm
 
 
 @pytest.fixture
-def pair(
-    runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Pair:
+def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path) -> Pair:
     """Give two stages that differ in their runner and in nothing else."""
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     places = {"other_environment": str(other_environment)}
-    cold, warm = (Stage(runner, tmp_path / name, places) for runner, name in zip(runners, NAMES, strict=True))
-    return Pair(cold, warm)
+    cold, warm = runners
+    return Pair(
+        Stage(cold, start_cold, tmp_path / NAMES[0], places), Stage(warm, start_warm, tmp_path / NAMES[1], places)
+    )
+
+
+@asynccontextmanager
+async def start_cold() -> AsyncIterator[Runner]:
+    """Give a runner that starts plays cold."""
+    yield ColdRunner()
+
+
+@asynccontextmanager
+async def start_warm() -> AsyncIterator[Runner]:
+    """Give a runner whose server starts now, in this process's environment."""
+    async with WarmRunner([CONTENT]) as runner:
+        yield runner

@@ -6,8 +6,10 @@ replaced whatever they are. What is replaced stays visible as a placeholder, so 
 Neighbour: `observation` says what is looked at.
 """
 
+import json
 import re
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 VARIES = "<varies>"
@@ -15,6 +17,7 @@ VARIES = "<varies>"
 VARYING_KEYS = frozenset(
     {
         *("created", "pid", "uuid", "start", "end", "delta", "duration", "runner_ident", "ansible_job_id"),
+        "duration_seconds",
         *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "lastTransitionTime"),
         *("lastTimestamp", "firstTimestamp", "eventTime", "clusterIP", "clusterIPs", "nodeName", "hostIP", "podIP"),
     }
@@ -32,7 +35,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"ansible-tmp-[\d.]+-\d+-\d+", "<task folder>"),
         (r"ansible-local-\w+", "<local folder>"),
         (r"/tmp/(?:ansible_[\w.]+_payload_\w+|tmp\w{8})", "<temporary>"),  # noqa: S108 - only recognised
-        (r"ansible\.\w{8}\b", "<temporary>"),
+        (r"ansible\.\w{8}\b|^\.\w{8}$", "<temporary>"),
         (r"\bj?\d{9,}\.\d+\b", "<job or time>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\b\d+:\d\d:\d\d\.\d{6}\b", "<duration>"),
@@ -92,7 +95,23 @@ def differences(left: Any, right: Any, place: str = "") -> list[str]:
             for number, (one, other) in enumerate(zip(left, right, strict=True))
             for line in differences(one, other, f"{place}[{number}]")
         ]
+    if isinstance(left, list) and isinstance(right, list):
+        return _lengths_differ(left, right, place)
     return [] if left == right else [f"{place}: {_shown(left)} | {_shown(right)}"]
+
+
+def _lengths_differ(left: list[Any], right: list[Any], place: str) -> list[str]:
+    """Return what is in one list and not in the other, as the shortest way from one to the other."""
+    one, other = ([json.dumps(item, sort_keys=True, default=str) for item in items] for items in (left, right))
+    steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    found = [f"{place}: {len(left)} items | {len(right)} items"]
+    for kind, start, end, other_start, other_end in steps:
+        if kind != "equal":
+            found += [f"{place}[{number}] is only left: {_shown(left[number])}" for number in range(start, end)]
+            found += [
+                f"{place}[{number}] is only right: {_shown(right[number])}" for number in range(other_start, other_end)
+            ]
+    return found
 
 
 def _shown(value: Any) -> str:

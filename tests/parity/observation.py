@@ -20,7 +20,10 @@ _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One run. `raw_events` are ansible-runner's, `reported` what the operator was told, `files` what the play left."""
+    """One run. `raw_events` are ansible-runner's, `reported` what the operator was told, `files` what the play left.
+
+    `notes` say which parts of a warm run took the ordinary path, and why; they are not compared.
+    """
 
     summary: RunSummary
     raw_events: list[dict[str, Any]]
@@ -29,6 +32,7 @@ class Observation:
     files: Mapping[str, str]
     processes: list[str]
     objects: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:

@@ -9,9 +9,11 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from structlog.testing import capture_logs
 
 from rolecall.app.access import Grant
 from rolecall.jobs.events import JobEvent
@@ -24,8 +26,14 @@ from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree
 
 CONTENT = Path(__file__).parent / "content"
+COLLECTIONS = CONTENT / "collections"
+MODULES = COLLECTIONS / "ansible_collections/parity/odd/plugins/modules"
 Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
 """Gives the run of that name its way to an API server."""
+
+
+StartRunner = Callable[[], AbstractAsyncContextManager[Runner]]
+NOTE = "Part of a run was not warm"
 
 
 async def _revoke_nothing() -> None:
@@ -40,12 +48,13 @@ async def no_access(_ident: str) -> AsyncIterator[Grant]:
 
 @dataclass(slots=True)
 class Stage:
-    """One runner and the folder in which it runs cases; `places` are further variables of every run.
+    """One runner, the way to start another, and the folder for runs; `places` are further variables of every run.
 
     `grants` gives runs their access, `own` are texts that belong to this stage alone, with placeholders.
     """
 
     runner: Runner
+    start_runner: StartRunner
     root: Path
     places: Mapping[str, str] = field(default_factory=dict)
     grants: Grants = no_access
@@ -63,20 +72,35 @@ class Stage:
         project = self.root / "project"
         shutil.rmtree(project, ignore_errors=True)
         shutil.copytree(CONTENT / case.name, project, symlinks=True)
+        if case.modules == "role":
+            shutil.copytree(MODULES, project / "roles" / case.name / "library", dirs_exist_ok=True)
         scratch = self.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        with self._environment(case):
-            return await self._run(case, project, scratch)
+        with self._environment(case), capture_logs() as lines:
+            async with self._runner(case) as runner:
+                observation = await self._run(case, runner)
+        notes = [str(line["reason"]) for line in lines if line["event"] == NOTE]
+        return replace(observation, notes=notes)
 
-    async def _run(self, case: Case, project: Path, scratch: Path) -> Observation:
+    @asynccontextmanager
+    async def _runner(self, case: Case) -> AsyncIterator[Runner]:
+        """Give the shared runner, or one that starts now for an operator with an environment of its own."""
+        if not case.environment:
+            yield self.runner
+            return
+        async with self.start_runner() as runner:
+            yield runner
+
+    async def _run(self, case: Case, runner: Runner) -> Observation:
+        project, scratch = self.root / "project", self.root / "scratch"
         workspace = Workspace(self.root / "runs", GVK("example.com", "v1", "Parity"), ObjectKey("default", "case"))
         ident = new_ident()
         self.idents.append(ident)
         workspace.prepare(ident, self._inputs(case, project, scratch))
         reported: list[JobEvent] = []
         async with self.grants(ident) as grant:
-            summary = await self.runner.run(self._job(case, ident, workspace, grant), reported.append)
+            summary = await runner.run(self._job(case, ident, workspace, grant), reported.append)
         artifacts = workspace.artifacts(ident)
         return Observation(
             summary=summary,
@@ -96,7 +120,7 @@ class Stage:
             workspace=workspace,
             content=content,
             verbosity=case.verbosity,
-            environment=self._filled(case.job_environment) | grant.environment,
+            environment=self._filled({"PARITY_SCRATCH": "{scratch}", **case.job_environment}) | grant.environment,
             secret_environment=grant.secret_environment,
             revoke=grant.revoke,
             timeout_seconds=case.timeout_seconds,

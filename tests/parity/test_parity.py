@@ -10,11 +10,12 @@ from tests.parity.observation import Observation
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 async def test_warm_is_like_cold(pair: Pair, case: Case) -> None:
-    cold, found = await pair.run(case)
+    cold, warm = await pair.run(case)
     assert_has_worked(cold, case)
-    assert not found, "\n".join(found)
+    assert_was_warm(warm, case)
+    assert_equal(pair, cold, warm, case)
 
 
 def assert_has_worked(cold: Observation, case: Case) -> None:
@@ -24,3 +25,17 @@ def assert_has_worked(cold: Observation, case: Case) -> None:
     missing = [text for text in case.says if text not in said]
     assert not missing, f"{missing} not in:\n{said}"
     assert not cold.processes
+
+
+def assert_was_warm(warm: Observation, case: Case) -> None:
+    """Check that nothing took the ordinary path but for the reasons that the case expects, and that those were met."""
+    unexpected = [note for note in warm.notes if not any(reason in note for reason in case.ordinary)]
+    assert not unexpected, "\n".join(unexpected)
+    missing = [reason for reason in case.ordinary if not any(reason in note for note in warm.notes)]
+    assert not missing, f"{missing} not in {warm.notes}"
+
+
+def assert_equal(pair: Pair, cold: Observation, warm: Observation, case: Case) -> None:
+    """Check that nothing differs that anybody could see."""
+    found = pair.differences(cold, warm, case)
+    assert not found, "\n".join(found)
