@@ -283,6 +283,7 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
+    bench.runner = ColdRunner()
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
     assert "cannot start a process for the play" in summary.message

@@ -169,7 +169,7 @@ class Lines:
 
 
 def main(notes: Notes | None = None) -> None:
-    """Run the play that standard input describes, tell what stands in the notes, and exit when nothing of it is left."""
+    """Run the play that standard input describes, and exit when nothing of it is left; pass on what notes say."""
     lines = Lines(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()

@@ -1,7 +1,7 @@
 """The operator's end of the fork server: starting it, asking for plays, noticing its end.
 
-A play that the server has forked is a `WarmProcess`, which looks like a process that asyncio has started. It is signalled
-by its process descriptor, so that no other process can be hit. When the server dies its plays get SIGTERM and become
+A play that the server has forked is a `WarmProcess`, which looks like a process that asyncio has started. Signals go to
+its process descriptor, so that no other process can be hit. When the server dies its plays get SIGTERM and become
 children of this process, which then takes note of their end itself. Neighbours: `server` has the other end, `runner`
 uses this.
 """
@@ -131,7 +131,7 @@ class WarmServer:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        ours.setblocking(False)
+        ours.settimeout(0)
         return cls(process, ours, folder)
 
     @property

@@ -1,7 +1,7 @@
 """What a forked child needs to be like a process of its own: descriptors, signals, standard streams, exit.
 
-A child inherits everything: open files, signal handlers, exit hooks, the parent's idea of standard output. Each function
-here undoes one part of that; all of them are for the first moments after a fork, in the child. Neighbours: `server`,
+A child inherits everything: open files, signal handlers, exit hooks, the parent's idea of standard output. Each
+function here undoes one part of that; all of them are for the first moments after a fork, in the child. Neighbours: `server`,
 `playbook` and `module_process` fork.
 """
 
@@ -21,6 +21,8 @@ from typing import NoReturn
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20
+_ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
+"""What the interpreter chose for the standard streams of this process, by its locale."""
 
 
 def reset_signals() -> None:
@@ -59,10 +61,9 @@ def set_standard_streams(stdin: int, stdout: int, stderr: int) -> None:
 
 def open_standard_streams() -> None:
     """Let Python's standard streams use what the descriptors 0, 1 and 2 are now."""
-    encoding, errors = sys.__stdout__.encoding, sys.__stdout__.errors  # type: ignore[union-attr]
-    sys.stdin = sys.__stdin__ = _stream(0, "r", encoding, errors)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _stream(1, "w", encoding, errors)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _stream(2, "w", encoding, "backslashreplace")  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = _stream(0, "r", _ERRORS)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w", _ERRORS)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
 
 
 def set_environment(environment: Mapping[str, str]) -> None:
@@ -87,10 +88,10 @@ def leave(work: Callable[[], object]) -> NoReturn:
         os._exit(code)
 
 
-def _stream(descriptor: int, mode: str, encoding: str, errors: str) -> io.TextIOWrapper:
-    binary = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115, PTH123 - open as long as the process lives
+def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
+    binary = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115 - open as long as the process lives
     is_line_buffered = descriptor == 2 or (mode == "w" and os.isatty(descriptor))  # noqa: PLR2004 - standard error
-    return io.TextIOWrapper(binary, encoding=encoding, errors=errors, line_buffering=is_line_buffered)
+    return io.TextIOWrapper(binary, encoding=_ENCODING, errors=errors, line_buffering=is_line_buffered)
 
 
 def _exit_code(work: Callable[[], object]) -> int:

@@ -1,12 +1,11 @@
 """A module as a forked child of the worker, in place of a shell and a new interpreter.
 
 The child runs the module with ansible-core's own loader for payloads, on packages that are imported already, in the
-working directory and environment that the task asks for. Whatever the module does to its process stays there. The parent
-gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error. Neighbour:
+working directory and environment that the task asks for. Whatever the module does to its process stays there. The
+parent gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error. Neighbour:
 `modules` decides which modules run here.
 """
 
-import atexit
 import multiprocessing
 import multiprocessing.process
 import os

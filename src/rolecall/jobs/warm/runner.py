@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from rolecall.jobs.cold import ColdRunner, PlayProcess, describe, inherited_environment
 from rolecall.jobs.runner import Job
@@ -32,7 +32,7 @@ class WarmRunner(ColdRunner):
         self._server: WarmServer | None = None
         self._launching = asyncio.Lock()
 
-    async def __aenter__(self) -> "WarmRunner":
+    async def __aenter__(self) -> Self:
         """Start the server; it prepares itself in the background."""
         self._server = await WarmServer.launch(self._contents)
         return self

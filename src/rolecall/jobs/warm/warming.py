@@ -7,6 +7,7 @@ a run. The instances of vars plugins are left out: their loader keeps them, and 
 
 import ast
 import importlib
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
