@@ -9,10 +9,12 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
 from bench.stage import PROJECT
 from kubernetes.client import VersionApi
 from kubernetes.config import new_client_from_config
@@ -36,6 +38,7 @@ def describe_machine(kubeconfig: Path) -> dict[str, str]:
         "Machine": f"{processors} CPUs ({_processor()}), {memory:.0f} GiB, Linux {platform.release()}",
         "Versions": f"rolecall {version('rolecall')} ({_commit()}), Python {platform.python_version()}, {libraries}",
         "Kubernetes": VersionApi(new_client_from_config(str(kubeconfig))).get_code().git_version,
+        "Workspaces on": _file_system(Path(tempfile.gettempdir())),
         "Command": " ".join(["python", "bench/run.py", *sys.argv[1:]]),
     }
 
@@ -52,3 +55,9 @@ def _commit() -> str:
     command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() or "no git"
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system of a folder: a run makes files, which costs more on a disk than in memory."""
+    mounts = [part for part in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(part.mountpoint)]
+    return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "an unknown file system"

@@ -8,6 +8,7 @@ that `PlayStarts` reads.
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,8 +26,9 @@ READY_SECONDS, STOP_SECONDS = 60.0, 60.0
 
 @dataclass(slots=True)
 class PlayStarts:
-    """When plays started, by object (``namespace/name``): the last time of each, in monotonic seconds, and how many."""
+    """When plays started, in monotonic seconds: the first of all, the last of each ``namespace/name``; and how many."""
 
+    first: float = math.inf
     last: dict[str, float] = field(default_factory=dict)
     count: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -37,6 +39,7 @@ class PlayStarts:
             nanoseconds, _, name = line.decode().strip().partition(" ")
             async with self._changed:
                 self.last[name] = int(nanoseconds) / 1e9
+                self.first = min(self.first, self.last[name])
                 self.count += 1
                 self._changed.notify_all()
 

@@ -53,10 +53,8 @@ class Samples:
 
 
 def number(value: float) -> str:
-    """Write a number with three significant digits, and whole from a hundred on."""
-    if value == 0 or abs(value) >= 100:  # noqa: PLR2004 - three digits are enough
-        return f"{value:,.0f}"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+    """Write a number with three significant digits at most, and whole from a hundred on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits are enough
 
 
 def markdown(rows: Sequence[Row], machine: Mapping[str, str]) -> str:
