@@ -81,6 +81,8 @@ class PlayThread(threading.Thread):
 
         ansible-runner may be about to start the play: until it has finished, what it starts is killed at once.
         """
+        if not self.is_alive():
+            reap_children()
         survivors = end_descendants(os.getpid(), grace_seconds)
         self._is_stopping.set()
         deadline = time.monotonic() + _LAST_FILES_SECONDS

@@ -21,6 +21,7 @@ from ansible.plugins import loader
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
+from rolecall.jobs.warm import temporary_folders
 from rolecall.jobs.warm.module_process import ModuleCall, run_module
 from rolecall.jobs.warm.playbook import Warmth
 
@@ -51,6 +52,7 @@ def install(warmth: Warmth) -> None:
     action_plugins.modify_module = seam.around_build(action_plugins.modify_module)
     local = loader.connection_loader.get("ansible.builtin.local", class_only=True)
     local.exec_command = seam.around_command(local.exec_command)
+    temporary_folders.install(lambda action: not _why_not_local(action))
 
 
 class _Seam:
@@ -103,16 +105,23 @@ class _Seam:
 
 
 def _check_task(action: Any, *, is_async: bool) -> None:
-    connection = action._connection  # noqa: SLF001 - no public way
-    executable = action._play_context.executable  # noqa: SLF001 - no public way
     if is_async or action._task.async_val:  # noqa: SLF001 - no public way
         raise _NotWarm("it runs in the background")
-    if connection.become is not None:
-        raise _NotWarm("it runs as somebody else")
+    if reason := _why_not_local(action):
+        raise _NotWarm(reason)
+
+
+def _why_not_local(action: Any) -> str:
+    """Return why a task does not run on this machine, as this user and with the usual shell; empty text if it does."""
+    connection = action._connection  # noqa: SLF001 - no public way
+    executable = action._play_context.executable  # noqa: SLF001 - no public way
     if type(connection).__module__ != _LOCAL:
-        raise _NotWarm(f"its connection is {connection.transport}")
+        return f"its connection is {connection.transport}"
+    if connection.become is not None:
+        return "it runs as somebody else"
     if type(connection._shell).__module__ != _SHELL or executable != _EXECUTABLE:  # noqa: SLF001 - no public way
-        raise _NotWarm(f"its shell is {executable}")
+        return f"its shell is {executable}"
+    return ""
 
 
 def _build(  # noqa: PLR0913 - as the original

@@ -21,6 +21,7 @@ from rolecall.jobs.warm.forking import keep_descriptors, leave, open_standard_st
 from rolecall.jobs.warm.titles import Titles
 
 PROGRAM = "ansible-playbook"
+_READ_BYTES = 65536
 _IMPORTANT_PREFIXES = ("ANSIBLE_", "_ANSIBLE_", "PYTHON", "LC_", "LD_", "AWX_", "ORIGINAL_STDOUT_")
 _IMPORTANT = frozenset({"HOME", "LANG", "LANGUAGE", "USER", "VIRTUAL_ENV", "COLUMNS", "NO_COLOR"})
 
@@ -42,6 +43,9 @@ def warm_spawn(warmth: Warmth) -> type[pexpect.spawn]:
     """Return the class that ansible-runner shall start ansible-playbook with."""
 
     class WarmSpawn(pexpect.spawn):  # type: ignore[misc]
+        def __init__(self, command: str, args: list[str], **options: Any) -> None:
+            super().__init__(command, args, maxread=_READ_BYTES, **options)
+
         def _spawnpty(self, args: list[bytes], **options: Any) -> ptyprocess.PtyProcess:
             start = _Start([os.fsdecode(arg) for arg in args], **options)
             if reason := _why_not(warmth, start):

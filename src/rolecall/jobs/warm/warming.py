@@ -8,10 +8,12 @@ a run. The instances of vars plugins are left out: their loader keeps them, and 
 import ast
 import importlib
 import importlib.util
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.legacy.stat", "ansible.legacy.file")
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
@@ -23,6 +25,7 @@ def warm_up(contents: Iterable[Path]) -> None:
     """Prepare for the roles and playbooks that lie below these folders."""
     _import_ansible()
     _look_up_plugins()
+    _rehearse()
     for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
         with suppress(Exception):  # a role may name what is not there; its run will say so
             _prepare_module(name)
@@ -44,6 +47,7 @@ def _import_ansible() -> None:
 def _look_up_plugins() -> None:
     loader = importlib.import_module("ansible.plugins.loader")
     constants = importlib.import_module("ansible.constants")
+    _read_vars_plugins(loader)
     for kind in _PLUGIN_KINDS:
         with suppress(Exception):  # a plugin that cannot be loaded is reported by the run that needs it
             list(getattr(loader, f"{kind}_loader").all(class_only=True))
@@ -61,6 +65,29 @@ def _look_up_plugins() -> None:
     for kind, names in wanted.items():
         for name in names:
             getattr(loader, f"{kind}_loader").get(name, class_only=True)
+
+
+def _read_vars_plugins(loader: ModuleType) -> None:
+    """Import them and read their options without asking their loader, which must find them itself in each run."""
+    package = importlib.import_module("ansible.plugins.vars")
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(found.name)
+        name = found.name.rpartition(".")[2]
+        loader.vars_loader._load_config_defs(name, module, module.__file__)  # noqa: SLF001 - what it does itself
+
+
+def _rehearse() -> None:
+    """Do what every run does and what leaves nothing but caches: read arguments, compile templates, encode results."""
+    importlib.import_module("ansible.cli.playbook").PlaybookCLI(["ansible-playbook"]).init_parser()
+    template = importlib.import_module("ansible.template")
+    tags = importlib.import_module("ansible._internal._datatag._tags")
+    engine = template.Templar(loader=None, variables={"name": [1]})
+    for text in ("{{ name }}", "{{ name | length }} {{ name | default([]) }}", "name is defined and name != [2]"):
+        engine.template(tags.TrustedAsTemplate().tag(text))
+    json = importlib.import_module("ansible.module_utils.common.json")
+    for direction in json.Direction:
+        json.get_module_encoder("legacy", direction)
+        json.get_module_decoder("legacy", direction)
 
 
 def _modules_in_use(contents: Iterable[Path]) -> Iterator[str]:
