@@ -35,14 +35,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"ansible-tmp-[\d.]+-\d+-\d+", "<task folder>"),
         (r"ansible-local-\w+", "<local folder>"),
         (r"/tmp/(?:ansible_[\w.]+_payload_\w+|tmp\w{8})", "<temporary>"),  # noqa: S108 - only recognised
-        (r"ansible\.\w{8}\b|^\.\w{8}$", "<temporary>"),
+        (r"ansible\.\w{8}\b|^\.\w{8}$|made\.\w{8}\.dir|(?<=/)tmp\w{8}\b", "<temporary>"),
         (r"\bj?\d{9,}\.\d+\b", "<job or time>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\b\d+:\d\d:\d\d\.\d{6}\b", "<duration>"),
-        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])", "<uuid>"),
         (r"\b0x[0-9a-f]{6,}\b", "<address>"),
         (r"(127\.0\.0\.1|localhost):\d{4,5}\b", r"\1:<port>"),
         (r"\.ansible_async/[\w.]+", ".ansible_async/<job>"),
+        (r"(?s)(deserialization failed: .*?): File .*?(\w+(?:: [^|]*)?)$", r"\1: <traceback> \2"),
         (r"pid=\d+|pid \d+|PID \d+", "<pid>"),
     )
 )

@@ -17,6 +17,8 @@ from tests.parity.normalization import Normalizer
 _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
 """Line numbers and counters: they follow from the events before, which are compared."""
 
+_TITLE = ("TASK [", "task path: ")
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -41,14 +43,20 @@ class Observation:
 
     def comparable(self, normalizer: Normalizer, *, ordered: bool = True) -> dict[str, Any]:
         """Return everything that must be equal, as a JSON value; unless `ordered`, tasks may start in any order."""
+        begin = next(
+            (number for number, name in enumerate(self.names) if name.startswith("playbook_")), len(self.names)
+        )
         value: dict[str, Any] = normalizer.value(
             {
                 "summary": _summary(self.summary),
-                "events": _by_host(map(_event, self.raw_events), ordered=ordered),
-                "reported": _by_host(
-                    ({"host": event.host, **asdict(event)} for event in self.reported), ordered=ordered
+                "preamble": _preamble(self.raw_events[:begin]),
+                "events": _by_host(
+                    [_event(event, ordered=ordered) for event in self.raw_events[begin:]], ordered=ordered
                 ),
-                "artifacts": self.artifacts,
+                "reported": _by_host(
+                    [_reported(event, ordered=ordered) for event in self.reported[begin:]], ordered=ordered
+                ),
+                "artifacts": [name for name in self.artifacts if not name.startswith("job_events")],
                 "files": self.files,
                 "objects": self.objects,
                 "processes": self.processes,
@@ -81,6 +89,19 @@ def artifact_names(artifacts: Path) -> list[str]:
     return [*sorted(names - events), f"job_events: {len(events)}"]
 
 
+def _preamble(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the lines printed before the playbook begins.
+
+    A cold play prints them before ansible-runner's callback is loaded, and they become one event for each line; in a
+    warm play the callback is there already, and they become one event for each message.
+    """
+    return [line for event in events for line in strip_colours(str(event.get("stdout") or "")).splitlines() if line]
+
+
+def _reported(event: JobEvent, *, ordered: bool) -> dict[str, Any]:
+    return {"host": event.host, **asdict(event), "stdout": _printed(event.stdout, ordered=ordered)}
+
+
 def _summary(summary: RunSummary) -> dict[str, Any]:
     value = asdict(summary) | {"duration_seconds": None}
     del value["stdout_tail"]  # the events carry the whole text
@@ -91,9 +112,15 @@ def _summary(summary: RunSummary) -> dict[str, Any]:
     return value
 
 
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+def _printed(text: str, *, ordered: bool) -> str:
+    """Return what an event printed; unless tasks are in order, without the title that the first result prints."""
+    lines = strip_colours(text).splitlines()
+    return "\n".join(line for line in lines if ordered or (line and not line.startswith(_TITLE)))
+
+
+def _event(event: Mapping[str, Any], *, ordered: bool) -> dict[str, Any]:
     kept = {key: value for key, value in event.items() if key not in _LEFT_OUT}
-    kept["stdout"] = strip_colours(str(event.get("stdout") or ""))
+    kept["stdout"] = _printed(str(event.get("stdout") or ""), ordered=ordered)
     kept["host"] = (event.get("event_data") or {}).get("host", "")
     return kept
 

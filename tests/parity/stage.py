@@ -73,7 +73,9 @@ class Stage:
         shutil.rmtree(project, ignore_errors=True)
         shutil.copytree(CONTENT / case.name, project, symlinks=True)
         if case.modules == "role":
-            shutil.copytree(MODULES, project / "roles" / case.name / "library", dirs_exist_ok=True)
+            role = project / "roles" / case.name
+            shutil.copytree(MODULES, role / "library", dirs_exist_ok=True)
+            shutil.rmtree(role / "meta")  # leads to the collection
         scratch = self.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)

@@ -1,6 +1,7 @@
 """The comparison itself: what differs by chance does not count, and whatever else differs is found."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,8 @@ def observation(**changed: Any) -> Observation:
 def compared(one: Observation, other: Observation, *, ordered: bool = True) -> list[str]:
     """Return the differences of two observations."""
     normalizer = Normalizer({ROOT: "<root>"})
+    begin = raw(0, "playbook_on_start", "")
+    one, other = (replace(seen, raw_events=[begin, *seen.raw_events]) for seen in (one, other))
     return differences(one.comparable(normalizer, ordered=ordered), other.comparable(normalizer, ordered=ordered))
 
 
@@ -109,6 +112,19 @@ def test_the_order_within_a_host_counts_and_that_between_hosts_does_not() -> Non
     usual = observation(raw_events=events)
     assert compared(usual, observation(raw_events=[events[1], events[0], events[3], events[2]])) == []
     assert compared(usual, observation(raw_events=[events[2], events[1], events[0], events[3]])) != []
+
+
+def test_lines_before_the_playbook_are_compared_however_they_are_grouped() -> None:
+    lines, message = (
+        [{**raw(0, "verbose", ""), "stdout": text} for text in ("a", "b")],
+        {**raw(0, "error", ""), "stdout": "a\nb"},
+    )
+    normalizer = Normalizer({})
+    apart, together, other = (
+        observation(raw_events=events).comparable(normalizer) for events in (lines, [message], lines[:1])
+    )
+    assert differences(apart["preamble"], together["preamble"]) == []
+    assert differences(apart["preamble"], other["preamble"]) != []
 
 
 def test_the_order_of_tasks_counts_unless_it_is_left_to_chance() -> None:
