@@ -28,6 +28,9 @@ from rolecall.jobs.workspace import TEMPORARY
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """Where rolecall's own Ansible collection lies."""
 
+PARENT_DIED = signal.SIGUSR1
+"""Tells this process that the one that had started it is gone."""
+
 _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _LOOK_AGAIN_SECONDS = 0.1
@@ -181,7 +184,7 @@ def main(notes: Notes | None = None) -> None:
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(play.grace_seconds)
     reap_children()
-    ending = {"status": "canceled", "reason": stopped} if stopped else thread.ending
+    ending = stopped or thread.ending
     _tidy(play)
     if remarks := notes.read() if notes else []:
         lines.write(json.dumps({"notes": remarks}))
@@ -197,23 +200,28 @@ def _take_standard_output() -> int:
 
 
 def _wake_up_on_signals() -> int:
-    """Return a descriptor that becomes readable when this process is asked to end."""
+    """Return a descriptor that gives a signal's number when this process is asked to end."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, PARENT_DIED):
         signal.signal(number, lambda _number, _frame: None)
     return reading
 
 
-def _wait(finished: int, wake_up: int) -> str:
-    """Wait for the end of the play; return why it has to be ended, or empty text when it ended by itself."""
-    reasons = {finished: "", wake_up: "the run was asked to end", 0: "the operator has died"}
+def _wait(finished: int, wake_up: int) -> dict[str, Any]:
+    """Wait for the end of the play; return how and why it has to be ended, or nothing when it ended by itself."""
     with selectors.DefaultSelector() as selector:
-        for descriptor in reasons:
+        for descriptor in (finished, wake_up, 0):
             selector.register(descriptor, selectors.EVENT_READ)
         ready = {key.fd for key, _ in selector.select()}
-    return next(reason for descriptor, reason in reasons.items() if descriptor in ready)
+    if finished in ready:
+        return {}
+    if wake_up not in ready:
+        return {"status": "canceled", "reason": "the operator has died"}
+    if PARENT_DIED in os.read(wake_up, _NOTE_BYTES):
+        return {"status": "error", "reason": "the server that had started the run has died"}
+    return {"status": "canceled", "reason": "the run was asked to end"}
 
 
 def _environment(play: Play) -> dict[str, str]:

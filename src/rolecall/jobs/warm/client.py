@@ -33,6 +33,10 @@ class ServerGoneError(Exception):
     """The server has ended before it could do what it was asked for."""
 
 
+class StaleServerError(ServerGoneError):
+    """What the server has imported is no longer what lies on disk; it does not fork any more."""
+
+
 class WarmProcess:
     """A play that the server has forked."""
 
@@ -73,10 +77,10 @@ class WarmProcess:
         if not self._started.done():
             self._started.set_result(None)
 
-    def has_ended(self, code: int) -> None:
-        """Take the exit code."""
+    def has_ended(self, code: int, error: Exception | None = None) -> None:
+        """Take the exit code; the error is why it was not even started."""
         if not self._started.done():
-            self._started.set_exception(ServerGoneError())
+            self._started.set_exception(error or ServerGoneError("the server has ended"))
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -112,6 +116,8 @@ class WarmServer:
         self._folder = folder
         self._plays: dict[str, WarmProcess] = {}
         loop = asyncio.get_running_loop()
+        self.idle = asyncio.Event()
+        self.idle.set()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         loop.add_reader(control, self._read)
@@ -147,6 +153,7 @@ class WarmServer:
         theirs = [their_stdin, their_stdout, their_stderr]
         process = WarmProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr))
         self._plays[ident] = process
+        self.idle.clear()
         try:
             socket.send_fds(self._control, [json.dumps({"start": ident}).encode()], theirs)
         except OSError as error:
@@ -187,8 +194,16 @@ class WarmServer:
             self.ready.set_result(None)
         elif "started" in message:
             self._plays[message["started"]].has_started(message["pid"])
+        elif "stale" in message:
+            self._plays.pop(message["stale"]).has_ended(-1, StaleServerError(message["reason"]))
+            self._drained()
         elif "ended" in message:
             self._plays.pop(message["ended"]).has_ended(message["code"])
+            self._drained()
+
+    def _drained(self) -> None:
+        if not self._plays:
+            self.idle.set()
 
     def _close(self) -> None:
         if not self.is_alive:
@@ -196,10 +211,11 @@ class WarmServer:
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
-            self.ready.set_exception(ServerGoneError())
+            self.ready.set_exception(ServerGoneError("the server has ended while it prepared itself"))
         for play in self._plays.values():
             play.adopt()
         self._plays.clear()
+        self.idle.set()
 
 
 async def _reader(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.StreamReader:

@@ -34,7 +34,7 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def die_with_parent(parent: int, number: signal.Signals) -> None:
+def tell_of_parent(parent: int, number: signal.Signals) -> None:
     """Get this signal when the parent ends, at once if it has ended already. Linux only."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
     if os.getppid() != parent:

@@ -24,12 +24,13 @@ import pexpect
 from rolecall.jobs import play
 from rolecall.jobs.processes import JOB_VARIABLE, PLAY_MODULE
 from rolecall.jobs.warm.forking import (
-    die_with_parent,
     keep_descriptors,
     reset_signals,
     set_environment,
     set_standard_streams,
+    tell_of_parent,
 )
+from rolecall.jobs.warm.freshness import Freshness
 from rolecall.jobs.warm.playbook import Warmth, warm_spawn
 from rolecall.jobs.warm.titles import SLOT_VARIABLE, Titles
 from rolecall.jobs.warm.warming import warm_up
@@ -44,6 +45,7 @@ class _Server:
     control: socket.socket
     titles: Titles
     environment: Mapping[str, str]
+    freshness: Freshness
     children: dict[int, str]
 
     def serve(self) -> None:
@@ -66,14 +68,23 @@ class _Server:
         if not message:
             return False
         ident = json.loads(message)["start"]
+        try:
+            if reason := self.freshness.lost():
+                self._tell({"stale": ident, "reason": reason})
+            else:
+                self._start(ident, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _start(self, ident: str, descriptors: list[int]) -> None:
+        server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_a_play(ident, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            self._be_a_play(ident, descriptors, server)
         self.children[pid] = ident
         self._tell({"started": ident, "pid": pid})
-        return True
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -86,8 +97,7 @@ class _Server:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.control.send(json.dumps(message).encode())
 
-    def _be_a_play(self, ident: str, descriptors: list[int]) -> NoReturn:
-        server = os.getppid()
+    def _be_a_play(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
         try:
             reset_signals()
             os.setsid()
@@ -95,7 +105,7 @@ class _Server:
             self.titles.rename(sys.executable, "-P", "-m", PLAY_MODULE)
             set_standard_streams(*descriptors)
             keep_descriptors()
-            die_with_parent(server, signal.SIGTERM)
+            tell_of_parent(server, play.PARENT_DIED)
             surroundings = json.loads(sys.stdin.buffer.readline())
             os.chdir(surroundings["directory"])
             set_environment(surroundings["environment"] | {JOB_VARIABLE: ident})
@@ -124,7 +134,7 @@ def main() -> None:
     os.chdir(directory)
     gc.collect()
     gc.freeze()
-    server = _Server(control, titles, environment, {})
+    server = _Server(control, titles, environment, Freshness.now(), {})
     control.send(json.dumps({"ready": True}).encode())
     server.serve()
     os._exit(0)  # its folder is removed by the operator, and the exit hooks of Ansible are for plays
