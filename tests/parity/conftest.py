@@ -58,7 +58,7 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     collections = tmp_path_factory.mktemp("collections")
     shutil.copytree(COLLECTIONS, collections, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+        for name in [name for name in os.environ if name.startswith(("ANSIBLE_", "PYTHON"))]:
             patch.delenv(name)
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.setenv("ANSIBLE_COLLECTIONS_PATH", str(collections))

@@ -18,7 +18,7 @@ VARYING_KEYS = frozenset(
     {
         *("created", "pid", "uuid", "start", "end", "delta", "duration", "runner_ident", "ansible_job_id"),
         "duration_seconds",
-        *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "lastTransitionTime"),
+        *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "lastTransitionTime", "elapsed"),
         *("lastTimestamp", "firstTimestamp", "eventTime", "clusterIP", "clusterIPs", "nodeName", "hostIP", "podIP"),
     }
 )
@@ -44,6 +44,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(127\.0\.0\.1|localhost):\d{4,5}\b", r"\1:<port>"),
         (r"\.ansible_async/[\w.]+", ".ansible_async/<job>"),
         (r"(?s)(deserialization failed: .*?): File .*?(\w+(?:: [^|]*)?)$", r"\1: <traceback> \2"),
+        (r"(?s)Traceback \(most recent call last\):(?:(?!Traceback|\w+Error).)*KeyboardInterrupt", "<traceback>"),
+        (r'"(inode|resourceVersion|duration|elapsed)": "?[\d.]+"?', r'"\1": <number>'),
+        (r"\b10\.\d+\.\d+\.\d+\b", "<address>"),
+        (r"kube-api-access-\w{5}", "kube-api-access-<random>"),
+        (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"pid=\d+|pid \d+|PID \d+", "<pid>"),
     )
 )
@@ -103,11 +108,16 @@ def differences(left: Any, right: Any, place: str = "") -> list[str]:
 
 def _lengths_differ(left: list[Any], right: list[Any], place: str) -> list[str]:
     """Return what is in one list and not in the other, as the shortest way from one to the other."""
-    one, other = ([json.dumps(item, sort_keys=True, default=str) for item in items] for items in (left, right))
-    steps = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+    texts = [[json.dumps(item, sort_keys=True, default=str) for item in items] for items in (left, right)]
+    steps = SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes()
     found = [f"{place}: {len(left)} items | {len(right)} items"]
     for kind, start, end, other_start, other_end in steps:
-        if kind != "equal":
+        if kind == "replace" and end - start == other_end - other_start:
+            pairs = zip(range(start, end), range(other_start, other_end), strict=True)
+            found += [
+                line for one, other in pairs for line in differences(left[one], right[other], f"{place}[{one}|{other}]")
+            ]
+        elif kind != "equal":
             found += [f"{place}[{number}] is only left: {_shown(left[number])}" for number in range(start, end)]
             found += [
                 f"{place}[{number}] is only right: {_shown(right[number])}" for number in range(other_start, other_end)

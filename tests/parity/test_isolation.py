@@ -32,7 +32,9 @@ async def test_contradicting_settings_in_turn(pair: Pair) -> None:
 async def test_contradicting_settings_side_by_side(pair: Pair, tmp_path: Path) -> None:
     cases = [by_job(FIRST), by_job(SECOND)]
     cold = [await pair.cold.run(case) for case in cases]
-    stages = [Stage(pair.warm.runner, start_warm, tmp_path / str(number) / NAMES[1]) for number in range(4)]
+    stages = [
+        Stage(pair.warm.runner, start_warm, tmp_path / str(number) / NAMES[1], pair.warm.places) for number in range(4)
+    ]
     warm = await asyncio.gather(*(stage.run(case) for stage, case in zip(stages, cases * 2, strict=True)))
     for number, (stage, seen) in enumerate(zip(stages, warm, strict=True)):
         case, expected = cases[number % 2], cold[number % 2]
