@@ -1,16 +1,18 @@
 """What the parity suite shares: a runner of each kind for the whole session, and a stage for each."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.runner import Runner
@@ -20,6 +22,7 @@ from tests.parity.normalization import differences
 from tests.parity.observation import Observation
 from tests.parity.stage import COLLECTIONS, CONTENT, Stage
 
+NOTE = "Part of a run was not warm"
 NAMES = ("run-c", "run-w")
 """Folders of the stages; of one length, because Ansible wraps lines."""
 
@@ -32,8 +35,17 @@ class Pair:
     warm: Stage
 
     async def run(self, case: Case) -> tuple[Observation, Observation]:
-        """Run a case on both; return what was seen cold and what was seen warm."""
-        return await self.cold.run(case), await self.warm.run(case)
+        """Run a case on both; return what was seen cold and what was seen warm.
+
+        Both run at the same time, unless the case changes the environment of this process.
+        """
+        with capture_logs() as lines:
+            if case.environment:
+                cold, warm = await self.cold.run(case), await self.warm.run(case)
+            else:
+                cold, warm = await asyncio.gather(self.cold.run(case), self.warm.run(case))
+        notes = [str(line["reason"]) for line in lines if line["event"] == NOTE]
+        return cold, replace(warm, notes=notes)
 
     def differences(self, cold: Observation, warm: Observation, case: Case) -> list[str]:
         """Return a line for each difference between an observation of the cold stage and one of the warm stage."""

@@ -47,6 +47,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?s)Traceback \(most recent call last\):(?:(?!Traceback|\w+Error).)*KeyboardInterrupt", "<traceback>"),
         (r'"(inode|resourceVersion|duration|elapsed)": "?[\d.]+"?', r'"\1": <number>'),
         (r"\b10\.\d+\.\d+\.\d+\b", "<address>"),
+        (r"\bnode-\d\b", "<node>"),
         (r"kube-api-access-\w{5}", "kube-api-access-<random>"),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"pid=\d+|pid \d+|PID \d+", "<pid>"),

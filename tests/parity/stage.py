@@ -9,11 +9,9 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from structlog.testing import capture_logs
 
 from rolecall.app.access import Grant
 from rolecall.jobs.events import JobEvent
@@ -33,7 +31,6 @@ Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
 
 
 StartRunner = Callable[[], AbstractAsyncContextManager[Runner]]
-NOTE = "Part of a run was not warm"
 
 
 async def _revoke_nothing() -> None:
@@ -56,7 +53,7 @@ class Stage:
     runner: Runner
     start_runner: StartRunner
     root: Path
-    places: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Any] = field(default_factory=dict)
     grants: Grants = no_access
     own: Mapping[str, str] = field(default_factory=dict)
     idents: list[str] = field(default_factory=list)
@@ -79,11 +76,9 @@ class Stage:
         scratch = self.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        with self._environment(case), capture_logs() as lines:
+        with self._environment(case):
             async with self._runner(case) as runner:
-                observation = await self._run(case, runner)
-        notes = [str(line["reason"]) for line in lines if line["event"] == NOTE]
-        return replace(observation, notes=notes)
+                return await self._run(case, runner)
 
     @asynccontextmanager
     async def _runner(self, case: Case) -> AsyncIterator[Runner]:
