@@ -48,19 +48,19 @@ def _constants(changed: set[str]) -> None:
 
 
 def _display() -> None:
-    """Find out again whether the output is a terminal and how wide it is."""
+    """Let Ansible's one display begin anew: terminal, width, colours, standard streams, what was said already."""
     from ansible.utils import color  # noqa: PLC0415 - only the server has Ansible
     from ansible.utils.display import Display  # noqa: PLC0415 - as above
 
     importlib.reload(color)
-    Display()._set_column_width()  # noqa: SLF001 - what its constructor does
+    Display().__init__()
 
 
 def _event_files() -> None:
-    """Let ansible-runner's callback write its events where this run wants them."""
+    """Let ansible-runner's callback begin anew too: it writes its events where this run wants them."""
     module = sys.modules.get("ansible.plugins.callback.awx_display")
-    if module and os.environ.get("AWX_ISOLATED_DATA_DIR"):
-        module.event_context.cache = module.IsolatedFileWrite()
+    if module:
+        module.event_context = module.EventContext()  # type: ignore[attr-defined]
 
 
 def _chance() -> None:

@@ -21,8 +21,11 @@ from typing import NoReturn
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20
+_INTERRUPTED = -2
+"""Stands for the exit code of an interpreter that a KeyboardInterrupt has ended: it sends itself the signal."""
 _ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
-"""What the interpreter chose for the standard streams of this process, by its locale."""
+_IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
+"""What the interpreter chose for the standard streams of this process, by its locale and by PYTHONUNBUFFERED."""
 
 
 def reset_signals() -> None:
@@ -84,14 +87,25 @@ def leave(work: Callable[[], object]) -> NoReturn:
             threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads
         atexit._run_exitfuncs()  # noqa: SLF001 - nor one to run the hooks
         _flush()
+        if code == _INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
     finally:
         os._exit(code)
 
 
 def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
-    binary = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115 - open as long as the process lives
-    is_line_buffered = descriptor == 2 or (mode == "w" and os.isatty(descriptor))  # noqa: PLR2004 - standard error
-    return io.TextIOWrapper(binary, encoding=_ENCODING, errors=errors, line_buffering=is_line_buffered)
+    is_direct = _IS_UNBUFFERED and mode == "w"
+    binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - as long as we live
+    by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
+    return io.TextIOWrapper(
+        binary,
+        encoding=_ENCODING,
+        errors=errors,
+        newline="\n",
+        line_buffering=by_lines,
+        write_through=is_direct,
+    )
 
 
 def _exit_code(work: Callable[[], object]) -> int:
@@ -104,9 +118,9 @@ def _exit_code(work: Callable[[], object]) -> int:
             return leaving.code & 0xFF
         sys.stderr.write(f"{leaving.code}\n")
         return 1
-    except BaseException:  # noqa: BLE001 - the last line of defence of a process
+    except BaseException as error:  # noqa: BLE001 - the last line of defence of a process
         traceback.print_exc()
-        return 1
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 

@@ -43,6 +43,24 @@ class _Payload(bytes):
     call: ModuleCall
 
 
+_SEAM = (
+    (action_plugins.ActionBase, ("_execute_module", "_is_pipelining_enabled", "_make_tmp_path", "_remove_tmp_path")),
+    (action_plugins, ("modify_module",)),
+    (module_common, ("_BuiltModule", "_extract_interpreter", "_get_ansible_module_fqn", "_get_shebang", "_is_binary")),
+    (module_common, ("NEW_STYLE_PYTHON_MODULE_RE", "REPLACER")),
+)
+
+
+def missing() -> list[str]:
+    """Return the names that this version of ansible-core would need to have; none of them: modules can be forked."""
+    return [
+        f"{getattr(place, '__name__', place)}.{name}"
+        for place, names in _SEAM
+        for name in names
+        if not hasattr(place, name)
+    ]
+
+
 def install(warmth: Warmth) -> None:
     """Let eligible modules be forked from now on in this process and its workers."""
     seam = _Seam(warmth)

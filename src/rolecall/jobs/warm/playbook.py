@@ -36,7 +36,7 @@ class Warmth:
     titles: Titles
     note: Note
     note_descriptor: int
-    install_modules: Callable[["Warmth"], None]
+    install_seams: Callable[["Warmth"], None]
 
 
 def warm_spawn(warmth: Warmth) -> type[pexpect.spawn]:
@@ -114,7 +114,7 @@ def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     warmth.titles.rename(sys.executable, *start.words)
     sys.argv = list(start.words)
     constants.set_again(warmth.environment)
-    warmth.install_modules(warmth)
+    warmth.install_seams(warmth)
     main(sys.argv)
 
 

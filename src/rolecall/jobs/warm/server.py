@@ -111,7 +111,7 @@ class _Server:
             set_environment(surroundings["environment"] | {JOB_VARIABLE: ident})
             notes = play.Notes()
             pexpect.spawn = warm_spawn(
-                Warmth(self.environment, self.titles, notes.write, notes.descriptor, _install_modules)
+                Warmth(self.environment, self.titles, notes.write, notes.descriptor, _install_seams)
             )
             play.main(notes)
         finally:
@@ -162,10 +162,16 @@ def _wake_up_on_children() -> int:
     return reading
 
 
-def _install_modules(warmth: Warmth) -> None:
-    from rolecall.jobs.warm import modules  # noqa: PLC0415 - imports Ansible, which `main` prepares first
+def _install_seams(warmth: Warmth) -> None:
+    # These import Ansible, which `main` prepares first.
+    from rolecall.jobs.warm import modules, waiting  # noqa: PLC0415
 
-    modules.install(warmth)
+    if names := modules.missing():
+        warmth.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
+    else:
+        modules.install(warmth)
+    if not waiting.missing():
+        waiting.install()
 
 
 if __name__ == "__main__":

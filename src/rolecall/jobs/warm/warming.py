@@ -11,7 +11,8 @@ import importlib.util
 import pkgutil
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -24,11 +25,12 @@ _TASK_FILES = ("*.yml", "*.yaml")
 def warm_up(contents: Iterable[Path]) -> None:
     """Prepare for the roles and playbooks that lie below these folders."""
     _import_ansible()
-    _look_up_plugins()
-    _rehearse()
-    for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
-        with suppress(Exception):  # a role may name what is not there; its run will say so
-            _prepare_module(name)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run will say it for itself
+        _look_up_plugins()
+        _rehearse()
+        for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
+            with suppress(Exception):  # a role may name what is not there; its run will say so
+                _prepare_module(name)
 
 
 def _import_ansible() -> None:
@@ -40,6 +42,7 @@ def _import_ansible() -> None:
         "ansible.module_utils._internal._ansiballz._loader",
         "ansible._internal._templating._engine",
         "rolecall.jobs.warm.modules",
+        "rolecall.jobs.warm.waiting",
     ):
         importlib.import_module(name)
 
