@@ -54,8 +54,9 @@ format: .venv/.ready ## Format the sources
 ##@ Measure it
 
 .PHONY: bench
-bench: setup ## Measure start, memory, latency and throughput; the report goes to standard output
-	$(RUN) python bench/run.py
+bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH="--peer PATH" adds a peer's binary)
+	$(UV) sync --locked --inexact --group bench
+	$(RUN) python bench/run.py $(BENCH)
 
 ##@ Look after it
 

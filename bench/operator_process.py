@@ -34,9 +34,11 @@ class PlayStarts:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Take lines of nanoseconds and object until the stream ends."""
+        """Take lines of nanoseconds and object until the stream ends; other operators may print what they like."""
         async for line in stream:
-            nanoseconds, _, name = line.decode().strip().partition(" ")
+            nanoseconds, _, name = line.decode(errors="replace").strip().partition(" ")
+            if not nanoseconds.isdecimal():
+                continue
             async with self._changed:
                 self.last[name] = int(nanoseconds) / 1e9
                 self.first = min(self.first, self.last[name])

@@ -57,10 +57,14 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits are enough
 
 
-def markdown(rows: Sequence[Row], machine: Mapping[str, str]) -> str:
-    """Write the report."""
-    lines = [f"- {name}: {text}" for name, text in machine.items()]
-    lines += ["", "| what | measured | goal | | remark |", "|---|---|---|---|---|"]
+def head(machine: Mapping[str, str]) -> str:
+    """Write what the numbers were measured with."""
+    return "".join(f"- {name}: {text}\n" for name, text in machine.items())
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Write the table."""
+    lines = ["| what | measured | goal | | remark |", "|---|---|---|---|---|"]
     lines += [_line(row) for row in rows]
     return "\n".join(lines) + "\n"
 

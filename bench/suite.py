@@ -1,24 +1,30 @@
-"""The whole benchmark in its order: control plane, subjects, report.
+"""The whole benchmark in its order: control plane, sections, report.
 
-The subjects share one control plane but nothing else: each has a namespace and a folder of its own, and no operator
-runs while another is measured. Another contender (a peer's operator, the same work by other means) is one more
-coroutine in the list that ``_measure_all`` goes through. Neighbours: ``readiness``, ``population`` and ``plays``
-measure, ``report`` prints.
+The sections share one control plane but nothing else: each has namespaces and folders of its own. The first three
+measure rolecall by itself, one operator at a time; the others compare contenders side by side. Any of them can be run
+without the others. Neighbours: ``readiness``, ``population`` and ``plays`` fill the table of ``report``;
+``comparison``, ``song`` and ``footprint`` that of ``measures``.
 """
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench import plays, population, readiness
+from bench import comparison, footprint, plays, population, readiness, song
+from bench.comparison import QUICK, Effort
+from bench.contenders import Contender, contenders
 from bench.machine import describe_machine, load_average
-from bench.report import Row, markdown
+from bench.measures import Measure, table
+from bench.report import Row, head, markdown
 from bench.stage import PROJECT, Stage, progress, until
+from bench.subjects import POD_SCALER, with_revision
 from bench.widgets import DEFINITION
 
 from rolecall.controlplane import ControlPlane, ControlPlaneError
@@ -33,15 +39,49 @@ _DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 _SERVED_SECONDS = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure, and how much of it."""
+
+    sections: Sequence[str]
+    populations: tuple[int, ...]
+    effort: Effort
+    contenders: Sequence[Contender]
+
+
+Alone = Callable[[Stage, Plan], Awaitable[list[Row]]]
+Compared = Callable[[Stage, Sequence[Contender], Effort], Awaitable[list[Measure]]]
+
+ALONE: Mapping[str, Alone] = {
+    "ready": lambda stage, _: readiness.measure(stage),
+    "population": lambda stage, plan: population.measure(stage, plan.populations),
+    "plays": lambda stage, _: plays.measure(stage),
+}
+COMPARED: Mapping[str, Compared] = {
+    "single": comparison.measure_single,
+    "twelve": comparison.measure_twelve,
+    "many": comparison.measure_many,
+    "replacement": comparison.measure_replacement,
+    "song": song.measure_song,
+    "memory": footprint.measure_memory,
+    "start": footprint.measure_start,
+}
+SECTIONS = (*ALONE, *COMPARED)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the report; return 1 when something could not be measured, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog="bench/run.py", description="Measures rolecall on its own control plane.")
-    parser.add_argument("--quick", action="store_true", help="1,000 objects only: two minutes instead of ten")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
+    plan = Plan(
+        options.only or SECTIONS,
+        QUICK_POPULATIONS if options.quick else POPULATIONS,
+        QUICK if options.quick else Effort(),
+        contenders(options.peer),
+    )
     try:
-        report = asyncio.run(_run(QUICK_POPULATIONS if options.quick else POPULATIONS))
-    except (ControlPlaneError, TimeoutError, RuntimeError) as error:
+        report = asyncio.run(_run(plan))
+    except (ControlPlaneError, KubeError, TimeoutError, RuntimeError) as error:
         progress(f"The benchmark could not be finished: {error}")
         return 1
     except KeyboardInterrupt:
@@ -51,14 +91,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _run(populations: tuple[int, ...]) -> str:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench/run.py", description="Measures rolecall on its own control plane and compares it with others."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
+    )
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section; may be repeated")
+    parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
+    return parser
+
+
+def _program(text: str) -> Path:
+    path = Path(text).resolve()
+    if not os.access(path, os.X_OK):
+        raise argparse.ArgumentTypeError(f"expected a program that can be run, found {text!r}")
+    return path
+
+
+async def _run(plan: Plan) -> str:
     before = load_average()
     progress(f"Load of the machine at the start: {before}")
     with tempfile.TemporaryDirectory(prefix="rolecall-bench-") as folder:
         async with _stage(Path(folder)) as stage:
-            rows = await _measure_all(stage, populations)
+            rows, measures = await _measure_all(stage, plan)
             machine = describe_machine(stage.kubeconfig)
-    return markdown(rows, {**machine, "Load at start and end": f"{before}; {load_average()}"})
+    parts = [head(machine | {"Load at start and end": f"{before}; {load_average()}"})]
+    parts += [markdown(rows)] if rows else []
+    parts += [table(measures, [each.name for each in plan.contenders])] if measures else []
+    return "\n".join(parts)
 
 
 @asynccontextmanager
@@ -78,7 +140,9 @@ async def _stage(folder: Path) -> AsyncIterator[Stage]:
 def _define(kubeconfig: Path) -> None:
     applier = Applier(kubeconfig)
     for part in ("deploy/crds", "deploy/rbac", "deploy/rbac/podcount.yaml"):
-        applier.apply(read_manifests(PROJECT / part))
+        manifests = read_manifests(PROJECT / part)
+        scalers = f"podscalers.{POD_SCALER.group}"
+        applier.apply(with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests)
     applier.apply([DEFINITION])
 
 
@@ -102,8 +166,13 @@ async def _kinds(client: Client) -> list[GVK]:
     ]
 
 
-async def _measure_all(stage: Stage, populations: tuple[int, ...]) -> list[Row]:
-    rows = await readiness.measure(stage)
-    rows += await population.measure(stage, populations)
-    rows += await plays.measure(stage)
-    return rows
+async def _measure_all(stage: Stage, plan: Plan) -> tuple[list[Row], list[Measure]]:
+    rows: list[Row] = []
+    measures: list[Measure] = []
+    for name in plan.sections:
+        progress(f"Section {name}")
+        if name in ALONE:
+            rows += await ALONE[name](stage, plan)
+        else:
+            measures += await COMPARED[name](stage, plan.contenders, plan.effort)
+    return rows, measures

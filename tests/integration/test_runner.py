@@ -1,4 +1,4 @@
-"""Plays of a real ansible-runner, as the operator starts them; no cluster is needed."""
+"""Plays of a real ansible-runner, as the operator starts them, cold and warm; no cluster is needed."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -18,7 +18,8 @@ import pytest
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.events import JobEvent, RunSummary
 from rolecall.jobs.processes import PLAY_MODULE, kill_orphans, marked
-from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, new_ident
+from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.jobs.workspace import Inputs, Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
@@ -38,8 +39,9 @@ SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found a
 class Bench:
     """One object's workspace, roles made from text, and a runner."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, runner: Runner) -> None:
         self.folder = folder
+        self.runner = runner
         self.workspace = Workspace(folder / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
         self.events: list[JobEvent] = []
 
@@ -67,18 +69,24 @@ class Bench:
 
     async def run(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSummary:
         """Run to the end; events are kept."""
-        return await ColdRunner().run(self.job(content, inputs), self.events.append)
+        return await self.runner.run(self.job(content, inputs), self.events.append)
 
     def files(self) -> list[Path]:
         """Return every file of the workspace."""
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
 
 
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+@pytest.fixture(params=["cold", "warm"])
+async def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Bench]:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    return Bench(tmp_path)
+    if request.param == "cold":
+        yield Bench(tmp_path, ColdRunner())
+        return
+    async with WarmRunner() as runner:
+        yield Bench(tmp_path, runner)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
@@ -154,7 +162,7 @@ async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
 async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -> None:
     role = bench.role("- ansible.builtin.debug: {msg: '{{ ansible_check_mode }} {{ ansible_verbosity }} {{ mine }}'}\n")
     job = replace(bench.job(role, Inputs({"mine": "object"}, cmdline="--check -e mine=args")), verbosity=3)
-    await ColdRunner().run(job, bench.events.append)
+    await bench.runner.run(job, bench.events.append)
     assert "True 3 object" in {event.message for event in bench.events}
 
 
@@ -252,7 +260,7 @@ async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: 
     job = replace(
         bench.job(role, Inputs({"length": len(SECRET)})), secret_environment={"K8S_AUTH_API_KEY": SECRET}, verbosity=4
     )
-    summary = await ColdRunner().run(job, bench.events.append)
+    summary = await bench.runner.run(job, bench.events.append)
     assert summary.message == ""
     assert [path for path in bench.files() if SECRET in path.read_text(errors="replace")] == []
     assert SECRET not in "".join(event.to_json() for event in bench.events)
@@ -275,6 +283,7 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
+    bench.runner = ColdRunner()
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
     assert "cannot start a process for the play" in summary.message
@@ -282,7 +291,7 @@ async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monke
 
 async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
     job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=3)
-    summary = await ColdRunner().run(job, bench.events.append)
+    summary = await bench.runner.run(job, bench.events.append)
     assert summary.status == "timeout"
     assert summary.message.endswith("the run took longer than its timeout of 3s and was ended")
     assert marked(job.ident) == []
@@ -292,7 +301,7 @@ async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
 @pytest.mark.parametrize("tasks", [SLEEP, IGNORE])
 async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> None:
     job = bench.job(bench.role(tasks, stubborn=STUBBORN))
-    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -304,7 +313,7 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
 
 async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: Bench) -> None:
     job = bench.job(bench.role(SLEEP))
-    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: marked(job.ident) != [])
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -319,7 +328,7 @@ async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Ben
     async def revoke() -> None:
         alive.append(has_module(job.ident))
 
-    run = asyncio.create_task(ColdRunner().run(replace(job, revoke=revoke), bench.events.append))
+    run = asyncio.create_task(bench.runner.run(replace(job, revoke=revoke), bench.events.append))
     await until(lambda: has_module(job.ident))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -332,19 +341,19 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
         raise ConnectionError
 
     job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=2, revoke=revoke)
-    assert (await ColdRunner().run(job, bench.events.append)).status == "timeout"
+    assert (await bench.runner.run(job, bench.events.append)).status == "timeout"
     assert marked(job.ident) == []
 
 
 async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
     job = bench.job(bench.role("""- ansible.builtin.debug: {msg: "at {{ lookup('env', 'K8S_AUTH_HOST') }}"}"""))
-    await ColdRunner().run(replace(job, environment={"K8S_AUTH_HOST": "http://localhost:8888"}), bench.events.append)
+    await bench.runner.run(replace(job, environment={"K8S_AUTH_HOST": "http://localhost:8888"}), bench.events.append)
     assert "at http://localhost:8888" in {event.message for event in bench.events}
 
 
 async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
-    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
     run.cancel()
     await asyncio.sleep(0)
@@ -357,7 +366,7 @@ async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
 
 async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> None:
     job = bench.job(bench.role("- ansible.builtin.command: sleep 300\n  async: 600\n  poll: 0\n"))
-    summary = await ColdRunner().run(job, bench.events.append)
+    summary = await bench.runner.run(job, bench.events.append)
     assert summary.is_successful
     assert marked(job.ident) == []
     assert zombies() == []
@@ -365,7 +374,7 @@ async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> No
 
 async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench: Bench) -> None:
     job = bench.job(bench.role(IGNORE, stubborn=STUBBORN))
-    run = asyncio.create_task(ColdRunner().run(job, bench.events.append))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
     _play_of(job.ident).kill()
     summary = await run
@@ -408,12 +417,12 @@ async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
 
     job = bench.job(bench.role(SLEEP))
     with pytest.raises(LookupError, match="Sleep"):
-        await ColdRunner().run(job, listen)
+        await bench.runner.run(job, listen)
     assert marked(job.ident) == []
 
 
 async def test_runs_of_several_objects_do_not_mix(bench: Bench, tmp_path: Path) -> None:
-    other = Bench(tmp_path / "other")
+    other = Bench(tmp_path / "other", bench.runner)
     tasks = "- ansible.builtin.set_stats: {data: {who: '{{ who }}'}}\n"
     mine, others = await asyncio.gather(
         bench.run(bench.role(tasks), Inputs({"who": "mine"})), other.run(other.role(tasks), Inputs({"who": "other"}))
@@ -433,15 +442,23 @@ import asyncio, sys
 from pathlib import Path
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.runner import Job, RoleContent
+from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.jobs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
-ident, root, role = sys.argv[1:]
+ident, root, role, runner = sys.argv[1:]
 workspace = Workspace(Path(root), GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
 job = Job(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
-asyncio.run(ColdRunner().run(job, lambda event: None))
+
+async def main():
+    if runner == "ColdRunner":
+        await ColdRunner().run(job, lambda event: None)
+    async with WarmRunner() as warm:
+        await warm.run(job, lambda event: None)
+
+asyncio.run(main())
 """
 
 
 def _arguments(bench: Bench, job: Job) -> list[str]:
-    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path)]
+    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner).__name__]

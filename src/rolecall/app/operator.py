@@ -21,6 +21,7 @@ from rolecall.control.manager import Manager
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.proxy import Proxy
 from rolecall.jobs.runner import Runner
+from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.own_writes import OwnWrites
@@ -33,13 +34,17 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
     if not watches:
         logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
-    async with await Client.connect(settings.kubeconfig) as client, _proxy(client, settings) as proxy:
+    async with (
+        _runner(settings, watches, runner) as chosen,
+        await Client.connect(settings.kubeconfig) as client,
+        _proxy(client, settings) as proxy,
+    ):
         clock = LoopClock()
         manager = Manager(client, settings.namespaces or None, clock)
         manager.grace_seconds = settings.grace_seconds
         root = settings.work_directory or private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        parts = Parts(settings, client, proxy, runner or ColdRunner(), manager, clock, root.resolve(), OwnWrites())
+        parts = Parts(settings, client, proxy, chosen, manager, clock, root.resolve(), OwnWrites())
         try:
             controllers = [await _add(watch, parts) for watch in watches]
             with _stopped_by_signals(manager):
@@ -77,6 +82,18 @@ async def _run(manager: Manager, controllers: list[WatchController]) -> None:
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner | None) -> AsyncIterator[Runner]:
+    """Yield the runner for all plays; a warm one prepares itself while informers fill their stores."""
+    if given:
+        yield given
+    elif not settings.warm:
+        yield ColdRunner()
+    else:
+        async with WarmRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
+            yield warm
 
 
 @asynccontextmanager

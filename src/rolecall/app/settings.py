@@ -58,6 +58,9 @@ class Settings:
     inject_owner_reference: bool = True
     """Whether objects that a run creates get an owner reference to the primary, and are watched."""
 
+    warm: bool = True
+    """Whether plays are forked from a process that has imported Ansible, instead of starting a new one for each."""
+
     proxy_port: int = 0
     """The port of the API endpoint for runs, on loopback; 0 takes a free one."""
 

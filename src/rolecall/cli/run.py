@@ -69,6 +69,15 @@ def _add_ansible_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ansible-args", default="", metavar="WORDS", help="further words for ansible-playbook")
     group.add_argument("--ansible-roles-path", default="", metavar="PATH", help="sets ANSIBLE_ROLES_PATH")
     group.add_argument("--ansible-collections-path", default="", metavar="PATH", help="sets ANSIBLE_COLLECTIONS_PATH")
+    group.add_argument(
+        "--warm",
+        type=_boolean,
+        nargs="?",
+        const=True,
+        default=True,
+        metavar="BOOL",
+        help="keep Ansible imported and fork each run from there",
+    )
     choices: dict[str, Any] = {"type": str.lower, "choices": ("nothing", "tasks", "everything"), "default": "tasks"}
     group.add_argument("--ansible-log-events", help="which events of a run are logged", **choices)
 
@@ -122,6 +131,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         ansible_args=_unquoted(options.ansible_args),
         log_events=options.ansible_log_events,
         inject_owner_reference=options.inject_owner_ref,
+        warm=options.warm,
         proxy_port=options.proxy_port,
         work_directory=options.work_dir,
     )

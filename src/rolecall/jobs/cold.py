@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from rolecall.jobs.events import JobEvent, RunSummary
 from rolecall.jobs.folding import Ending, Folder
@@ -24,11 +24,36 @@ from rolecall.logs import get_logger
 
 logger = get_logger("cold")
 
-_LINE_LIMIT_BYTES = 64 * 1024 * 1024
+LINE_LIMIT_BYTES = 64 * 1024 * 1024
 _ERROR_LIMIT_BYTES = 2048
 _REVOKE_LIMIT_SECONDS = 5.0
 _KILL_AFTER_SECONDS = 20.0
 """How long after the grace the play's process may need to kill what is left, before it is killed itself."""
+
+
+class PlayProcess(Protocol):
+    """The process of one play, as far as a runner needs it; `asyncio.subprocess.Process` is one."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None:
+        """What it says: lines of JSON."""
+
+    @property
+    def stderr(self) -> asyncio.StreamReader | None:
+        """What it prints besides."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, below zero for a signal; None as long as it lives."""
+
+    async def wait(self) -> int:
+        """Return the exit code once the process has ended."""
+
+    def terminate(self) -> None:
+        """Ask it to end. Raises ProcessLookupError when it has ended."""
+
+    def kill(self) -> None:
+        """End it. Raises ProcessLookupError when it has ended."""
 
 
 class ColdRunner:
@@ -45,7 +70,7 @@ class ColdRunner:
     async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
         """Run the job; see `runner.Runner`."""
         try:
-            process = await _start(job)
+            process = await self.start(job)
         except OSError as error:
             return Folder().finish(Ending("error", reason=f"cannot start a process for the play: {error}"))
         conversation = _Conversation(process, on_event)
@@ -59,11 +84,26 @@ class ColdRunner:
             job.workspace.finish(job.ident)
         return conversation.folder.finish(ending)
 
+    async def start(self, job: Job) -> PlayProcess:
+        """Start a process that runs `play` and has been told about the job. Raises OSError."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", PLAY_MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_LIMIT_BYTES,
+            env=inherited_environment() | {JOB_VARIABLE: job.ident},
+            start_new_session=True,
+        )
+        assert process.stdin  # noqa: S101 - just asked for
+        process.stdin.write(describe(job).to_line())
+        return process
+
 
 class _Conversation:
     """What one play's process says."""
 
-    def __init__(self, process: asyncio.subprocess.Process, on_event: OnEvent) -> None:
+    def __init__(self, process: PlayProcess, on_event: OnEvent) -> None:
         self.process = process
         self.folder = Folder()
         self.ending: dict[str, Any] = {}
@@ -104,6 +144,9 @@ class _Conversation:
                 self.ending = last["ending"]
                 if last["survivors"]:
                     logger.error("Processes of the run cannot be ended", pids=last["survivors"])
+            elif line.startswith(b'{"notes"'):
+                for note in json.loads(line)["notes"]:
+                    logger.debug("Part of a run was not warm", reason=note)
             else:
                 event = JobEvent.from_json(line)
                 self.folder.add(event)
@@ -115,9 +158,10 @@ class _Conversation:
             self._errors = (self._errors + chunk)[-_ERROR_LIMIT_BYTES:]
 
 
-async def _start(job: Job) -> asyncio.subprocess.Process:
+def describe(job: Job) -> Play:
+    """Return what the play's process is told about a job."""
     is_role = isinstance(job.content, RoleContent)
-    play = Play(
+    return Play(
         ident=job.ident,
         workspace=str(job.workspace.path),
         role=str(job.content.path) if is_role else "",
@@ -127,24 +171,11 @@ async def _start(job: Job) -> asyncio.subprocess.Process:
         environment=dict(job.environment),
         secrets=dict(job.secret_environment),
     )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", PLAY_MODULE),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_LINE_LIMIT_BYTES,
-        env=_environment(job),
-        start_new_session=True,
-    )
-    assert process.stdin  # noqa: S101 - just asked for
-    process.stdin.write(play.to_line())
-    return process
 
 
-def _environment(job: Job) -> dict[str, str]:
+def inherited_environment() -> dict[str, str]:
     """Return this process's environment without its own way to the cluster: a run has one of its own."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
-    return inherited | {JOB_VARIABLE: job.ident}
+    return {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
 
 
 async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> Ending:

@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +28,11 @@ from rolecall.jobs.workspace import TEMPORARY
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """Where rolecall's own Ansible collection lies."""
 
+PARENT_DIED = signal.SIGUSR1
+"""Tells this process that the one that had started it is gone."""
+
 _LAST_FILES_SECONDS = 6.0
+_NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -79,6 +84,8 @@ class PlayThread(threading.Thread):
 
         ansible-runner may be about to start the play: until it has finished, what it starts is killed at once.
         """
+        if not self.is_alive():
+            reap_children()
         survivors = end_descendants(os.getpid(), grace_seconds)
         self._is_stopping.set()
         deadline = time.monotonic() + _LAST_FILES_SECONDS
@@ -97,21 +104,7 @@ class PlayThread(threading.Thread):
             os.close(self._finish)
 
     def _run(self) -> dict[str, Any]:
-        # Imported here: a description that cannot be read must not wait for it.
-        from ansible_runner.interface import init_runner  # noqa: PLC0415
-
-        runner = init_runner(
-            private_data_dir=self._play.workspace,
-            ident=self._play.ident,
-            verbosity=max(self._play.verbosity, 0),
-            envvars=_environment(self._play) | dict(self._play.environment),
-            fact_cache_type="memory",
-            quiet=True,
-            suppress_env_files=True,
-            event_handler=self._on_event,
-            cancel_callback=self._is_stopping.is_set,
-            **self._play.arguments,
-        )
+        runner = configure(self._play, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
         runner.config.env = hide_environment(runner.config.env)
         runner.config.env |= {name: HiddenText(value) for name, value in self._play.secrets.items()}
         status, rc = runner.run()
@@ -121,6 +114,45 @@ class PlayThread(threading.Thread):
         scrub(raw, self._play.secrets.values())
         self._lines.write(read_event(raw).to_json())
         return True
+
+
+def configure(play: Play, **callbacks: Callable[..., Any]) -> Any:
+    """Return ansible-runner's object for a play, ready to run."""
+    # Imported here: a description that cannot be read must not wait for it.
+    from ansible_runner.interface import init_runner  # noqa: PLC0415
+
+    return init_runner(
+        private_data_dir=play.workspace,
+        ident=play.ident,
+        verbosity=max(play.verbosity, 0),
+        envvars=_environment(play) | dict(play.environment),
+        fact_cache_type="memory",
+        quiet=True,
+        suppress_env_files=True,
+        **callbacks,
+        **play.arguments,
+    )
+
+
+class Notes:
+    """Short remarks of this process and of those below it on how they were started, for the operator's debug log."""
+
+    def __init__(self) -> None:
+        self.reading, self.descriptor = os.pipe()
+        os.set_blocking(self.reading, False)
+        os.set_blocking(self.descriptor, False)
+
+    def write(self, text: str) -> None:
+        """Leave a remark; it is lost when there are too many of them."""
+        with suppress(BlockingIOError):
+            os.write(self.descriptor, text.replace("\n", " ").encode()[:_NOTE_BYTES] + b"\n")
+
+    def read(self) -> list[str]:
+        """Return the remarks that have come."""
+        try:
+            return os.read(self.reading, _NOTES_BYTES).decode(errors="replace").splitlines()
+        except BlockingIOError:
+            return []
 
 
 class Lines:
@@ -141,8 +173,8 @@ class Lines:
             self._is_open = False
 
 
-def main() -> None:
-    """Run the play that standard input describes, and exit when nothing of it is left."""
+def main(notes: Notes | None = None) -> None:
+    """Run the play that standard input describes, and exit when nothing of it is left; pass on what notes say."""
     lines = Lines(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
@@ -152,8 +184,10 @@ def main() -> None:
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(play.grace_seconds)
     reap_children()
-    ending = {"status": "canceled", "reason": stopped} if stopped else thread.ending
+    ending = stopped or thread.ending
     _tidy(play)
+    if remarks := notes.read() if notes else []:
+        lines.write(json.dumps({"notes": remarks}))
     lines.write(json.dumps({"ending": ending, "survivors": survivors}))
     os._exit(0)  # the thread may hang in ansible-runner, and nothing else is left to do
 
@@ -166,23 +200,28 @@ def _take_standard_output() -> int:
 
 
 def _wake_up_on_signals() -> int:
-    """Return a descriptor that becomes readable when this process is asked to end."""
+    """Return a descriptor that gives a signal's number when this process is asked to end."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, PARENT_DIED):
         signal.signal(number, lambda _number, _frame: None)
     return reading
 
 
-def _wait(finished: int, wake_up: int) -> str:
-    """Wait for the end of the play; return why it has to be ended, or empty text when it ended by itself."""
-    reasons = {finished: "", wake_up: "the run was asked to end", 0: "the operator has died"}
+def _wait(finished: int, wake_up: int) -> dict[str, Any]:
+    """Wait for the end of the play; return how and why it has to be ended, or nothing when it ended by itself."""
     with selectors.DefaultSelector() as selector:
-        for descriptor in reasons:
+        for descriptor in (finished, wake_up, 0):
             selector.register(descriptor, selectors.EVENT_READ)
         ready = {key.fd for key, _ in selector.select()}
-    return next(reason for descriptor, reason in reasons.items() if descriptor in ready)
+    if finished in ready:
+        return {}
+    if wake_up not in ready:
+        return {"status": "canceled", "reason": "the operator has died"}
+    if PARENT_DIED in os.read(wake_up, _NOTE_BYTES):
+        return {"status": "error", "reason": "the server that had started the run has died"}
+    return {"status": "canceled", "reason": "the run was asked to end"}
 
 
 def _environment(play: Play) -> dict[str, str]:

@@ -55,6 +55,8 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
 
     Blocks. The list is empty unless a process belongs to another user or hangs in the kernel.
     """
+    if pid == os.getpid() and not _has_children():
+        return []
     _signal_all(descendants(pid), signal.SIGTERM)
     deadline = time.monotonic() + grace_seconds
     while (left := descendants(pid)) and time.monotonic() < deadline:
@@ -100,6 +102,15 @@ def kill_stranded() -> list[str]:
     for ident in stranded:
         kill_orphans(ident)
     return stranded
+
+
+def _has_children() -> bool:
+    """Return whether this process has any child, dead ones included: in a subreaper, no child means no descendant."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _marked_processes() -> dict[str, list[psutil.Process]]:

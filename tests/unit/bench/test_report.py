@@ -1,5 +1,5 @@
 import pytest
-from bench.report import Row, Samples, markdown, number
+from bench.report import Row, Samples, head, markdown, number
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,13 @@ def test_a_percentile_of_nothing_is_refused() -> None:
         Samples().percentile(95)
 
 
-def test_the_report_shows_the_machine_and_a_line_for_each_row() -> None:
+def test_the_head_has_a_line_for_each_circumstance() -> None:
+    assert head({"Machine": "2 CPUs", "Date": "today"}) == "- Machine: 2 CPUs\n- Date: today\n"
+
+
+def test_the_table_has_a_line_for_each_row() -> None:
     rows = [Row("ready", 0.9, "s", 3.0, "median of 5"), Row("memory", 1234.5, "KiB")]
-    assert markdown(rows, {"Machine": "2 CPUs"}) == (
-        "- Machine: 2 CPUs\n"
-        "\n"
+    assert markdown(rows) == (
         "| what | measured | goal | | remark |\n"
         "|---|---|---|---|---|\n"
         "| ready | 0.9 s | ≤ 3 s | met | median of 5 |\n"

@@ -1,0 +1,197 @@
+"""Who is compared: rolecall warm, rolecall cold, the same work as kopf handlers, and a peer's binary if one is given.
+
+Each works in a namespace of its own and all run at the same time, so that their samples alternate: what else the
+machine does meets all of them. An idle one costs almost nothing. All have two workers, the same rights and the same
+folder with watches.yaml and roles. Neighbour: ``observer`` sees what they do.
+"""
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import process_tree
+from bench.observer import Observer, observing, turn_of
+from bench.operator_process import Operator, running
+from bench.readiness import RUN
+from bench.stage import PROJECT, Stage, until
+from bench.subjects import POD, SUBJECTS, Subject
+
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+Asking = Awaitable[RawObject]
+WORKERS = 2
+CONTENT = Path(__file__).with_name("content")
+WARM, COLD, KOPF, PEER = "warm", "cold", "kopf", "peer"
+AT_ONCE = 16
+_FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 60.0, 10.0, 60.0
+_LOOK_SECONDS, _QUIET_SHARE = 0.25, 0.06
+_ROLECALL = (*RUN, "--max-concurrent-reconciles", str(WORKERS))
+_PEER_FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", f"--max-concurrent-reconciles={WORKERS}")
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An operator to compare: its name in the report and its command."""
+
+    name: str
+    command: tuple[str, ...]
+
+    def command_for(self, namespace: str) -> tuple[str, ...]:
+        """Return the command for a namespace, which only kopf does not take from the environment."""
+        return (*self.command, "--namespace", namespace) if self.name == KOPF else self.command
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it starts a new interpreter for each play, so that it gets fewer objects."""
+        return self.name in (COLD, PEER)
+
+    @property
+    def sings(self) -> bool:
+        """Whether it runs the role hikawa as it is: the peer does not know how to come back at a time."""
+        return self.name in (WARM, COLD)
+
+
+def contenders(peer: Path | None) -> list[Contender]:
+    """Return all of them in the order in which their samples alternate."""
+    kopf = (sys.executable, "-m", "kopf", "run", "--standalone", "--log-format", "json")
+    found = [
+        Contender(WARM, (*_ROLECALL, "--warm=true")),
+        Contender(COLD, (*_ROLECALL, "--warm=false")),
+        Contender(KOPF, (*kopf, "--module", "bench.kopf_handlers")),
+    ]
+    return [*found, Contender(PEER, (str(peer), "run", *_PEER_FLAGS))] if peer else found
+
+
+@dataclass(slots=True)
+class Ring:
+    """One contender in its namespace, while it runs, with a watch on each kind."""
+
+    contender: Contender
+    stage: Stage
+    namespace: str
+    operator: Operator
+    observers: dict[GVK, Observer]
+    _revisions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def name(self) -> str:
+        """The contender's name."""
+        return self.contender.name
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time of the whole tree so far."""
+        return process_tree.cpu_seconds(self.operator.process.pid)
+
+    def keys(self, prefix: str, count: int) -> list[ObjectKey]:
+        """Return where so many objects lie."""
+        return [ObjectKey(self.namespace, f"{prefix}-{number:03d}") for number in range(count)]
+
+    async def create(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> float:
+        """Create objects that want so many pods each and return the seconds until each is finished."""
+        return await self._reconciled(subject, [self._created(subject.make(key, pods)) for key in keys])
+
+    async def create_content(self, subject: Subject, keys: Sequence[ObjectKey], pods: int) -> None:
+        """Create objects whose pods are there before them, and wait until all is done and quiet."""
+        wanted = (pod for key in keys for pod in subject.pods(key, pods))
+        await _side_by_side([self._created(pod) for pod in wanted])
+        await self.create(subject, keys, pods)
+        await self.quiet()
+
+    async def change(self, subject: Subject, keys: Sequence[ObjectKey]) -> float:
+        """Give each object a new generation that asks for nothing new; return the seconds until each is finished."""
+        revision = {"spec": {"revision": next(self._revisions)}}
+        client = self.stage.client
+        return await self._reconciled(subject, [client.patch(subject.gvk, key, revision) for key in keys])
+
+    async def quiet(self) -> None:
+        """Wait until the tree does nothing: late work belongs to the runs before."""
+        last = self.cpu_seconds
+
+        async def is_quiet() -> bool:
+            nonlocal last
+            await asyncio.sleep(_LOOK_SECONDS)
+            before, last = last, self.cpu_seconds
+            return last - before < _QUIET_SHARE * _LOOK_SECONDS
+
+        await until(is_quiet, _QUIET_WITHIN_SECONDS, f"{self.name} is quiet")
+
+    async def _created(self, obj: RawObject) -> RawObject:
+        return await self.stage.client.create(obj)
+
+    async def _reconciled(self, subject: Subject, asked: Sequence[Asking]) -> float:
+        started = time.monotonic()
+        answers = await _side_by_side(asked)
+        deadline = _FIRST_SECONDS + len(asked) * _PER_OBJECT_SECONDS
+        finishing = asyncio.create_task(self.observers[subject.gvk].finished(map(turn_of, answers), deadline))
+        ending = asyncio.create_task(self.operator.process.wait())
+        await asyncio.wait([finishing, ending], return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if finishing.done() and finishing.exception() is None:
+            return finishing.result() - started
+        finishing.cancel()
+        log = self.operator.log_file.read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"{self.name}, {subject.title}: not all objects were finished in time; its log:\n{log}")
+
+
+@asynccontextmanager
+async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncIterator[Ring]:
+    """Start a contender in a namespace that exists and stop it at the end of the block."""
+    async with AsyncExitStack() as stack:
+        kinds = (POD, *(subject.gvk for subject in SUBJECTS))
+        observers = {gvk: await stack.enter_async_context(observing(stage.client, gvk, namespace)) for gvk in kinds}
+        environment = _environment(stage, contender, namespace)
+        command = contender.command_for(namespace)
+        operator = await stack.enter_async_context(running(command, _project(stage), environment))
+        yield Ring(contender, stage, namespace, operator, observers)
+
+
+@asynccontextmanager
+async def rings(stage: Stage, section: str, chosen: Iterable[Contender]) -> AsyncIterator[list[Ring]]:
+    """Start several contenders, each in a namespace of its own."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}")))
+            for each in chosen
+        ]
+
+
+def _project(stage: Stage) -> Path:
+    """Return the folder with watches.yaml and roles that all contenders share."""
+    folder = stage.folder / "comparison"
+    if not folder.is_dir():
+        roles = folder / "roles"
+        roles.mkdir(parents=True)
+        (folder / "watches.yaml").symlink_to(CONTENT / "watches.yaml")
+        for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler", PROJECT / "roles" / "hikawa"):
+            (roles / role.name).symlink_to(role)
+    return folder
+
+
+def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str, str]:
+    programs = Path(sys.executable).parent
+    common = {
+        "KUBECONFIG": str(stage.kubeconfig),
+        "WATCH_NAMESPACE": namespace,
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_COLLECTIONS_PATH": str(PROJECT / "src" / "rolecall" / "collections"),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    # The handlers import modules of the benchmark; what PYTHONPATH adds must not slow the others down.
+    return common | {"PYTHONPATH": str(PROJECT), "WORKERS": str(WORKERS)} if contender.name == KOPF else common
+
+
+async def _side_by_side(asked: Sequence[Asking]) -> list[RawObject]:
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(request: Asking) -> RawObject:
+        async with free:
+            return await request
+
+    return await asyncio.gather(*map(ask, asked))

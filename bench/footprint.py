@@ -1,0 +1,89 @@
+"""What each contender takes alone: memory of its whole tree, idle and at work, and the time of its first reconcile.
+
+Contenders run one after the other here, because processes that share pages would make each other look smaller. Memory
+at work is looked at again and again while two workers are busy; the largest sum counts, and reading it slows the runs
+down, so no time is taken meanwhile. Neighbour: ``process_tree`` reads the kernel's numbers.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from bench import process_tree
+from bench.comparison import AT_A_TIME, PODS_EACH, Effort
+from bench.contenders import WORKERS, Contender, Ring, ring
+from bench.measures import Collection, Measure, at_most
+from bench.observer import turn_of
+from bench.stage import Stage, progress
+from bench.subjects import SUBJECTS, Subject
+
+from rolecall.kube.references import ObjectKey
+
+_MIB = 1024**2
+_PAUSE_SECONDS = 0.01
+_FIRST_SECONDS = 60.0
+_PLAIN = SUBJECTS[1]
+
+
+async def measure_memory(stage: Stage, chosen: Sequence[Contender], _effort: Effort) -> list[Measure]:
+    """Memory of the tree while nothing happens, and what each concurrent run adds at most."""
+    idle, added = Collection(), {subject.title: Collection() for subject in SUBJECTS}
+    for each in chosen:
+        async with ring(stage, each, await stage.namespace(f"memory-{each.name}")) as alone:
+            for subject in SUBJECTS:
+                keys = alone.keys("memory", AT_A_TIME)
+                await alone.create_content(subject, keys, PODS_EACH)
+            base = _memory_mib(alone)
+            idle.add(each.name, base)
+            for subject in SUBJECTS:
+                peak = await _peak(alone, subject)
+                added[subject.title].add(each.name, (peak - base) / WORKERS)
+                progress(f"{each.name}: {base:.0f} MiB idle, {peak:.0f} MiB with {WORKERS} runs of {subject.title}")
+    return [
+        Measure("memory of the tree, idle after its first reconciles", "MiB PSS", idle.samples, at_most(200.0)),
+        *(
+            Measure(f"{title}: memory for each concurrent run, above idle", "MiB PSS", each.samples, at_most(40.0))
+            for title, each in added.items()
+        ),
+    ]
+
+
+async def measure_start(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
+    """From the start of the operator's process until the status of a changed object is written."""
+    seconds = Collection()
+    namespaces = {each.name: await stage.namespace(f"start-{each.name}") for each in chosen}
+    for number in range(effort.starts):
+        for each in chosen:
+            seconds.add(each.name, await _first_reconcile(stage, each, ObjectKey(namespaces[each.name], f"n-{number}")))
+    for name, values in seconds.samples.items():
+        progress(f"{name}: first reconcile done after {', '.join(f'{value:.2f}' for value in values)} s")
+    what = "start of the operator, until its first reconcile is done"
+    return [Measure(what, "s", seconds.samples, at_most(3.0), "an unchanged object of the plain role")]
+
+
+async def _first_reconcile(stage: Stage, contender: Contender, key: ObjectKey) -> float:
+    """Start a contender that finds one new object, which has its pods already."""
+    for pod in _PLAIN.pods(key, PODS_EACH):
+        await stage.client.create(pod)
+    created = await stage.client.create(_PLAIN.make(key, PODS_EACH))
+    async with ring(stage, contender, key.namespace) as alone:
+        started = time.monotonic() - (time.time() - alone.operator.started_at)
+        finished = await alone.observers[_PLAIN.gvk].finished([turn_of(created)], _FIRST_SECONDS)
+        await alone.quiet()
+    await stage.client.delete(_PLAIN.gvk, key)
+    return finished - started
+
+
+async def _peak(alone: Ring, subject: Subject) -> float:
+    working = asyncio.create_task(alone.change(subject, alone.keys("memory", AT_A_TIME)))
+    peak = 0.0
+    while not working.done():
+        peak = max(peak, await asyncio.to_thread(_memory_mib, alone))
+        await asyncio.sleep(_PAUSE_SECONDS)
+    await working
+    await alone.quiet()
+    return peak
+
+
+def _memory_mib(alone: Ring) -> float:
+    return process_tree.memory_bytes(alone.operator.process.pid) / _MIB

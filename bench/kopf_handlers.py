@@ -1,0 +1,124 @@
+"""The work of both subjects as kopf handlers in plain Python: what the same job costs without Ansible.
+
+Loaded by ``kopf run``. The handlers read the pods, compare, create what is missing and write the status, as the roles
+do; the comparison for PodScalers is the role's own filter. A pod that goes starts the work of its owner, as rolecall's
+triggers do. kopf's settings are its defaults, apart from the number of workers and its Events, which are off.
+"""
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import kopf
+from bench.subjects import POD_SCALER
+from bench.widgets import WIDGET
+from kubernetes import client, config
+
+from rolecall.kube.references import GVK
+
+Fields = dict[str, Any]
+_FILTERS = Path(__file__).resolve().parents[1] / "roles" / "podscaler" / "filter_plugins" / "podscaler.py"
+_LIMIT = 500
+
+
+def _load_plan() -> Callable[[list[Fields], Fields, int], Fields]:
+    specification = importlib.util.spec_from_file_location("podscaler", _FILTERS)
+    assert specification  # noqa: S101 - the path ends in .py
+    assert specification.loader  # noqa: S101
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    found: Callable[[list[Fields], Fields, int], Fields] = module.plan
+    return found
+
+
+_plan = _load_plan()
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
+    """Take as many workers as the other contenders have, and connect."""
+    settings.execution.max_workers = int(os.environ["WORKERS"])
+    settings.posting.enabled = False
+    config.load_kube_config()
+    memo.core, memo.custom = client.CoreV1Api(), client.CustomObjectsApi()
+
+
+@kopf.on.create(POD_SCALER.group, POD_SCALER.version, "podscalers")
+@kopf.on.update(POD_SCALER.group, POD_SCALER.version, "podscalers")
+def scale(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
+    """Do what the role podscaler does."""
+    patch.status.update(_finished(body, _scale(memo.core, dict(body))))
+
+
+@kopf.on.create(WIDGET.group, WIDGET.version, "widgets")
+@kopf.on.update(WIDGET.group, WIDGET.version, "widgets")
+def complete(body: kopf.Body, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
+    """Do what the plain role does."""
+    patch.status.update(_finished(body, _complete(memo.core, dict(body))))
+
+
+@kopf.on.event("v1", "pods")
+def replace(event: kopf.RawEvent, body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+    """Do the work of the owner of a pod that is gone once more."""
+    if event["type"] != "DELETED":
+        return
+    for owner in body.metadata.get("ownerReferences", ()):
+        plural = {POD_SCALER.kind: "podscalers", WIDGET.kind: "widgets"}[owner["kind"]]
+        gvk = GVK.of(owner["apiVersion"], owner["kind"])
+        obj = memo.custom.get_namespaced_custom_object(
+            gvk.group, gvk.version, body.metadata.namespace, plural, owner["name"]
+        )
+        (_scale if gvk == POD_SCALER else _complete)(memo.core, obj)
+
+
+def _scale(core: client.CoreV1Api, obj: Fields) -> Fields:
+    selector, namespace = obj["spec"]["selector"], obj["metadata"]["namespace"]
+    plan = _plan(_pods(core, namespace, selector), obj, _LIMIT)
+    for _ in range(plan["missing"]):
+        core.create_namespaced_pod(namespace, _pod(obj, selector, generateName="scaled-pod-"))
+    for victim in plan["delete"]:
+        core.delete_namespaced_pod(victim["metadata"]["name"], namespace)
+    stats: Fields = plan["stats"]
+    return stats
+
+
+def _complete(core: client.CoreV1Api, obj: Fields) -> Fields:
+    name, namespace, count = obj["metadata"]["name"], obj["metadata"]["namespace"], obj["spec"]["pods"]
+    labels = {"widget": name}
+    present = {pod["metadata"]["name"] for pod in _pods(core, namespace, labels)}
+    for number in range(count):
+        if f"{name}-{number}" not in present:
+            core.create_namespaced_pod(namespace, _pod(obj, labels, name=f"{name}-{number}"))
+    return {"pods": count}
+
+
+def _pods(core: client.CoreV1Api, namespace: str, labels: Mapping[str, str]) -> list[Fields]:
+    selector = ",".join("=".join(pair) for pair in labels.items())
+    answer = core.list_namespaced_pod(namespace, label_selector=selector, _preload_content=False)
+    found: list[Fields] = json.loads(answer.data)["items"]
+    return found
+
+
+def _pod(obj: Fields, labels: Mapping[str, str], **name: str) -> Fields:
+    owner = {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        "controller": True,
+    }
+    containers = [{"name": "nginx", "image": "nginx:latest"}]
+    return {
+        "metadata": {**name, "labels": dict(labels), "ownerReferences": [owner]},
+        "spec": {"containers": containers},
+    }
+
+
+def _finished(body: kopf.Body, fields: Fields) -> Fields:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Successful", "status": "True", "reason": "Successful", "lastTransitionTime": now}
+    return {**fields, "conditions": [condition], "observedGeneration": body.metadata["generation"]}

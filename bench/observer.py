@@ -1,0 +1,98 @@
+"""What a watch on a kind sees, and when: the only clock of the comparison, the same for every operator.
+
+An object counts as finished in a generation when its condition ``Successful`` is true and its status is another one
+than the one with which that generation was first seen. So a status left from the generation before does not count,
+whether or not the operator writes ``observedGeneration``, which the Go runner does not.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import generation_of
+from rolecall.kube.references import GVK, RawObject
+
+_WATCH_SECONDS = 3600.0
+Turn = tuple[str, int]
+"""An object's name and one of its generations."""
+
+
+@dataclass(slots=True)
+class Finishes:
+    """When objects were seen to be finished, in monotonic seconds."""
+
+    at: dict[Turn, float] = field(default_factory=dict)
+    _before: dict[Turn, object] = field(default_factory=dict)
+
+    def note(self, obj: RawObject, now: float) -> None:
+        """Take an object as it was seen at a time."""
+        turn, status = turn_of(obj), obj.get("status") or {}
+        conditions = {item["type"]: item for item in status.get("conditions", ())}
+        result = conditions.get("Running", {}).get("ansibleResult") or {}
+        identity = (status.get("observedGeneration"), result.get("completion"))
+        before = self._before.setdefault(turn, identity)
+        is_current = status.get("observedGeneration") in (None, turn[1])
+        is_successful = conditions.get("Successful", {}).get("status") == "True"
+        if is_successful and is_current and identity != before:
+            self.at.setdefault(turn, now)
+
+
+class Observer:
+    """Sees the objects of one kind in one namespace from now on; make one with `observing`."""
+
+    def __init__(self) -> None:
+        self.finishes = Finishes()
+        self.arrivals: list[float] = []
+        """When each new object was seen first."""
+        self._changed = asyncio.Condition()
+
+    async def finished(self, turns: Iterable[Turn], within_seconds: float) -> float:
+        """Wait until all these are finished and return when the last one was. Raises TimeoutError."""
+        wanted = set(turns)
+        await self.wait(lambda: wanted <= self.finishes.at.keys(), within_seconds)
+        return max(self.finishes.at[turn] for turn in wanted)
+
+    async def wait(self, holds: Callable[[], object], within_seconds: float) -> None:
+        """Wait until something holds for what was seen. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(within_seconds), self._changed:
+                await self._changed.wait_for(holds)
+        except TimeoutError:
+            raise TimeoutError(f"not seen within {within_seconds:g} s") from None
+
+    async def follow(self, events: AsyncIterator[tuple[str, RawObject]]) -> None:
+        """Take the events of a watch."""
+        async for kind, obj in events:
+            now = time.monotonic()
+            if kind in ("ADDED", "MODIFIED"):
+                async with self._changed:
+                    if kind == "ADDED":
+                        self.arrivals.append(now)
+                    self.finishes.note(obj, now)
+                    self._changed.notify_all()
+
+
+@asynccontextmanager
+async def observing(client: Client, gvk: GVK, namespace: str) -> AsyncIterator[Observer]:
+    """Watch a kind in a namespace until the end of the block."""
+    observer, latest = Observer(), ""
+    async for page, version in client.list_pages(gvk, namespace):
+        latest = version
+        for obj in page:
+            observer.finishes.note(obj, time.monotonic())
+    following = asyncio.create_task(observer.follow(client.watch(gvk, namespace, latest, _WATCH_SECONDS)))
+    try:
+        yield observer
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+def turn_of(obj: dict[str, Any]) -> Turn:
+    """Return an object's name and generation."""
+    return obj["metadata"]["name"], generation_of(obj)

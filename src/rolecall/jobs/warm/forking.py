@@ -1,0 +1,130 @@
+"""What a forked child needs to be like a process of its own: descriptors, signals, standard streams, exit.
+
+A child inherits everything: open files, signal handlers, exit hooks, the parent's idea of standard output. Each
+function here undoes one part of that, in the first moments after a fork, in the child. Neighbours: `server`,
+`playbook` and `module_process` fork.
+"""
+
+import atexit
+import ctypes
+import io
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+_SET_PARENT_DEATH_SIGNAL = 1
+_LAST_DESCRIPTOR = 1 << 20
+_INTERRUPTED = -2
+"""Stands for the exit code of an interpreter that a KeyboardInterrupt has ended: it sends itself the signal."""
+_ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
+_IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
+"""What the interpreter chose for the standard streams of this process, by its locale and by PYTHONUNBUFFERED."""
+
+
+def reset_signals() -> None:
+    """Give every signal the handling that a new Python has; ignored signals stay ignored, as after `exec`."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def tell_of_parent(parent: int, number: signal.Signals) -> None:
+    """Get this signal when the parent ends, at once if it has ended already. Linux only."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def keep_descriptors(kept: Iterable[int] = ()) -> None:
+    """Close every descriptor but the standard ones and these."""
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, _LAST_DESCRIPTOR)
+
+
+def set_standard_streams(stdin: int, stdout: int, stderr: int) -> None:
+    """Make these descriptors the standard ones, for Python and for what is started later."""
+    taken = [os.dup(descriptor) for descriptor in (stdin, stdout, stderr)]
+    for number, descriptor in enumerate(taken):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    open_standard_streams()
+
+
+def open_standard_streams() -> None:
+    """Let Python's standard streams use what the descriptors 0, 1 and 2 are now."""
+    sys.stdin = sys.__stdin__ = _stream(0, "r", _ERRORS)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w", _ERRORS)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
+
+
+def set_environment(environment: Mapping[str, str]) -> None:
+    """Replace the whole environment, and forget what Python has derived from the old one."""
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    tempfile.tempdir = None
+
+
+def leave(work: Callable[[], object]) -> NoReturn:
+    """Do all the work of a forked process and end it as the interpreter would: own exit hooks, own exit code."""
+    code = 1
+    try:
+        atexit._clear()  # noqa: SLF001 - the parent's hooks are not the child's; there is no public way
+        code = _exit_code(work)
+        with suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads
+        atexit._run_exitfuncs()  # noqa: SLF001 - nor one to run the hooks
+        _flush()
+        if code == _INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        os._exit(code)
+
+
+def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
+    is_direct = _IS_UNBUFFERED and mode == "w"
+    binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - as long as we live
+    by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
+    return io.TextIOWrapper(
+        binary,
+        encoding=_ENCODING,
+        errors=errors,
+        newline="\n",
+        line_buffering=by_lines,
+        write_through=is_direct,
+    )
+
+
+def _exit_code(work: Callable[[], object]) -> int:
+    try:
+        work()
+    except SystemExit as leaving:
+        if leaving.code is None:
+            return 0
+        if isinstance(leaving.code, int):
+            return leaving.code & 0xFF
+        sys.stderr.write(f"{leaving.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001 - the last line of defence of a process
+        traceback.print_exc()
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,235 @@
+"""What a warm runner promises beyond what every runner does: it forgets, it lasts, it sees changes on disk."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from structlog.testing import capture_logs
+
+from rolecall.jobs.cold import ColdRunner
+from rolecall.jobs.events import RunSummary
+from rolecall.jobs.processes import marked
+from rolecall.jobs.runner import RoleContent
+from rolecall.jobs.warm.runner import WarmRunner
+from rolecall.jobs.workspace import Inputs
+from tests.integration.test_runner import Bench, has_module, until, zombies
+
+MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
+SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
+TELL = """
+- name: Look at this process
+  ansible.builtin.set_fact:
+    seen:
+      folder: "{{ lookup('pipe', 'pwd') }}"
+      mine: "{{ lookup('env', 'MINE') }}"
+      theirs: "{{ lookup('env', 'THEIRS') }}"
+      temporary: "{{ lookup('config', 'DEFAULT_LOCAL_TMP') }}"
+      fact: "{{ fact | default('none') }}"
+    cacheable: true
+- name: Look at the module's process
+  ansible.builtin.command: env
+  environment: "{{ extra }}"
+  register: printed
+- name: Tell
+  ansible.builtin.set_stats:
+    data: {seen: "{{ seen }}", environment: "{{ printed.stdout_lines | select('match', 'MINE|THEIRS|EXTRA') }}"}
+- name: Leave something
+  ansible.builtin.set_fact: {fact: left}
+"""
+KILLED = """
+#!/usr/bin/python
+import os, signal
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule({})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WarmRunner]:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    async with WarmRunner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def bench(tmp_path: Path, runner: WarmRunner) -> Bench:
+    return Bench(tmp_path, runner)
+
+
+def server_of(runner: WarmRunner) -> psutil.Process:
+    """Return the process of the server that starts new plays."""
+    assert runner.server
+    return psutil.Process(runner.server.process.pid)
+
+
+async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
+    """Run the role that looks around, with variables of its own in the environment."""
+    job = bench.job(role, Inputs({"extra": {f"EXTRA_{name}": value for name, value in own.items()}}))
+    return await bench.runner.run(replace(job, environment=own), bench.events.append)
+
+
+def seen_of(summary: RunSummary) -> dict[str, Any]:
+    """Return what a run told, without what belongs to it by its nature."""
+    assert summary.message == ""
+    return {**summary.stats["seen"], "environment": summary.stats["environment"]}
+
+
+async def test_a_run_knows_nothing_of_those_before_it(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(tmp_path / "other", bench.runner)
+    first = seen_of(await tell(bench, bench.role(TELL), MINE="1"))
+    second = seen_of(await tell(other, other.role(TELL), THEIRS="2"))
+    assert (first["mine"], first["theirs"], first["fact"]) == ("1", "", "none")
+    assert (second["mine"], second["theirs"], second["fact"]) == ("", "2", "none")
+    assert first["environment"] == ["MINE=1", "EXTRA_MINE=1"]
+    assert second["environment"] == ["THEIRS=2", "EXTRA_THEIRS=2"]
+    assert first["temporary"] != second["temporary"]
+
+
+async def test_runs_side_by_side_know_nothing_of_each_other(bench: Bench, tmp_path: Path) -> None:
+    benches = [Bench(tmp_path / str(number), bench.runner) for number in range(4)]
+    runs = [tell(each, each.role(TELL), MINE=str(number)) for number, each in enumerate(benches)]
+    found = [seen_of(summary) for summary in await asyncio.gather(*runs)]
+    assert [each["mine"] for each in found] == ["0", "1", "2", "3"]
+    assert len({each["temporary"] for each in found}) == 4
+
+
+async def test_no_two_tasks_have_the_same_identifier(bench: Bench) -> None:
+    role = bench.role("- ansible.builtin.debug:\n")
+    await bench.run(role)
+    first = {event.task_id for event in bench.events if event.task_id}
+    bench.events.clear()
+    await bench.run(role)
+    assert first
+    assert not first & {event.task_id for event in bench.events}
+
+
+async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(bench: Bench) -> None:
+    job = bench.job(bench.role(SLEEP))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
+    await until(lambda: has_module(job.ident))
+    assert isinstance(bench.runner, WarmRunner)
+    server_of(bench.runner).kill()
+    summary = await run
+    assert summary.status == "error"
+    assert "the server that had started the run has died" in summary.message
+    assert marked(job.ident) == []
+    assert zombies() == []
+    with capture_logs() as logs:
+        assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
+    assert "The warm server has ended and is started again" in {line["event"] for line in logs}
+
+
+async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "ansible.cfg"
+    broken.write_text("[defaults]\nforks = many\n")
+    async with WarmRunner() as runner:
+        assert runner.server
+        runner.server.process.kill()
+        monkeypatch.setenv("ANSIBLE_CONFIG", str(broken))
+        bench.runner = runner
+        summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
+    assert summary.status == "failed"
+    assert "forks" in summary.message.lower()
+
+
+async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
+    collection = tmp_path / "collections/ansible_collections/some/thing"
+    utility = collection / "plugins/module_utils/word.py"
+    module = collection / "plugins/modules/say.py"
+    for path in (utility, module):
+        path.parent.mkdir(parents=True)
+    module.write_text(
+        "#!/usr/bin/python\nfrom ansible.module_utils.basic import AnsibleModule\n"
+        "from ansible_collections.some.thing.plugins.module_utils.word import WORD\n"
+        "AnsibleModule({}).exit_json(msg=WORD)\n"
+    )
+    utility.write_text("WORD = 'before'\n")
+    bench = Bench(tmp_path, ColdRunner())
+    role = bench.role("- some.thing.say:\n")
+    async with WarmRunner([role.path]) as runner:
+        bench.runner = runner
+        await bench.run(role)
+        utility.write_text("WORD = 'afterwards'\n")
+        await bench.run(role)
+    said = [event.message for event in bench.events if event.name == "runner_on_ok"]
+    assert said == ["before", "afterwards"]
+
+
+async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Bench, tmp_path: Path) -> None:
+    collection = tmp_path / "collections/ansible_collections/some/thing/plugins/modules"
+    collection.mkdir(parents=True)
+    (collection / "die.py").write_text(KILLED.lstrip())
+    playbook = bench.playbook("""
+        - hosts: localhost
+          gather_facts: false
+          tasks: [{name: Die, some.thing.die: }]
+    """)
+    cold = Bench(tmp_path, ColdRunner())
+    found = [(await each.run(playbook)).message for each in (bench, cold)]
+    assert found[0] == found[1]
+    assert "Killed" in found[0]
+
+
+async def test_many_runs_leave_nothing(bench: Bench) -> None:
+    assert isinstance(bench.runner, WarmRunner)
+    role = bench.role("- ansible.builtin.command: 'true'\n- ansible.builtin.debug:\n")
+    await bench.run(role)
+    server = server_of(bench.runner)
+    before = (_descriptors(server), _descriptors(psutil.Process()), _folders())
+    memory = server.memory_info().rss
+    for _ in range(MANY):
+        assert (await bench.run(role)).is_successful
+        bench.events.clear()
+    assert (_descriptors(server), _descriptors(psutil.Process()), _folders()) == before
+    assert [child for child in server.children() if child.status() != psutil.STATUS_RUNNING] == []
+    assert zombies() == []
+    assert server.memory_info().rss - memory < 4 * 1024 * 1024
+    assert server.is_running()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None:
+    operator = await asyncio.create_subprocess_exec(sys.executable, "-c", OPERATOR, stdout=asyncio.subprocess.PIPE)
+    assert operator.stdout
+    server = psutil.Process(json.loads(await operator.stdout.readline()))
+    operator.send_signal(number)
+    await operator.wait()
+    await until(lambda: server.status() == psutil.STATUS_ZOMBIE, seconds=10)  # it has climbed to this process
+    server.wait()
+
+
+OPERATOR = """
+import asyncio, json
+from rolecall.jobs.warm.runner import WarmRunner
+
+async def main():
+    async with WarmRunner() as runner:
+        await runner.server.ready
+        print(json.dumps(runner.server.process.pid), flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def _descriptors(process: psutil.Process) -> int:
+    return process.num_fds()
+
+
+def _folders() -> set[str]:
+    return {path.name for path in Path("~/.ansible/tmp").expanduser().glob("*")}

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "script with $1 in $(basename "$PWD")"

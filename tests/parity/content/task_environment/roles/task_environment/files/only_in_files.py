@@ -1,0 +1,3 @@
+"""Found only by those whose PYTHONPATH leads here."""
+
+WORD = "found by PYTHONPATH"

@@ -1,0 +1,138 @@
+"""What one run did, as far as anybody can see it: its summary, its events, its artifacts and the traces outside.
+
+Events are those that ansible-runner wrote, in full, with the text that each printed. With one host their order is
+compared as a whole; with several it is compared host by host, because Ansible promises no more. Neighbours:
+`normalization` removes what differs between any two runs, `stage` makes the run.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rolecall.jobs.events import JobEvent, RunSummary, strip_colours
+from tests.parity.normalization import Normalizer
+
+_LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
+"""Line numbers and counters: they follow from the events before, which are compared."""
+
+_TITLE = ("TASK [", "task path: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One run. `raw_events` are ansible-runner's, `reported` what the operator was told, `files` what the play left.
+
+    `notes` say which parts of a warm run took the ordinary path, and why; they are not compared.
+    """
+
+    summary: RunSummary
+    raw_events: list[dict[str, Any]]
+    reported: list[JobEvent]
+    artifacts: list[str]
+    files: Mapping[str, str]
+    processes: list[str]
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the events in their order."""
+        return [str(event["event"]) for event in self.raw_events]
+
+    def comparable(self, normalizer: Normalizer, *, ordered: bool = True) -> dict[str, Any]:
+        """Return everything that must be equal, as a JSON value; unless `ordered`, tasks may start in any order."""
+        begin = next(
+            (number for number, name in enumerate(self.names) if name.startswith("playbook_")), len(self.names)
+        )
+        value: dict[str, Any] = normalizer.value(
+            {
+                "summary": _summary(self.summary),
+                "preamble": _preamble(self.raw_events[:begin]),
+                "events": _by_host(
+                    [_event(event, ordered=ordered) for event in self.raw_events[begin:]], ordered=ordered
+                ),
+                "reported": _by_host(
+                    [_reported(event, ordered=ordered) for event in self.reported[begin:]], ordered=ordered
+                ),
+                "artifacts": [name for name in self.artifacts if not name.startswith("job_events")],
+                "files": self.files,
+                "objects": self.objects,
+                "processes": self.processes,
+            }
+        )
+        return value
+
+
+def read_events(artifacts: Path) -> list[dict[str, Any]]:
+    """Return the events that ansible-runner has written, in their order."""
+    paths = [path for path in (artifacts / "job_events").glob("*.json") if "partial" not in path.name]
+    events = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return sorted(events, key=lambda event: int(event["counter"]))
+
+
+def read_tree(folder: Path) -> dict[str, str]:
+    """Return what lies in a folder: the text of each file by its path, with its permissions."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        mode = f"{path.lstat().st_mode:o}"
+        found[name] = f"{mode} {path.read_text(errors='replace') if path.is_file() else ''}"
+    return found
+
+
+def artifact_names(artifacts: Path) -> list[str]:
+    """Return the names of everything a run left, and how many events."""
+    names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
+    events = {name for name in names if name.startswith("job_events/")}
+    return [*sorted(names - events), f"job_events: {len(events)}"]
+
+
+def _preamble(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the lines printed before the playbook begins.
+
+    A cold play prints them before ansible-runner's callback is loaded, and they become one event for each line; in a
+    warm play the callback is there already, and they become one event for each message.
+    """
+    return [line for event in events for line in strip_colours(str(event.get("stdout") or "")).splitlines() if line]
+
+
+def _reported(event: JobEvent, *, ordered: bool) -> dict[str, Any]:
+    return {"host": event.host, **asdict(event), "stdout": _printed(event.stdout, ordered=ordered)}
+
+
+def _summary(summary: RunSummary) -> dict[str, Any]:
+    value = asdict(summary) | {"duration_seconds": None}
+    del value["stdout_tail"]  # the events carry the whole text
+    if summary.completion:
+        value["completion"] = "<time>"
+    if summary.requeue_at is not None:
+        value["requeue_at"] = "<time>"
+    return value
+
+
+def _printed(text: str, *, ordered: bool) -> str:
+    """Return what an event printed; unless tasks are in order, without the title that the first result prints."""
+    lines = strip_colours(text).splitlines()
+    return "\n".join(line for line in lines if ordered or (line and not line.startswith(_TITLE)))
+
+
+def _event(event: Mapping[str, Any], *, ordered: bool) -> dict[str, Any]:
+    kept = {key: value for key, value in event.items() if key not in _LEFT_OUT}
+    kept["stdout"] = _printed(str(event.get("stdout") or ""), ordered=ordered)
+    kept["host"] = (event.get("event_data") or {}).get("host", "")
+    return kept
+
+
+def _by_host(events: Iterable[dict[str, Any]], *, ordered: bool) -> dict[str, list[dict[str, Any]]]:
+    every = list(events)
+    hosts = {event["host"] for event in every} - {""}
+    if len(hosts) <= 1:
+        return {"all": every}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in every:
+        found.setdefault(event["host"] or "none", []).append(event)
+    if not ordered:
+        found["none"].sort(key=lambda event: json.dumps(event, sort_keys=True, default=str))
+    return dict(sorted(found.items()))

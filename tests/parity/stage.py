@@ -1,0 +1,156 @@
+"""Runs a case with a runner, in a folder of its own, and observes it.
+
+The content of a case is copied for each run, so that a run may write beside it and paths never decide. A folder is
+`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines. Neighbours: `cases` lists
+what is run, `observation` what is seen.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rolecall.app.access import Grant
+from rolecall.jobs.events import JobEvent
+from rolecall.jobs.processes import marked
+from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.kube.references import GVK, ObjectKey
+from tests.parity.cases import Case
+from tests.parity.normalization import Normalizer
+from tests.parity.observation import Observation, artifact_names, read_events, read_tree
+
+CONTENT = Path(__file__).parent / "content"
+COLLECTIONS = CONTENT / "collections"
+MODULES = COLLECTIONS / "ansible_collections/parity/odd/plugins/modules"
+Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
+"""Gives the run of that name its way to an API server."""
+
+
+StartRunner = Callable[[], AbstractAsyncContextManager[Runner]]
+
+
+async def _revoke_nothing() -> None:
+    """Stand for a run without access."""
+
+
+@asynccontextmanager
+async def no_access(_ident: str) -> AsyncIterator[Grant]:
+    """Give a run no way to any API server."""
+    yield Grant({}, {}, _revoke_nothing)
+
+
+@dataclass(slots=True)
+class Stage:
+    """One runner, the way to start another, and the folder for runs; `places` are further variables of every run.
+
+    `grants` gives runs their access, `own` are texts that belong to this stage alone, with placeholders.
+    """
+
+    runner: Runner
+    start_runner: StartRunner
+    root: Path
+    places: Mapping[str, Any] = field(default_factory=dict)
+    grants: Grants = no_access
+    own: Mapping[str, str] = field(default_factory=dict)
+    idents: list[str] = field(default_factory=list)
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Removes what belongs to this stage from what is seen on it."""
+        idents = dict.fromkeys(self.idents, "<ident>")
+        return Normalizer({str(self.root): "<root>"} | idents | dict(self.own))
+
+    async def run(self, case: Case) -> Observation:
+        """Run a case to its end."""
+        project = self.root / "project"
+        shutil.rmtree(project, ignore_errors=True)
+        shutil.copytree(CONTENT / case.name, project, symlinks=True)
+        if case.modules == "role":
+            role = project / "roles" / case.name
+            shutil.copytree(MODULES, role / "library", dirs_exist_ok=True)
+            shutil.rmtree(role / "meta")  # leads to the collection
+        scratch = self.root / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        with self._environment(case):
+            async with self._runner(case) as runner:
+                return await self._run(case, runner)
+
+    @asynccontextmanager
+    async def _runner(self, case: Case) -> AsyncIterator[Runner]:
+        """Give the shared runner, or one that starts now for an operator with an environment of its own."""
+        if not case.environment:
+            yield self.runner
+            return
+        async with self.start_runner() as runner:
+            yield runner
+
+    async def _run(self, case: Case, runner: Runner) -> Observation:
+        project, scratch = self.root / "project", self.root / "scratch"
+        workspace = Workspace(self.root / "runs", GVK("example.com", "v1", "Parity"), ObjectKey("default", "case"))
+        ident = new_ident()
+        self.idents.append(ident)
+        workspace.prepare(ident, self._inputs(case, project, scratch))
+        reported: list[JobEvent] = []
+        async with self.grants(ident) as grant:
+            summary = await runner.run(self._job(case, ident, workspace, grant), reported.append)
+        artifacts = workspace.artifacts(ident)
+        return Observation(
+            summary=summary,
+            raw_events=read_events(artifacts),
+            reported=reported,
+            artifacts=artifact_names(artifacts),
+            files=read_tree(scratch) | read_tree(workspace.path / "env"),
+            processes=[str(process) for process in marked(ident)],
+        )
+
+    def _job(self, case: Case, ident: str, workspace: Workspace, grant: Grant) -> Job:
+        project = self.root / "project"
+        playbook = project / "site.yml"
+        content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
+        return Job(
+            ident=ident,
+            workspace=workspace,
+            content=content,
+            verbosity=case.verbosity,
+            environment=self._filled({"PARITY_SCRATCH": "{scratch}", **case.job_environment}) | grant.environment,
+            secret_environment=grant.secret_environment,
+            revoke=grant.revoke,
+            timeout_seconds=case.timeout_seconds,
+            grace_seconds=1,
+        )
+
+    def _inputs(self, case: Case, project: Path, scratch: Path) -> Inputs:
+        variables: dict[str, Any] = {**case.variables, "scratch": str(scratch), "project": str(project), **self.places}
+        playbook = project / "site.yml"
+        return Inputs(
+            extra_vars=variables,
+            environment=self._filled(case.file_environment),
+            cmdline=self._fill(case.cmdline),
+            playbook=playbook if playbook.exists() else None,
+        )
+
+    def _filled(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._fill(value) for name, value in variables.items()}
+
+    def _fill(self, text: str) -> str:
+        return text.replace("{project}", str(self.root / "project")).replace("{scratch}", str(self.root / "scratch"))
+
+    @contextmanager
+    def _environment(self, case: Case) -> Iterator[None]:
+        """Give this process, which stands for the operator, the environment of a case."""
+        changed = self._filled(case.environment)
+        before = {name: os.environ.get(name) for name in changed}
+        os.environ.update(changed)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

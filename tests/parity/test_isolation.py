@@ -1,0 +1,51 @@
+"""Runs that contradict each other do not meet, in turn and side by side, and chance stays chance."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rolecall.jobs.runner import Runner
+from tests.parity.cases import FIRST, SECOND, Case
+from tests.parity.conftest import NAMES, Pair, start_warm
+from tests.parity.stage import Stage
+from tests.parity.test_parity import assert_equal, assert_has_worked
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+DRAWING = Case(name="randomness", rule="what is drawn by chance differs from run to run and from module to module")
+
+
+def by_job(case: Case) -> Case:
+    """Return the case with all its settings given to the run alone, so that others may run beside it."""
+    return replace(case, environment={}, job_environment={**case.environment, **case.job_environment})
+
+
+async def test_contradicting_settings_in_turn(pair: Pair) -> None:
+    for case in (FIRST, SECOND, FIRST):
+        cold, warm = await pair.run(case)
+        assert_has_worked(cold, case)
+        assert_equal(pair, cold, warm, case)
+
+
+async def test_contradicting_settings_side_by_side(pair: Pair, tmp_path: Path) -> None:
+    cases = [by_job(FIRST), by_job(SECOND)]
+    cold = [await pair.cold.run(case) for case in cases]
+    stages = [
+        Stage(pair.warm.runner, start_warm, tmp_path / str(number) / NAMES[1], pair.warm.places) for number in range(4)
+    ]
+    warm = await asyncio.gather(*(stage.run(case) for stage, case in zip(stages, cases * 2, strict=True)))
+    for number, (stage, seen) in enumerate(zip(stages, warm, strict=True)):
+        case, expected = cases[number % 2], cold[number % 2]
+        assert_has_worked(expected, case)
+        assert_equal(Pair(pair.cold, stage), expected, seen, case)
+
+
+async def test_what_is_drawn_by_chance_is_never_drawn_twice(runners: tuple[Runner, Runner], tmp_path: Path) -> None:
+    stages = [Stage(runners[1], start_warm, tmp_path / str(number)) for number in range(2)]
+    runs = await asyncio.gather(*(stage.run(DRAWING) for stage in stages))
+    drawn = [run.summary.stats for run in runs]
+    numbers = [number for stats in drawn for number in (*stats["modules"], *stats["filters"], stats["password"])]
+    assert len(numbers) == 10
+    assert len({str(number) for number in numbers}) == len(numbers)

@@ -1,0 +1,70 @@
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from bench.observer import Finishes, Observer
+
+
+def widget(generation: int, status: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": "a", "generation": generation}, "status": status or {}}
+
+
+def successful(completion: str, *, observed: int | None = None, value: str = "True") -> dict[str, Any]:
+    conditions = [
+        {"type": "Running", "ansibleResult": {"completion": completion}},
+        {"type": "Successful", "status": value},
+    ]
+    return {"conditions": conditions} | ({} if observed is None else {"observedGeneration": observed})
+
+
+def finishes(*seen: dict[str, Any]) -> dict[tuple[str, int], float]:
+    """Return what is finished after these objects were seen in the seconds 1, 2 and so on."""
+    found = Finishes()
+    for second, obj in enumerate(seen, 1):
+        found.note(obj, second)
+    return found.at
+
+
+def test_a_new_object_is_finished_when_it_is_successful_for_the_first_time() -> None:
+    done = successful("10:00", observed=1)
+    assert finishes(widget(1), widget(1), widget(1, done), widget(1, done)) == {("a", 1): 3}
+
+
+def test_the_status_of_the_generation_before_does_not_count_with_an_observed_generation() -> None:
+    old, new = successful("10:00", observed=1), successful("10:01", observed=2)
+    assert finishes(widget(2, old), widget(2, old), widget(2, new)) == {("a", 2): 3}
+
+
+def test_the_status_of_the_generation_before_does_not_count_without_an_observed_generation() -> None:
+    old, running, new = successful("10:00"), successful("10:00", value="False"), successful("10:01")
+    assert finishes(widget(2, old), widget(2, running), widget(2, new)) == {("a", 2): 3}
+
+
+def test_a_late_status_of_the_generation_before_does_not_count() -> None:
+    old, late = successful("10:00", observed=1), successful("10:01", observed=1)
+    assert finishes(widget(2, old), widget(2, late)) == {}
+
+
+def test_a_failure_is_no_finish() -> None:
+    assert finishes(widget(1), widget(1, successful("10:00", observed=1, value="False"))) == {}
+
+
+async def events(*objects: tuple[str, dict[str, Any]]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    for each in objects:
+        yield each
+
+
+async def test_who_waits_is_told_when_all_are_finished() -> None:
+    observer = Observer()
+    waiting = asyncio.create_task(observer.finished([("a", 1)], 10))
+    await observer.follow(
+        events(("ADDED", widget(1)), ("BOOKMARK", {}), ("MODIFIED", widget(1, successful("10:00", observed=1))))
+    )
+    assert await waiting == observer.finishes.at["a", 1]
+    assert len(observer.arrivals) == 1
+
+
+async def test_what_never_finishes_is_waited_for_until_the_deadline() -> None:
+    with pytest.raises(TimeoutError, match="not seen within 0 s"):
+        await Observer().finished([("a", 1)], 0)
