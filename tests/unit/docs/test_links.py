@@ -48,7 +48,8 @@ def test_a_decision_has_its_number_its_parts_and_at_most_250_words(page: Path) -
     assert text.startswith(f"# {int(page.name[:4])}. ")
     assert {"context", "decision", "consequences"} <= anchors(text)
     assert "\nStatus: " in text
-    assert len(text.split()) <= 250
+    told = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    assert len(told.split()) <= 250, "tables may be beyond, sentences not"
 
 
 def test_no_page_names_a_folder_of_somebodys_machine() -> None:
