@@ -26,7 +26,7 @@ setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binar
 ##@ Check it
 
 .PHONY: test
-test: setup check unit integration ## Everything that CI runs
+test: setup check unit parity integration ## Everything that CI runs
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible
@@ -46,6 +46,19 @@ unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pur
 integration: setup ## The stories, on the embedded control plane with real Ansible
 	$(RUN) pytest tests/integration --timeout 300
 
+.PHONY: parity
+parity: setup ## Roles and playbooks of every kind, warm and cold, compared
+	$(RUN) pytest tests/parity --timeout 300
+
+.PHONY: test-matrix
+test-matrix: setup ## Unit tests, parity and real plays on every Python from 3.11 on that is installed
+	for version in 3.11 3.12 3.13; do \
+	  $(UV) python find --no-python-downloads $$version >/dev/null 2>&1 || { echo "Python $$version is not installed"; continue; }; \
+	  echo "== Python $$version"; \
+	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$version; \
+	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py --timeout 300; \
+	done
+
 .PHONY: format
 format: .venv/.ready ## Format the sources
 	$(BIN)/ruff format $(SOURCES)
@@ -62,7 +75,7 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 
 .PHONY: clean
 clean: ## Remove what the targets made in this folder (not the cached binaries)
-	rm -rf .venv .venv-uv .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible
+	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible
 
 .PHONY: help
 help: ## List the targets
