@@ -13,6 +13,9 @@ SOURCES := src tests bench roles/*/filter_plugins
 PLAYS := roles playbooks src/rolecall/collections
 COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
 
+PYTHONS ?= 3.11 3.12 3.13
+MATRIX := tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py
+
 ##@ Use it
 
 .PHONY: demo
@@ -51,12 +54,13 @@ parity: setup ## Roles and playbooks of every kind, warm and cold, compared
 	$(RUN) pytest tests/parity --timeout 300
 
 .PHONY: test-matrix
-test-matrix: setup ## Unit tests, parity and real plays on every Python from 3.11 on that is installed
-	for version in 3.11 3.12 3.13; do \
-	  $(UV) python find --no-python-downloads $$version >/dev/null 2>&1 || { echo "Python $$version is not installed"; continue; }; \
-	  echo "== Python $$version"; \
-	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$version; \
-	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py --timeout 300; \
+test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
+	for version in $(PYTHONS); do \
+	  python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null || ls ~/.pyenv/versions/$$version.*/bin/python 2>/dev/null | tail -1); \
+	  [ -n "$$python" ] || { echo "Python $$version is not installed, so it is left out"; continue; }; \
+	  echo "== $$python"; \
+	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$python; \
+	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 300; \
 	done
 
 .PHONY: format
