@@ -29,17 +29,18 @@ _REPLACED_SECONDS = 60.0
 class Effort:
     """How often and with how much everything is measured; slow contenders get less where the report says so."""
 
-    rounds: int = 10
+    rounds: int = 8
     repeats: int = 3
     slow_repeats: int = 1
     objects: int = 200
-    slow_objects: int = 20
+    slow_objects: int = 12
     words: int = 40
-    slow_words: int = 8
+    slow_words: int = 6
+    lost: int = 3
     starts: int = 3
 
 
-QUICK = Effort(rounds=3, repeats=1, objects=40, slow_objects=8, words=15, slow_words=4, starts=1)
+QUICK = Effort(rounds=3, repeats=1, objects=40, slow_objects=8, words=15, slow_words=4, lost=1, starts=1)
 
 
 async def measure_single(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
@@ -105,7 +106,7 @@ async def measure_replacement(stage: Stage, chosen: Sequence[Contender], effort:
     async with rings(stage, "lost", chosen) as all_rings:
         for subject in SUBJECTS:
             seconds = Collection()
-            for number in range(max(1, effort.rounds // 2)):
+            for number in range(effort.lost):
                 for ring in all_rings:
                     await _replace_once(ring, subject, ring.keys(f"lost-{number}", 1), seconds)
             _tell(f"{subject.title}: a pod deleted by hand", seconds)

@@ -20,7 +20,8 @@ from bench.subjects import SUBJECTS, Subject
 from rolecall.kube.references import ObjectKey
 
 _MIB = 1024**2
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.02
+_SLOW_OBJECTS = 4
 _FIRST_SECONDS = 60.0
 _PLAIN = SUBJECTS[1]
 
@@ -30,13 +31,13 @@ async def measure_memory(stage: Stage, chosen: Sequence[Contender], _effort: Eff
     idle, added = Collection(), {subject.title: Collection() for subject in SUBJECTS}
     for each in chosen:
         async with ring(stage, each, await stage.namespace(f"memory-{each.name}")) as alone:
+            keys = alone.keys("memory", _SLOW_OBJECTS if each.is_slow else AT_A_TIME)
             for subject in SUBJECTS:
-                keys = alone.keys("memory", AT_A_TIME)
                 await alone.create_content(subject, keys, PODS_EACH)
             base = _memory_mib(alone)
             idle.add(each.name, base)
             for subject in SUBJECTS:
-                peak = await _peak(alone, subject)
+                peak = await _peak(alone, subject, keys)
                 added[subject.title].add(each.name, (peak - base) / WORKERS)
                 progress(f"{each.name}: {base:.0f} MiB idle, {peak:.0f} MiB with {WORKERS} runs of {subject.title}")
     return [
@@ -74,8 +75,8 @@ async def _first_reconcile(stage: Stage, contender: Contender, key: ObjectKey) -
     return finished - started
 
 
-async def _peak(alone: Ring, subject: Subject) -> float:
-    working = asyncio.create_task(alone.change(subject, alone.keys("memory", AT_A_TIME)))
+async def _peak(alone: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:
+    working = asyncio.create_task(alone.change(subject, keys))
     peak = 0.0
     while not working.done():
         peak = max(peak, await asyncio.to_thread(_memory_mib, alone))

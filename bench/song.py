@@ -21,7 +21,7 @@ HIKAWA = GVK("zundokokiyoshi.kaitoy.github.com", "v1beta1", "Hikawa")
 ZUNDOKO = GVK(HIKAWA.group, HIKAWA.version, "Zundoko")
 INTERVAL_MILLIS = 500
 _TOLERANCE_MILLIS = 10
-_WORD_SECONDS = 10.0
+_FIRST_WORD_SECONDS, _WORD_SECONDS = 30.0, 10.0
 
 
 async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort) -> list[Measure]:
@@ -33,8 +33,10 @@ async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort
             found, count = await _sing(ring, words)
             gaps.samples[ring.name] = found
             least.add(ring.name, min(found))
-            runs.add(ring.name, count / words)
-            progress(f"{ring.name}: {words} words, {Samples(found).median:.0f} ms apart, {count / words:.2f} runs each")
+            runs.add(ring.name, count / (words - 1))
+            progress(
+                f"{ring.name}: {words} words, {Samples(found).median:.0f} ms apart, {count / (words - 1):.2f} runs each"
+            )
     what = f"Hikawa at {INTERVAL_MILLIS} ms, {effort.words} words"
     usual = Goal(0.9 * INTERVAL_MILLIS, 1.1 * INTERVAL_MILLIS)
     remark = f"{effort.slow_words} words only for contenders that start each play anew"
@@ -46,13 +48,15 @@ async def measure_song(stage: Stage, chosen: Sequence[Contender], effort: Effort
 
 
 async def _sing(ring: Ring, words: int) -> tuple[list[float], int]:
-    """Return the milliseconds between the words, and how many runs began before the last one was there."""
+    """Return the milliseconds between the words, and how many runs began after the first and until the last one."""
     key = ObjectKey(ring.namespace, "song")
     await ring.quiet()
     async with observing(ring.stage.client, ZUNDOKO, ring.namespace) as observer:
         await ring.stage.client.create(_hikawa(key, words))
+        await observer.wait(lambda: observer.arrivals, _FIRST_WORD_SECONDS)
+        before = _runs(ring)
         await observer.wait(lambda: len(observer.arrivals) >= words, words * _WORD_SECONDS)
-        count = _runs(ring)
+        count = _runs(ring) - before
     await ring.stage.client.delete(HIKAWA, key)  # it would sing on while the next one is measured
     return _gaps(observer, words), count
 

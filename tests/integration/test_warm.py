@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.events import RunSummary
-from rolecall.jobs.processes import marked
+from rolecall.jobs.processes import marked, reap_children
 from rolecall.jobs.runner import RoleContent
 from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.jobs.workspace import Inputs
@@ -56,6 +56,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.fixture
 async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WarmRunner]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    reap_children()  # operators that other tests have killed have left some to this process
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     async with WarmRunner() as runner:

@@ -16,7 +16,7 @@ VARIES = "<varies>"
 
 VARYING_KEYS = frozenset(
     {
-        *("created", "pid", "uuid", "start", "end", "delta", "duration", "runner_ident", "ansible_job_id"),
+        *("created", "pid", "child_pid", "uuid", "start", "end", "delta", "duration", "runner_ident", "ansible_job_id"),
         "duration_seconds",
         *("atime", "mtime", "ctime", "inode", "creationTimestamp", "resourceVersion", "lastTransitionTime", "elapsed"),
         *("lastTimestamp", "firstTimestamp", "eventTime", "clusterIP", "clusterIPs", "nodeName", "hostIP", "podIP"),
@@ -45,7 +45,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\.ansible_async/[\w.]+", ".ansible_async/<job>"),
         (r"(?s)(deserialization failed: .*?): File .*?(\w+(?:: [^|]*)?)$", r"\1: <traceback> \2"),
         (r"(?s)Traceback \(most recent call last\):(?:(?!Traceback|\w+Error).)*KeyboardInterrupt", "<traceback>"),
-        (r'"(inode|resourceVersion|duration|elapsed)": "?[\d.]+"?', r'"\1": <number>'),
+        (r'"(child_pid|inode|resourceVersion|duration|elapsed)": "?[\d.]+"?', r'"\1": <number>'),
         (r"\b10\.\d+\.\d+\.\d+\b", "<address>"),
         (r"\bnode-\d\b", "<node>"),
         (r"kube-api-access-\w{5}", "kube-api-access-<random>"),

@@ -72,6 +72,7 @@ def open_standard_streams() -> None:
 def set_environment(environment: Mapping[str, str]) -> None:
     """Replace the whole environment, and forget what Python has derived from the old one."""
     os.environ.clear()
+    ctypes.CDLL(None).clearenv()  # what a C library has set is not known to Python
     os.environ.update(environment)
     time.tzset()
     tempfile.tempdir = None
