@@ -25,7 +25,8 @@ _NOT_SHOWN = frozenset(
 )
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
 _NO_NEWS = "Task failed: "
-_EXIT_CODE_ONLY = "non-zero return code"
+_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
+"""What the command modules say, in ansible-core up to 2.20 and from 2.21 on: neither the code nor the reason."""
 
 
 def read_event(raw: Mapping[str, Any]) -> JobEvent:
@@ -61,8 +62,8 @@ def result_message(result: Mapping[str, Any]) -> str:
     for item in _failed_items(result):
         return HIDDEN if "censored" in item else result_message(item)
     message = _text(result.get("msg")).removeprefix(_NO_NEWS)
-    if message == _EXIT_CODE_ONLY:
-        return _with_tail(f"{message} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
+    if message in _EXIT_CODE_ONLY:
+        return _with_tail(f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
     if result.get("module_stderr"):
         return _with_tail(message or "the module crashed", result["module_stderr"])
     if message:
