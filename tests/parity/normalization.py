@@ -29,6 +29,9 @@ VARYING_FACTS = re.compile(
     r"ssh_host_key_.*|device_links|lvm|interfaces|all_ipv[46]_addresses|default_ipv[46]|veth.*|eth\d.*|docker\d.*)$"
 )
 
+UNORDERED_FACTS = re.compile(r"^(ansible_)?virtualization_tech_(guest|host)$")
+"""Facts that are sets: their order follows from the seed of the interpreter's hashes."""
+
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), placeholder)
     for pattern, placeholder in (
@@ -83,6 +86,8 @@ class Normalizer:
         is_empty = item is None or item in ("", [], {})
         if not is_empty and (key in VARYING_KEYS or VARYING_FACTS.match(key)):
             return VARIES
+        if UNORDERED_FACTS.match(key) and isinstance(item, list):
+            return sorted(item)
         return self.value(item)
 
 

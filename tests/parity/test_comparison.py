@@ -159,6 +159,12 @@ def test_a_value_that_varies_by_its_meaning_stays_visible(key: str, value: objec
     assert Normalizer({}).value({key: value}) == {key: expected}
 
 
+def test_a_set_has_no_order_and_a_list_has() -> None:
+    one, other = ({"ansible_virtualization_tech_guest": list(words), "words": ["x"]} for words in ("ab", "ba"))
+    assert Normalizer({}).value(one) == Normalizer({}).value(other)
+    assert Normalizer({}).value({"words": ["a", "b"]}) != Normalizer({}).value({"words": ["b", "a"]})
+
+
 @pytest.mark.parametrize("change", [lambda value: {**value, "more": 1}, lambda _: {}, lambda _: [1], lambda _: None])
 def test_differences_are_found_whatever_the_type(change: Callable[[dict[str, int]], object]) -> None:
     value = {"a": 1}
