@@ -111,6 +111,14 @@ def _play_of(ident: str) -> psutil.Process:
     return next(process for process in marked(ident) if PLAY_MODULE in process.cmdline())
 
 
+def _has_ended(process: psutil.Process) -> bool:
+    """Tell whether a process is no more, or only waits for its parent to take note of its end."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _is_module(process: psutil.Process) -> bool:
     try:
         command = process.cmdline()
@@ -408,7 +416,7 @@ async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench:
     operator.wait()
     play.kill()
     # A play that is still ending counts as one that looks after its run.
-    await asyncio.to_thread(play.wait, 10)
+    await until(lambda: _has_ended(play))
     ColdRunner()
     assert marked(job.ident) == []
 
