@@ -5,13 +5,13 @@ with the run. It is revoked first, so that nothing is written any more once a ru
 it.
 """
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
+from rolecall.jobs.workspace import write_private
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.own_writes import OwnWrites
@@ -64,7 +64,7 @@ class Access:
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),
         }
         try:
-            _write_private(kubeconfig, credentials.kubeconfig())
+            write_private(kubeconfig, credentials.kubeconfig())
             yield Grant(
                 {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
                 {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
@@ -73,9 +73,3 @@ class Access:
         finally:
             await self.proxy.revoke(run)
             kubeconfig.unlink(missing_ok=True)
-
-
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

@@ -72,7 +72,7 @@ class Workspace:
         self._write_inventory()
         playbook = self.path / "project" / "playbook.yaml"
         if inputs.playbook:
-            _write(playbook, inputs.playbook.read_text(encoding="utf-8"))
+            write_private(playbook, inputs.playbook.read_text(encoding="utf-8"))
         else:
             playbook.unlink(missing_ok=True)
 
@@ -108,12 +108,12 @@ class Workspace:
 
     def _write_environment(self, inputs: Inputs) -> None:
         folder = self.path / "env"
-        _write(folder / "envvars", json.dumps(dict(inputs.environment)))
-        _write(folder / "extravars", json.dumps(dict(inputs.extra_vars)))
-        _write(folder / "settings", "{}")
+        write_private(folder / "envvars", json.dumps(dict(inputs.environment)))
+        write_private(folder / "extravars", json.dumps(dict(inputs.extra_vars)))
+        write_private(folder / "settings", "{}")
         cmdline = folder / "cmdline"
         if inputs.cmdline.strip():
-            _write(cmdline, inputs.cmdline)
+            write_private(cmdline, inputs.cmdline)
         else:
             cmdline.unlink(missing_ok=True)
 
@@ -121,11 +121,11 @@ class Workspace:
         folder = self.path / "inventory"
         given = os.environ.get("ANSIBLE_INVENTORY")
         if not given:
-            _write(folder / "hosts", _default_inventory())
+            write_private(folder / "hosts", _default_inventory())
         elif Path(given).is_dir():
             shutil.copytree(given, folder, dirs_exist_ok=True)
         else:
-            _write(folder / "hosts", Path(given).read_text(encoding="utf-8"))
+            write_private(folder / "hosts", Path(given).read_text(encoding="utf-8"))
 
 
 def _default_inventory() -> str:
@@ -143,7 +143,8 @@ def _make_folder(root: Path, folder: Path) -> None:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Write a file of mode 0600, in place of one that is there; never through a link."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
