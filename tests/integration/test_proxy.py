@@ -90,7 +90,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
         uid=primary["metadata"]["uid"],
         namespaced=True,
         on_write=written.append,
-        on_dependent=lambda gvk, ownership: dependents.append((gvk, ownership)),
+        on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
     )
     credentials = proxy.register(proxy_run)
     (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())

@@ -13,11 +13,12 @@ from pathlib import Path
 from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
 from rolecall.jobs.workspace import write_private
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
-OnDependent = Callable[[GVK, Ownership], None]
+OnDependent = Callable[[ApiResource, Ownership], None]
 SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 

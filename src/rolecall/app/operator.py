@@ -23,7 +23,6 @@ from rolecall.jobs.proxy import Proxy
 from rolecall.jobs.runner import Runner
 from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.kube.client import Client
-from rolecall.kube.errors import KubeError
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.logs import get_logger
 
@@ -46,7 +45,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         parts = Parts(settings, client, proxy, chosen, manager, clock, root.resolve(), OwnWrites())
         try:
-            controllers = [await _add(watch, parts) for watch in watches]
+            controllers = [_add(watch, parts) for watch in watches]
             with _stopped_by_signals(manager):
                 await _run(manager, controllers)
         finally:
@@ -55,20 +54,11 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     logger.info("Exiting")
 
 
-async def _add(watch: Watch, parts: Parts) -> WatchController:
-    controller = WatchController(watch, parts, namespaced=await _is_namespaced(watch, parts.client))
+def _add(watch: Watch, parts: Parts) -> WatchController:
+    controller = WatchController(watch, parts)
     parts.manager.add(controller.controller)
     logger.info("Watching resource", gvk=str(watch.gvk), content=str(watch.content.path))
     return controller
-
-
-async def _is_namespaced(watch: Watch, client: Client) -> bool:
-    try:
-        return (await client.resource(watch.gvk)).namespaced
-    except KubeError as error:
-        # The informer says so too, and waits for it. Nearly all custom resources are namespaced.
-        logger.debug("The scope of a kind is not known yet", gvk=str(watch.gvk), error=str(error))
-        return True
 
 
 async def _run(manager: Manager, controllers: list[WatchController]) -> None:

@@ -27,6 +27,7 @@ from rolecall.control.work_queue import BackOff, Cause, WorkQueue
 from rolecall.jobs.proxy import Ownership, Proxy
 from rolecall.jobs.runner import Runner
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.logs import get_logger
@@ -51,10 +52,9 @@ class Parts:
 class WatchController:
     """Reconciles the kind of one watch."""
 
-    def __init__(self, watch: Watch, parts: Parts, *, namespaced: bool) -> None:
+    def __init__(self, watch: Watch, parts: Parts) -> None:
         self.watch = watch
         self._parts = parts
-        self._namespaced = namespaced
         settings = parts.settings
         back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off)
@@ -99,7 +99,7 @@ class WatchController:
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
-        index = TriggerIndex(trigger, self.watch.gvk, primary_namespaced=self._namespaced)
+        index = TriggerIndex(trigger, self.watch.gvk)
 
         def on_change(change: Change) -> None:
             for key, text in index.requests_for(change):
@@ -121,27 +121,32 @@ class WatchController:
             changed_spec = old is not None and new is not None and old.generation != new.generation
             self._enqueue(change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, changed_spec))
 
-    def _on_dependent_kind(self, gvk: GVK, ownership: Ownership) -> None:
+    def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
         """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""
-        if not self._is_watched_dependent(gvk) or (gvk, ownership) in self._dependents:
+        gvk = resource.gvk
+        if (gvk, ownership) in self._dependents:
             return
         self._dependents.add((gvk, ownership))
+        if not self._is_watched_dependent(resource, ownership):
+            logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
+            return
         logger.info("Watching child resource", dependent=str(gvk), ownership=ownership.value)
         informer: Informer = self._parts.manager.informer_for(gvk)
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 
-    def _is_watched_dependent(self, gvk: GVK) -> bool:
+    def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:
         # The other entries of watches.yaml do not matter here: a trigger on the same kind is another consumer.
-        return self.watch.watch_dependent_resources and gvk not in self.watch.blacklist
+        if not self.watch.watch_dependent_resources or resource.gvk in self.watch.blacklist:
+            return False
+        is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
+        return self.watch.watch_cluster_scoped_resources or not is_tied_by_name
 
     def _on_owned(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(owner_requests(change, self.watch.gvk, primary_namespaced=self._namespaced)):
+            for key in sorted(owner_requests(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
-        if change.key.namespace == "" and not self.watch.watch_cluster_scoped_resources:
-            return
         if dependent_changed(change):
             for key in sorted(annotation_requests(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)

@@ -50,10 +50,9 @@ class Trigger:
 class TriggerIndex:
     """What all primaries of one kind say about one trigger."""
 
-    def __init__(self, trigger: Trigger, primary_gvk: GVK, *, primary_namespaced: bool = True) -> None:
+    def __init__(self, trigger: Trigger, primary_gvk: GVK) -> None:
         self.trigger = trigger
         self._primary_gvk = primary_gvk
-        self._namespaced = primary_namespaced
         self._references = ReferenceIndex()
         self._uids: dict[ObjectKey, str] = {}
 
@@ -83,20 +82,21 @@ class TriggerIndex:
         if entry is None:
             return set()
         if self.trigger.reference is ReferenceKind.OWNER:
-            owners = _owner_keys(entry, self._primary_gvk, namespaced=self._namespaced)
+            owners = _owner_keys(entry, self._primary_gvk)
             return {key for key, uid in owners if self._uids.get(key) == uid}
         if self.trigger.reference is ReferenceKind.LABELS:
             return self._references.find(entry.namespace, entry.labels)
         return self._references.find(entry.namespace, carried_name(entry.name))
 
 
-def owner_requests(change: Change, primary_gvk: GVK, *, primary_namespaced: bool) -> set[ObjectKey]:
-    """Return the primaries that the object names as owners: same group and kind, in any version.
+def owner_requests(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
+    """Return where the primaries may lie that the object names as owners: same group and kind, in any version.
 
-    An owner lies in the namespace of what it owns, or in none if it is cluster-scoped.
+    An owner lies in the namespace of what it owns, or in none if it is cluster-scoped; both are in the answer, for
+    the scope of a kind that is not installed yet is not known. The caller looks for the one that is there.
     """
     entries = (entry for entry in (change.old, change.new) if entry is not None)
-    return {key for entry in entries for key, _ in _owner_keys(entry, primary_gvk, namespaced=primary_namespaced)}
+    return {key for entry in entries for key, _ in _owner_keys(entry, primary_gvk)}
 
 
 def annotation_requests(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
@@ -111,13 +111,12 @@ def _has_same_ties(change: Change) -> bool:
     return old is not None and new is not None and old.labels == new.labels and old.owners == new.owners
 
 
-def _owner_keys(entry: Entry, primary_gvk: GVK, *, namespaced: bool) -> Iterator[tuple[ObjectKey, str]]:
-    """Give key and uid of each owner of the primary's group and kind; namespaced ones own only in their namespace."""
-    if namespaced and not entry.namespace:
-        return
+def _owner_keys(entry: Entry, primary_gvk: GVK) -> Iterator[tuple[ObjectKey, str]]:
+    """Give each key that an owner of the primary's group and kind may have, with its uid."""
     for owner in entry.owners:
         if (owner.gvk.group, owner.kind) == (primary_gvk.group, primary_gvk.kind):
-            yield ObjectKey(entry.namespace if namespaced else "", owner.name), owner.uid
+            for namespace in {entry.namespace, ""}:
+                yield ObjectKey(namespace, owner.name), owner.uid
 
 
 def _annotated_key(entry: Entry, primary_gvk: GVK) -> ObjectKey | None:

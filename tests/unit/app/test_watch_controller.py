@@ -16,14 +16,17 @@ from rolecall.control.work_queue import Cause
 from rolecall.jobs.instant import InstantRunner
 from rolecall.jobs.proxy import Ownership, Proxy
 from rolecall.jobs.runner import RoleContent
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.things import THING
-from tests.unit.app.fake_cluster import FakeCluster
+from tests.unit.app.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
 NAMESPACE = GVK("", "v1", "Namespace")
+CONFIG_MAPS = ApiResource(CONFIG_MAP, "configmaps", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
+NAMESPACES = ApiResource(NAMESPACE, "namespaces", False, VERBS, frozenset())  # noqa: FBT003 - cluster-scoped
 ONE = ObjectKey("default", "one")
 TYPE = "operator-sdk/primary-resource-type"
 NAME = "operator-sdk/primary-resource"
@@ -40,7 +43,7 @@ class Bench:
             Settings(), cluster, Proxy(cluster), InstantRunner(), self.manager, self.clock, root, self.own_writes
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
-        self.controller = WatchController(watched, parts, namespaced=True)
+        self.controller = WatchController(watched, parts)
         self._version = 100
 
     def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:
@@ -165,7 +168,7 @@ async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> Non
     await bench.due()
     assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
     for _ in range(2):
-        bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+        bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
     assert await bench.due() == {}
     bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=owned(), labels={"a": "b"})
@@ -179,7 +182,7 @@ async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_
 ) -> None:
     bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
     bench.tell(THING, generation=1)
-    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     for owner in ("one", "nobody"):
         bench.tell(CONFIG_MAP, name=owner, ownerReferences=owned(owner))
         bench.tell(CONFIG_MAP, "DELETED", name=owner, ownerReferences=owned(owner))
@@ -193,8 +196,18 @@ async def test_dependents_are_not_watched_where_the_watch_says_so(
     cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
 ) -> None:
     bench = Bench(cluster, tmp_path, **watch)
-    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.OWNER_REFERENCE)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
     assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+
+
+async def test_a_kind_whose_scope_was_not_known_at_the_start_is_found_by_its_dependents(bench: Bench) -> None:
+    bench.tell(THING, generation=1, namespace="")
+    await bench.due()
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ObjectKey("", "one"): ["dependent ConfigMap default/made deleted"]}
 
 
 @pytest.mark.parametrize(("cluster_scoped", "expected"), [(False, []), (True, [ONE])])
@@ -205,7 +218,8 @@ async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so
     bench.tell(THING, generation=1)
     await bench.due()
     annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
-    bench.controller._on_dependent_kind(NAMESPACE, Ownership.ANNOTATION)
+    bench.controller._on_dependent_kind(NAMESPACES, Ownership.ANNOTATION)
+    assert (NAMESPACE in [informer.gvk for informer in bench.manager.informers]) is cluster_scoped
     bench.tell(NAMESPACE, name="made", namespace="", annotations=annotations)
     bench.tell(NAMESPACE, "MODIFIED", name="made", namespace="", annotations=annotations, labels={"a": "b"})
     assert list(await bench.due()) == expected
@@ -215,7 +229,7 @@ async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(ben
     bench.tell(THING, generation=1)
     await bench.due()
     annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
-    bench.controller._on_dependent_kind(CONFIG_MAP, Ownership.ANNOTATION)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
     bench.tell(CONFIG_MAP, name="made", namespace="other", annotations=annotations)
     bench.tell(CONFIG_MAP, "DELETED", name="made", namespace="other", annotations=annotations)
     assert await bench.due() == {ONE: ["dependent ConfigMap other/made deleted"]}

@@ -13,17 +13,17 @@ X, Y = ObjectKey("default", "x"), ObjectKey("default", "y")
 NGINX = make_object(labels={"app": "nginx", "tier": "web"})
 
 
-def labels_index(*, namespaced: bool = True, on: tuple[FieldPath, ...] = ()) -> TriggerIndex:
+def labels_index(*, on: tuple[FieldPath, ...] = ()) -> TriggerIndex:
     trigger = Trigger(POD, ReferenceKind.LABELS, FieldPath.parse("$.spec.selector"), on)
-    return TriggerIndex(trigger, FOO, primary_namespaced=namespaced)
+    return TriggerIndex(trigger, FOO)
 
 
-def names_index(path: str = "$.spec.names", *, namespaced: bool = True) -> TriggerIndex:
-    return TriggerIndex(Trigger(POD, ReferenceKind.NAME, FieldPath.parse(path)), FOO, primary_namespaced=namespaced)
+def names_index(path: str = "$.spec.names") -> TriggerIndex:
+    return TriggerIndex(Trigger(POD, ReferenceKind.NAME, FieldPath.parse(path)), FOO)
 
 
-def owner_index(*, namespaced: bool = True) -> TriggerIndex:
-    return TriggerIndex(Trigger(POD, ReferenceKind.OWNER), FOO, primary_namespaced=namespaced)
+def owner_index() -> TriggerIndex:
+    return TriggerIndex(Trigger(POD, ReferenceKind.OWNER), FOO)
 
 
 def foo(**spec: Any) -> RawObject:
@@ -85,7 +85,7 @@ def test_labels_of_another_namespace_do_not_match() -> None:
 
 
 def test_a_cluster_scoped_primary_looks_into_all_namespaces() -> None:
-    index = labels_index(namespaced=False)
+    index = labels_index()
     index.update_primary(ObjectKey("", "x"), foo(selector={"app": "nginx"}))
     for namespace in ("default", "other", ""):
         assert found(index, None, make_object(namespace=namespace, labels={"app": "nginx"})) == [ObjectKey("", "x")]
@@ -165,7 +165,7 @@ def test_an_owner_reference_that_an_update_adds_or_removes_counts() -> None:
 
 
 def test_a_cluster_scoped_owner_is_found_from_any_namespace() -> None:
-    index = owner_index(namespaced=False)
+    index = owner_index()
     index.update_primary(ObjectKey("", "x"), foo())
     assert found(index, None, owned()) == [ObjectKey("", "x")]
 
@@ -213,19 +213,18 @@ def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "namespaced", "keys"),
+    ("other", "keys"),
     [
-        (owned(), True, {X}),
-        (owned(api_version="example.com/v9", uid="any"), True, {X}),
-        (owned(), False, {ObjectKey("", "x")}),
-        (owned(kind="Bar"), True, set()),
-        (owned(api_version="v1"), True, set()),
-        (owned() | {"metadata": owned()["metadata"] | {"namespace": ""}}, True, set()),
+        (owned(), {X, ObjectKey("", "x")}),
+        (owned(api_version="example.com/v9", uid="any"), {X, ObjectKey("", "x")}),
+        (owned(kind="Bar"), set()),
+        (owned(api_version="v1"), set()),
+        (owned() | {"metadata": owned()["metadata"] | {"namespace": ""}}, {ObjectKey("", "x")}),
     ],
 )
-def test_dependents_name_their_owners(other: RawObject, keys: set[ObjectKey], *, namespaced: bool) -> None:
-    assert owner_requests(make_change(None, other), FOO, primary_namespaced=namespaced) == keys
-    assert owner_requests(make_change(other, make_object()), FOO, primary_namespaced=namespaced) == keys
+def test_dependents_name_their_owners_in_their_own_namespace_or_in_none(other: RawObject, keys: set[ObjectKey]) -> None:
+    assert owner_requests(make_change(None, other), FOO) == keys
+    assert owner_requests(make_change(other, make_object()), FOO) == keys
 
 
 def annotated(resource: str, kind: str) -> RawObject:

@@ -1,9 +1,9 @@
 """Requests on to the API server, and its answers back, byte for byte.
 
-Everything passes as a stream unless somebody has to look at it: nothing is decompressed, no redirect is followed and
-no time limit is set, so that watches and followed logs run as long as both sides want. The run's own credentials stop
-here; the operator's are put in their place. Neighbours: ``server`` decides what is looked at, ``upgrade`` carries the
-connections that leave HTTP.
+Everything passes as a stream unless somebody has to look at it: nothing is decompressed, no redirect is followed, and
+watches and followed logs run as long as both sides want; only where an answer should end by itself the API server may
+not be silent for ever. The run's own credentials stop here; the operator's are put in their place. Neighbours:
+``server`` decides what is looked at, ``upgrade`` carries the connections that leave HTTP.
 """
 
 import ssl
@@ -19,6 +19,9 @@ from yarl import URL
 from rolecall.kube.client import Client
 
 CONNECT_SECONDS: Final = 10.0
+SILENCE_SECONDS: Final = 120.0
+"""How long the API server may be silent on a request that ends by itself; it gives up after 60 s as it is set up."""
+
 SMALL_ANSWER_BYTES: Final = 1 << 20
 _HOP_BY_HOP: Final = frozenset(
     {
@@ -33,6 +36,8 @@ _HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
+_NO_LIMIT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+_LIMITED: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
 _OURS: Final = frozenset({"authorization", "expect", "host"})
 
 Body = bytes | aiohttp.StreamReader | None
@@ -80,7 +85,6 @@ class Upstream:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=client.ssl_context, limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             auto_decompress=False,
             trust_env=True,
@@ -105,16 +109,18 @@ class Upstream:
         return await self._client.auth_headers()
 
     async def send(
-        self, method: str, target: str, headers: Mapping[str, str], body: Body = None
+        self, method: str, target: str, headers: Mapping[str, str], body: Body = None, *, is_long_running: bool = False
     ) -> aiohttp.ClientResponse:
         """Send a request as the operator and return the answer, its body unread; the caller releases it.
 
-        ``target`` is path and query as they stand in the request line. Raises aiohttp.ClientError and OSError.
+        ``target`` is path and query as they stand in the request line. Raises aiohttp.ClientError and OSError,
+        aiohttp.SocketTimeoutError when the API server is silent on a request that is not long-running.
         """
         sent = CIMultiDict(headers)
         sent.update(await self.auth_headers())
         url = URL(self.base_url + target, encoded=True)
-        return await self._session.request(method, url, headers=sent, data=body, allow_redirects=False)
+        timeout = _NO_LIMIT if is_long_running else _LIMITED
+        return await self._session.request(method, url, headers=sent, data=body, allow_redirects=False, timeout=timeout)
 
 
 def whole_answer(answer: aiohttp.ClientResponse, body: bytes) -> web.Response:

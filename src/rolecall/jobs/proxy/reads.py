@@ -15,8 +15,13 @@ from rolecall.jobs.proxy.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Owners
 from rolecall.jobs.proxy.request_info import RequestInfo
 from rolecall.jobs.proxy.runs import LiveRun, ProxyRun
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK
+from rolecall.logs import get_logger
+
+logger = get_logger("proxy")
 
 LOOKED_THROUGH_BYTES = 8 << 20
 
@@ -44,19 +49,27 @@ class Reads:
             return
         if owner.uid.encode() not in body and PRIMARY_TYPE_ANNOTATION.encode() not in body:
             return
-        resource = await self.client.resource_for_path(info.group, info.version, info.resource)
+        resource = await self._resource(info)
         if resource is None or self._is_known(run, resource.gvk):
             return
         for ownership in _ownerships_in(body, owner):
-            self._report(run, resource.gvk, ownership)
+            self._report(run, resource, ownership)
+
+    async def _resource(self, info: RequestInfo) -> ApiResource | None:
+        """Return what was read, None when that cannot be told: the answer is the run's, whatever comes of looking."""
+        try:
+            return await self.client.resource_for_path(info.group, info.version, info.resource)
+        except KubeError as error:
+            logger.debug("The kind of what was read is not known", resource=info.resource, reason=str(error))
+            return None
 
     def _is_known(self, run: ProxyRun, gvk: GVK) -> bool:
         return all((run.request_gvk, gvk, ownership) in self._reported for ownership in Ownership)
 
-    def _report(self, run: ProxyRun, gvk: GVK, ownership: Ownership) -> None:
-        if (run.request_gvk, gvk, ownership) not in self._reported:
-            run.on_dependent(gvk, ownership)
-            self._reported.add((run.request_gvk, gvk, ownership))
+    def _report(self, run: ProxyRun, resource: ApiResource, ownership: Ownership) -> None:
+        if (run.request_gvk, resource.gvk, ownership) not in self._reported:
+            run.on_dependent(resource, ownership)
+            self._reported.add((run.request_gvk, resource.gvk, ownership))
 
 
 def _remember_version(live: LiveRun, info: RequestInfo, body: bytes) -> None:

@@ -5,6 +5,7 @@ object and subresource, and the verb. It is pure and never raises, whatever the 
 no resource is simply no resource request. Neighbours: ``ownership`` and ``writes`` decide by what is found here.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -21,6 +22,7 @@ _VERBS_IN_THE_PATH: Final = frozenset({"proxy", "watch"})
 _SUBRESOURCES_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _RAW_SUBRESOURCES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 _BY_NAME: Final = "metadata.name="
+_TARGET: Final = re.compile(r"/[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class RequestInfo:
     is_dry_run: bool = False
 
     @property
+    def is_long_running(self) -> bool:
+        """Tell whether the answer may take as long as it wants: a watch, a log, a tunnel, or nothing we know of."""
+        return not self.is_resource or self.verb in {"watch", "proxy"} or self.subresource in _RAW_SUBRESOURCES
+
+    @property
+    def may_leave_http(self) -> bool:
+        """Tell whether the request may ask for another protocol; a write and a plain read may not."""
+        return self.is_long_running or (bool(self.subresource) and not self.is_write)
+
+    @property
     def is_write(self) -> bool:
         """Tell whether the answer shows an object as this request has changed it."""
         verbs = {"create", "update", "patch", "delete", "deletecollection"}
@@ -60,6 +72,15 @@ def parse(method: str, target: str) -> RequestInfo:
         case ["apis", group, version, *rest] if rest:
             return _resource_request(method, (group, version), rest, query)
     return RequestInfo(verb=method.lower())
+
+
+def is_well_formed(target: str) -> bool:
+    """Tell whether a target in origin form is nothing but a path and a query, in the letters that URLs may have.
+
+    Whatever else is put behind the API server's URL could mean something else to the one who reads that URL: a
+    fragment is cut off, and what does not begin with a slash becomes a part of the host.
+    """
+    return _TARGET.fullmatch(target) is not None and "#" not in target
 
 
 def origin_form(target: str) -> str:

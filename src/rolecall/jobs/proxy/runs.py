@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from rolecall.jobs.proxy.ownership import Owner, Ownership
 from rolecall.jobs.proxy.request_info import RequestInfo
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 SECRET_BYTES = 32
@@ -40,7 +41,7 @@ class ProxyRun:
     uid: str
     namespaced: bool
     on_write: Callable[[RawObject], None]
-    on_dependent: Callable[[GVK, Ownership], None]
+    on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
     job: str = ""
 

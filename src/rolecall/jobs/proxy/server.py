@@ -5,9 +5,8 @@ change or show. Without the secret of a live run nothing goes through. What the 
 what the proxy itself has to say are Status objects. Neighbours: the modules of this package, one for each step.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import aiohttp
 from aiohttp import web
 from structlog.contextvars import bound_contextvars
 
@@ -24,13 +23,12 @@ from rolecall.jobs.proxy.forward import (
     without_run_credentials,
 )
 from rolecall.jobs.proxy.reads import LOOKED_THROUGH_BYTES, Reads
-from rolecall.jobs.proxy.request_info import origin_form, parse
+from rolecall.jobs.proxy.request_info import RequestInfo, is_well_formed, origin_form, parse
 from rolecall.jobs.proxy.runs import LiveRun, ProxyRun, Runs
 from rolecall.jobs.proxy.upgrade import is_upgrade, tunnel
 from rolecall.jobs.proxy.within import Within
 from rolecall.jobs.proxy.writes import Write, Writes
 from rolecall.kube.client import Client
-from rolecall.kube.errors import KubeError, UnreachableError
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
@@ -39,6 +37,15 @@ logger = get_logger("proxy")
 
 HEADER_BYTES = 1 << 20
 SHUTDOWN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run asks for: the target in origin form, and how it reads."""
+
+    live: LiveRun
+    target: str
+    info: RequestInfo
 
 
 class Proxy:
@@ -111,32 +118,35 @@ class Proxy:
         return found or self._within.run_of(request)
 
     async def _answer(self, request: web.BaseRequest, live: LiveRun, upstream: Upstream) -> web.StreamResponse:
-        try:
-            if is_upgrade(request):
-                return await tunnel(request, upstream)
-            return await self._forward(request, live, upstream)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnreachableError) as error:
-            return refusals.unreachable(upstream.base_url, error)
-        except (aiohttp.ClientError, EOFError, OSError, KubeError) as error:
-            return refusals.broken(upstream.base_url, error)
-        except Exception as error:
-            logger.exception("Proxy request failed", method=request.method, target=request.raw_path)
-            return refusals.failed(error)
-
-    async def _forward(self, request: web.BaseRequest, live: LiveRun, upstream: Upstream) -> web.StreamResponse:
         target = origin_form(request.raw_path)
+        if not is_well_formed(target):
+            return refusals.malformed(target)
         info = parse(request.method, target)
+        try:
+            if is_upgrade(request) and info.may_leave_http:
+                return await tunnel(request, upstream)
+            return await self._forward(request, Asked(live, target, info), upstream)
+        except Exception as error:
+            answer = refusals.explaining(error, upstream.base_url)
+            if answer is None:
+                logger.exception("Proxy request failed", method=request.method, target=target)
+            return answer or refusals.failed(error)
+
+    async def _forward(self, request: web.BaseRequest, asked: Asked, upstream: Upstream) -> web.StreamResponse:
+        live, target, info = asked.live, asked.target, asked.info
         headers = without_run_credentials(end_to_end(request.headers))
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if info.is_write and "Content-Encoding" not in headers:
+        if info.is_write:
             body = await request.content.read()
             write = Write(request.method, info, target, headers.get("Content-Type", ""), body)
             _ask_for_plain_json(headers)
             write = replace(write, body=await self._writes.body_for(live, write))
             return await live.finish(self._write(live, write, headers))
         body_stream = request.content if request.body_exists else None
-        async with await upstream.send(request.method, target, headers, body_stream) as answer:
+        async with await upstream.send(
+            request.method, target, headers, body_stream, is_long_running=info.is_long_running
+        ) as answer:
             copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
             response = await relay(request, answer, copy)
         if copy is not None and copy.body:

@@ -109,7 +109,7 @@ class Writes:
         ownership = _ownership_to_be(run.owner, key, obj, existing)
         if ownership is None:
             return write.body
-        run.on_dependent(resource.gvk, ownership)
+        run.on_dependent(resource, ownership)
         try:
             changed = with_owner(_with_kept(write, obj, existing, run.owner), run.owner, ownership)
             body = write.body if changed is obj else encode_changed(write.body, write.content_type, obj, changed)

@@ -62,7 +62,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
             uid=f"uid-of-{name}",
             namespaced=bool(namespace),
             on_write=written.append,
-            on_dependent=lambda gvk, ownership: dependents.append((gvk, ownership)),
+            on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
             inject_owner=inject_owner,
         )
         credentials = proxy.register(run)

@@ -1,11 +1,17 @@
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from yarl import URL
 
-from rolecall.jobs.proxy.request_info import RequestInfo, parse
+from rolecall.jobs.proxy.request_info import RequestInfo, is_well_formed, parse
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK
+
+NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.:"
 
 PODS = {"version": "v1", "namespace": "ns", "resource": "pods"}
 
@@ -135,6 +141,36 @@ def test_a_write_is_a_request_whose_answer_is_an_object(method: str, target: str
 @example("GET", "/api/v1/namespaces")
 def test_no_target_raises(method: str, target: str) -> None:
     assert isinstance(parse(method, target), RequestInfo)
+
+
+@given(
+    st.sampled_from([("", "v1"), ("apps", "v1"), ("a.example.com", "v1beta1")]),
+    st.text(NAME_LETTERS, max_size=20),
+    st.text(NAME_LETTERS, min_size=1, max_size=20),
+    st.text(NAME_LETTERS, max_size=253),
+    st.sampled_from(["", "status", "exec", "scale"]),
+)
+def test_the_path_of_an_object_is_read_back_as_what_it_was_made_of(
+    group_version: tuple[str, str], namespace: str, plural: str, name: str, subresource: str
+) -> None:
+    subresource = subresource if name else ""
+    plural = f"{plural}s"
+    assume(plural not in {"namespaces", "watchs"})
+    group, version = group_version
+    resource = ApiResource(GVK(group, version, "Any"), plural, bool(namespace), frozenset(), frozenset())
+    path = resource.path(namespace, name, subresource)
+    expected = (group, version, namespace, plural, name, subresource)
+    for target in (path, quote(path), f"{path}/", f"{path}?pretty=true"):
+        info = parse("PUT", target)
+        found = (info.group, info.version, info.namespace, info.resource, info.name, info.subresource)
+        assert (info.is_resource, found) == (True, expected)
+
+
+@given(st.text())
+def test_a_well_formed_target_stands_behind_a_url_as_it_is(target: str) -> None:
+    if is_well_formed(target):
+        url = URL(f"https://api.example.com:6443{target}", encoded=True)
+        assert (url.host, url.port, url.raw_path_qs) == ("api.example.com", 6443, target)
 
 
 SEGMENT = st.sampled_from(

@@ -10,6 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from tests.unit.jobs.proxy.api_server import ApiServer
 from tests.unit.jobs.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
@@ -255,6 +256,58 @@ async def test_an_api_server_that_hangs_up_gives_502(run: Run, api_server: ApiSe
     async with run.session.post(CONFIG_MAPS, json=config_map()) as answer:
         status = await answer.json()
     assert (answer.status, status["kind"], status["code"]) == (502, "Status", 502)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_api_server_that_stays_silent_gives_504(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
+    monkeypatch.setattr("rolecall.jobs.proxy.forward._LIMITED", limit)
+
+    async def stay_silent(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    api_server.answers[method, CONFIG_MAPS] = stay_silent
+    async with run.session.request(method, CONFIG_MAPS, json=config_map()) as answer:
+        status = await answer.json()
+    assert (answer.status, status["kind"], status["reason"]) == (504, "Status", "Timeout")
+
+
+async def test_silence_on_a_watch_is_no_failure(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
+    monkeypatch.setattr("rolecall.jobs.proxy.forward._LIMITED", limit)
+    async with run.session.get(f"{CONFIG_MAPS}?watch=true") as answer:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(answer.content.readany(), 0.3)
+        api_server.watch_events.put_nowait(b"late\n")
+        assert await answer.content.readline() == b"late\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_group_that_cannot_be_discovered_gives_its_own_answers_and_spoils_no_other(
+    run: Run, api_server: ApiServer, method: str
+) -> None:
+    async def be_down(_: web.Request) -> web.Response:
+        status = {"kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": "metrics is down"}
+        return web.json_response(status, status=503)
+
+    async def read(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "PodMetrics", "metadata": {"uid": "x", "ownerReferences": [REFERENCE]}})
+
+    api_server.answers["GET", "/apis/metrics.example.com/v1"] = be_down
+    path = "/apis/metrics.example.com/v1/namespaces/ns/pods"
+    api_server.answers["GET", path] = read
+    async with run.session.request(method, path, json=config_map()) as answer:
+        content = await answer.json()
+    assert (answer.status, content["kind"]) == ((200, "PodMetrics") if method == "GET" else (503, "Status"))
+    assert method == "GET" or (content["message"], api_server.objects) == ("metrics is down", {})
+    async with run.session.post(CONFIG_MAPS, json=config_map()) as answer:
+        assert answer.status == 201
+    assert owners(api_server) == [REFERENCE]
 
 
 # Owners
@@ -567,8 +620,8 @@ async def test_a_list_beyond_the_limit_passes_without_being_looked_through(
 async def test_a_fault_of_the_proxys_own_is_a_status_too_and_creates_nothing(
     proxy: Proxy, api_server: ApiServer
 ) -> None:
-    def fail(gvk: GVK, ownership: Ownership) -> None:
-        raise LookupError(f"no watch on {gvk} by {ownership}")
+    def fail(resource: ApiResource, ownership: Ownership) -> None:
+        raise LookupError(f"no watch on {resource.gvk} by {ownership}")
 
     key = ObjectKey("ns", "one")
     run = ProxyRun(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
