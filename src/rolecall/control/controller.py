@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from structlog.contextvars import bound_contextvars
 
+from rolecall.control.observer import UNOBSERVED, ReconcileObserver
 from rolecall.control.work_queue import Cause, ShutDown, WorkQueue
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
@@ -40,6 +41,15 @@ class Result:
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} of a result: expected a finite number of seconds, found {value!r}")
 
+    @property
+    def outcome(self) -> str:
+        """The word for it in metrics."""
+        if self.failed:
+            return "error"
+        if self.requeue_at is not None or self.requeue_after_seconds:
+            return "requeue_after"
+        return "success" if self.requeue_after_seconds is None else "requeue"
+
 
 Reconcile = Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
 Keep = Callable[[ObjectKey, Cause, Result], bool]
@@ -65,6 +75,7 @@ class Controller:
     keep: Keep = keep_all
     kind: str = ""
     limit: asyncio.Semaphore | None = None
+    observer: ReconcileObserver = UNOBSERVED
     running: set[ObjectKey] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
@@ -103,13 +114,20 @@ class Controller:
         if self.queue.is_shut_down:  # while this request waited for its permit
             return Result()
         self.running.add(request)
+        self.observer.started(request)
+        outcome = "error"  # what is cancelled has not reached its end
         try:
-            return await self.reconcile(request, causes)
+            result = await self.reconcile(request, causes)
+            outcome = result.outcome
         except Exception:
             logger.exception("Reconcile crashed")
+            outcome = "panic"
             return Result(failed=True)
+        else:
+            return result
         finally:
             self.running.discard(request)
+            self.observer.ended(request, outcome)
 
     def _come_back(self, request: ObjectKey, result: Result) -> None:
         if result.failed:

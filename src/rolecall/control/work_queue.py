@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rolecall.control.clock import Clock
+from rolecall.control.observer import UNOBSERVED, QueueObserver
 from rolecall.control.timers import Timers
 
 RequestT = TypeVar("RequestT", bound=Hashable)
@@ -67,9 +68,12 @@ class WorkQueue(Generic[RequestT]):
     ``done``); it may be waiting and one of the others.
     """
 
-    def __init__(self, clock: Clock, backoff: BackOff = _DEFAULT_BACK_OFF) -> None:
+    def __init__(
+        self, clock: Clock, backoff: BackOff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
+    ) -> None:
         self._clock = clock
         self._backoff = backoff
+        self._observer = observer
         self._order: deque[RequestT] = deque()
         self._queued: dict[RequestT, list[Cause]] = {}
         self._processing: dict[RequestT, dict[Cause, None]] = {}
@@ -142,6 +146,7 @@ class WorkQueue(Generic[RequestT]):
 
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
         """Count a failure, make the request due after its back-off, and return that delay in seconds."""
+        self._observer.retried(request)
         if request in self._retry_at_once:
             self.forget(request)
             self.add(request, cause)
@@ -184,6 +189,7 @@ class WorkQueue(Generic[RequestT]):
         self._timers.stop(request)
         self._backing_off.discard(request)
         self._processing[request] = {}
+        self._observer.taken(request)
         return request, tuple(causes)
 
     def done(self, request: RequestT, keep: Callable[[Cause], bool] = _keep_all) -> None:
@@ -192,6 +198,7 @@ class WorkQueue(Generic[RequestT]):
         If it was added meanwhile it is due again, provided that ``keep`` accepts at least one of those causes.
         """
         dirty = self._processing.pop(request)
+        self._observer.finished(request)
         self._retry_at_once.discard(request)
         kept = [cause for cause in dirty if cause is _TOO_MANY or keep(cause)]
         if kept and not self._is_shut_down:
@@ -210,6 +217,7 @@ class WorkQueue(Generic[RequestT]):
         if told is None:
             told = self._queued[request] = []
             self._order.append(request)
+            self._observer.added(request)
             self._wake_one()
         for cause in causes:
             if len(told) < _MOST_TOLD and cause not in told:

@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from structlog.contextvars import get_contextvars
@@ -276,3 +276,52 @@ async def test_cancelling_the_controller_cancels_running_reconciles(controller: 
     assert recorder.ended == []
     assert controller.running == set()
     assert controller.queue.processing == 0
+
+
+class Heard:
+    """Notes what a controller and its queue tell an observer."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Note whatever is told."""
+        return lambda *details: self.log.append((name, *details))
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (Result(), "success"),
+        (Result(failed=True), "error"),
+        (Result(requeue_after_seconds=5), "requeue_after"),
+        (Result(requeue_at=5e9), "requeue_after"),
+        (RuntimeError("boom"), "panic"),
+    ],
+)
+async def test_an_observer_hears_of_a_request_from_due_to_done(
+    clock: ManualClock, recorder: Recorder, result: Result | Exception, outcome: str
+) -> None:
+    heard = Heard()
+    queue: WorkQueue[ObjectKey] = WorkQueue(clock, BackOff(1, 8), heard)
+    recorder.results[A] = result
+    async with running(Controller("foo-v1-controller", queue, 1, recorder, observer=heard)):
+        queue.add(A, CAUSE)
+        await settle()
+    retried = [("retried", A)] if outcome in {"error", "panic"} else []
+    told = [("added", A), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
+    assert heard.log[: len(told)] == told
+
+
+async def test_an_observer_hears_of_a_reconcile_that_was_cancelled(clock: ManualClock, recorder: Recorder) -> None:
+    heard = Heard()
+    controller = Controller("foo-v1-controller", WorkQueue(clock), 1, recorder, observer=heard)
+    recorder.gate.clear()
+    async with running(controller):
+        controller.queue.add(A, CAUSE)
+        await settle()
+    assert heard.log == [("started", A), ("ended", A, "error")]
+
+
+def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:
+    assert Result(requeue_after_seconds=0).outcome == "requeue"
