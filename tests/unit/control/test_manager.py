@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from rolecall.control.changes import Change
 from rolecall.control.controller import Controller, Result
+from rolecall.control.leader import LeadershipLostError
 from rolecall.control.manager import Manager
 from rolecall.control.work_queue import Cause, WorkQueue
 from rolecall.kube.errors import ForbiddenError, UnreachableError
@@ -180,3 +181,91 @@ async def test_a_stop_without_a_run_does_nothing(operator: Operator) -> None:
     operator.manager.stop()
     async with running(operator):
         assert operator.manager.is_ready
+
+
+class Campaign:
+    """A leadership that the test gives and takes."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.won = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.log = log
+        self.seconds_left = 5.0
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether it is won and not lost."""
+        return self.won.is_set() and not self.lost.is_set()
+
+    async def run(self) -> None:
+        """Wait for the loss."""
+        await self.lost.wait()
+        raise LeadershipLostError("lost")
+
+    async def elected(self) -> None:
+        """Wait for the win."""
+        await self.won.wait()
+
+    async def release(self) -> None:
+        """Note when it is given back."""
+        self.log.append(f"release, leading: {self.is_leading}")
+
+
+@pytest.fixture
+async def campaign(operator: Operator) -> Campaign:
+    operator.manager.leadership = campaign = Campaign(operator.log)
+    return campaign
+
+
+async def test_only_workers_wait_for_the_leadership(operator: Operator, campaign: Campaign) -> None:
+    async with running(operator):
+        assert operator.manager.has_settled
+        assert operator.server.streams == 1
+        assert operator.log == []
+        campaign.won.set()
+        await settle()
+        assert operator.log == ["start default/web", "end default/web"]
+
+
+async def test_the_leadership_is_given_back_after_the_last_reconcile(operator: Operator, campaign: Campaign) -> None:
+    campaign.won.set()
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.manager.stop()
+        await task
+    assert operator.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
+
+
+async def test_the_leadership_is_kept_while_a_reconcile_does_not_end(operator: Operator, campaign: Campaign) -> None:
+    campaign.won.set()
+    operator.gate.clear()
+    operator.ignores_cancellation, operator.manager.grace_seconds = True, 0.01
+    async with running(operator) as task:
+        operator.manager.stop()
+        await task
+    assert "release, leading: True" not in operator.log
+    operator.ignores_cancellation = False
+    operator.gate.set()
+
+
+async def test_a_lost_leadership_ends_reconciles_within_the_time_left(operator: Operator, campaign: Campaign) -> None:
+    campaign.won.set()
+    campaign.seconds_left = 0.01
+    operator.gate.clear()
+    operator.ignores_cancellation = True
+    operator.manager.drain_seconds = operator.manager.grace_seconds = 3600
+    async with running(operator) as task:
+        campaign.lost.set()
+        with pytest.raises(LeadershipLostError):
+            await asyncio.wait_for(task, 5)
+    assert operator.log[1].startswith("cancel default/web")
+    operator.ignores_cancellation = False
+    operator.gate.set()
+
+
+async def test_a_follower_stops_at_once(operator: Operator, campaign: Campaign) -> None:
+    campaign.seconds_left = float("-inf")
+    async with running(operator) as task:
+        operator.manager.stop()
+        await task
+    assert operator.log == ["release, leading: False"]
