@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rolecall import logs
+from rolecall.app.environment import namespaces_of
 from rolecall.app.operator import run_operator
-from rolecall.app.settings import Settings, namespaces_of
+from rolecall.app.settings import Settings
 from rolecall.app.watches import load_watches
 from rolecall.jobs.events import RunSummary
 from rolecall.jobs.instant import InstantRunner, succeed
@@ -32,7 +33,7 @@ def told(job: Job) -> RunSummary:
 
 def main() -> None:
     """Run until a signal says stop."""
-    logs.set_up("info", "json")
+    logs.set_up(logs.LogSettings(form="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
     asyncio.run(run_operator(Settings(namespaces=namespaces_of(os.environ)), watches, InstantRunner(told)))
 

@@ -3,17 +3,45 @@
 Messages are constant and what varies are keys, so that lines can be searched and counted. What belongs to the
 reconcile in progress (kind, namespace, name, job) is bound once with ``structlog.contextvars`` and stands on every
 line of its task. Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use
-``logging`` come the same way.
+``logging`` come the same way. Values of local variables are never shown, for they may be secrets.
 """
 
 import logging
 import sys
-from collections.abc import MutableMapping
+import time
+import traceback
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import structlog
 
 Logger = structlog.stdlib.BoundLogger
+Event = MutableMapping[str, Any]
+Processor = Callable[[Any, str, Event], Event]
+
+FORMS = ("auto", "json", "console")
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "panic": logging.CRITICAL,
+}
+TIME_ENCODINGS = ("epoch", "millis", "nano", "nanos", "iso8601", "rfc3339", "rfc3339nano")
+_NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How to log: the least level, the form (auto: console on a terminal, else json), stack traces and times."""
+
+    level: str = "info"
+    form: str = "auto"
+    stacktrace_level: str = "error"
+    time_encoding: str = "rfc3339nano"
+    development: bool = False
 
 
 def get_logger(name: str) -> Logger:
@@ -21,28 +49,18 @@ def get_logger(name: str) -> Logger:
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
-def set_up(level: str = "info", form: str = "auto") -> None:
-    """Configure logging for the whole process.
-
-    ``level`` is debug, info, warning or error; ``form`` is json, console or auto (console when standard error is a
-    terminal).
-    """
-    number = logging.getLevelNamesMapping()[level.upper()]
-    on_terminal = sys.stderr.isatty()
+def set_up(settings: LogSettings, *wording: Processor) -> None:
+    """Configure logging for the whole process; ``wording`` changes messages and keys before they are written."""
+    number = LEVELS[settings.level]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _name_logger,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        _timestamper(settings.time_encoding),
+        _error_teller(LEVELS[settings.stacktrace_level]),
+        *wording,
     ]
-    if form == "console" or (form == "auto" and on_terminal):
-        closing: list[Any] = [structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
-    else:
-        closing = [
-            structlog.processors.dict_tracebacks,
-            structlog.processors.EventRenamer("msg"),
-            structlog.processors.JSONRenderer(default=str),
-        ]
+    closing = _closing(settings.form)
     structlog.configure(
         processors=[*shared, *closing],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -57,7 +75,67 @@ def set_up(level: str = "info", form: str = "auto") -> None:
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
 
 
-def _name_logger(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _closing(form: str) -> list[Any]:
+    """Return what writes a line."""
+    on_terminal = sys.stderr.isatty()
+    if form == "console" or (form == "auto" and on_terminal):
+        return [_trace_for_people, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
+    return [structlog.processors.EventRenamer("msg"), structlog.processors.JSONRenderer(default=str)]
+
+
+def _trace_for_people(_logger: object, _method: str, event: Event) -> Event:
+    """Let the console write a stack trace below the line."""
+    if "stacktrace" in event:
+        event["exception"] = event.pop("stacktrace")
+    return event
+
+
+def _timestamper(encoding: str) -> Processor:
+    def add_time(_logger: object, _method: str, event: Event) -> Event:
+        event["ts"] = encoded_time(time.time_ns(), encoding)
+        return event
+
+    return add_time
+
+
+def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
+    """Return a point in time (nanoseconds of POSIX time) as one of TIME_ENCODINGS; texts are in UTC."""
+    if encoding == "epoch":
+        return nanoseconds / _NANOSECONDS
+    if encoding == "millis":
+        return nanoseconds / 1_000_000
+    if encoding in ("nano", "nanos"):
+        return nanoseconds
+    seconds, rest = divmod(nanoseconds, _NANOSECONDS)
+    text = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    fraction = {"iso8601": f".{rest // 1_000_000:03}", "rfc3339nano": f".{rest:09}"}.get(encoding, "")
+    return f"{text}{fraction}Z"
+
+
+def _error_teller(stacktrace_level: int) -> Processor:
+    """Return what puts an exception into ``error``, and into ``stacktrace`` from a level on."""
+
+    def tell_error(_logger: object, method: str, event: Event) -> Event:
+        error = _exception_of(event.pop("exc_info", None))
+        if error is not None:
+            event.setdefault("error", f"{type(error).__name__}: {error}")
+            if LEVELS.get(event.get("level", method), logging.ERROR) >= stacktrace_level:
+                event["stacktrace"] = "".join(traceback.format_exception(error)).rstrip()
+        return event
+
+    return tell_error
+
+
+def _exception_of(found: object) -> BaseException | None:
+    """Return the exception in what ``exc_info`` may be: one, a triple, or a wish for the current one."""
+    if isinstance(found, BaseException):
+        return found
+    if isinstance(found, tuple):
+        return cast("BaseException | None", found[1])
+    return sys.exc_info()[1] if found else None
+
+
+def _name_logger(_logger: object, _method: str, event: Event) -> Event:
     """Give the logger's name the key that it has in other operators; structlog takes ``logger`` for itself."""
     if "logger_name" in event:
         event["logger"] = event.pop("logger_name")

@@ -1,11 +1,12 @@
-"""The settings of ``rolecall run``: one frozen value for everything that flags and environment say.
+"""The settings of the operator: one frozen value for everything that flags and environment say.
 
-Each field says what it is, its unit and why its default is what it is. Neighbour: the command line fills it in.
+Each field says what it is, its unit and why its default is what it is. The program has two names and for each a set
+of defaults: under ``rolecall run`` nothing is fixed that another process could have taken, under ``ansible-operator``
+ports, paths and times are those of the Go runner. Neighbour: the command line fills it in.
 """
 
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,16 +62,71 @@ class Settings:
     warm: bool = True
     """Whether plays are forked from a process that has imported Ansible, instead of starting a new one for each."""
 
+    roles_path: str = ""
+    """What ANSIBLE_ROLES_PATH is set to; empty leaves it."""
+
+    collections_path: str = ""
+    """What ANSIBLE_COLLECTIONS_PATH is set to; empty leaves it."""
+
+    debug_logs: bool = False
+    """Whether everything that a run has printed is logged at its end."""
+
     proxy_port: int = 0
     """The port of the API endpoint for runs, on loopback; 0 takes a free one."""
 
     work_directory: Path | None = None
     """Where workspaces lie; None makes a private directory that goes when the operator stops."""
 
+    user_metrics_port: int = 0
+    """The port on loopback to which runs send metrics of their own; 0 takes a free one."""
 
-def namespaces_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the namespaces of WATCH_NAMESPACE: a list with commas; unset or blank means all."""
-    return tuple(name for part in environment.get("WATCH_NAMESPACE", "").split(",") if (name := part.strip()))
+    metrics_bind_address: str = "0"
+    """Where metrics are served, for example ``:8443``; ``0`` for nowhere."""
+
+    metrics_secure: bool = False
+    """Whether metrics are served over HTTPS."""
+
+    metrics_require_rbac: bool = False
+    """Whether a client must show a token whose owner may read metrics."""
+
+    enable_http2: bool = False
+    """Has no effect: metrics are served over HTTP/1.1."""
+
+    health_probe_bind_address: str = "0"
+    """Where probes are answered, for example ``:6789``; ``0`` for nowhere."""
+
+    leader_elect: bool = False
+    """Whether only the holder of a Lease reconciles."""
+
+    leader_election_id: str = ""
+    """The name of that Lease."""
+
+    leader_election_namespace: str = ""
+    """The namespace of that Lease; empty means the pod's own."""
+
+    leader_elect_resource_lock: str = ""
+    """Has no effect: the lock is always a Lease."""
+
+    lease_duration_seconds: float = 15.0
+    """How long a Lease that is not renewed still counts."""
+
+    renew_deadline_seconds: float = 10.0
+    """How long a leader tries to renew its Lease before it stops."""
+
+
+def settings_of_ansible_operator() -> Settings:
+    """Return the defaults under the name ``ansible-operator``: what manifests, images and roles of others count on."""
+    return Settings(
+        back_off_min_seconds=0.005,
+        back_off_max_seconds=1000.0,
+        grace_seconds=30.0,
+        proxy_port=8888,
+        user_metrics_port=5050,
+        metrics_bind_address=":8443",
+        health_probe_bind_address=":6789",
+        # The path is a part of the interface: volumes are mounted there. It is made with mode 0700.
+        work_directory=Path("/tmp/ansible-operator/runner"),  # noqa: S108
+    )
 
 
 def private_directory() -> Path:

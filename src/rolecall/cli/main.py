@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from rolecall.cli import cluster, demo, run
+from rolecall.cli.flags.line import joined
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments, by default those of the process, and return its exit code."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser().parse_args(list(joined(words)) if words[:1] == ["run"] else words)
     code: int = options.handler(options)
     return code
 

@@ -4,21 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.app.settings import Settings, default_workers, namespaces_of, private_directory
+from rolecall.app.settings import Settings, default_workers, private_directory, settings_of_ansible_operator
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(1, 1), (2, 2), (4, 4), (128, 4)])
 def test_there_are_as_many_workers_as_cpus_up_to_four(cpus: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cpus)))
     assert default_workers() == workers == Settings().workers
-
-
-@pytest.mark.parametrize(
-    ("text", "namespaces"),
-    [(None, ()), ("", ()), (" ", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" a , ,b,", ("a", "b"))],
-)
-def test_the_environment_names_namespaces(text: str | None, namespaces: tuple[str, ...]) -> None:
-    assert namespaces_of({} if text is None else {"WATCH_NAMESPACE": text}) == namespaces
 
 
 def test_a_private_directory_is_new_and_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +22,19 @@ def test_a_private_directory_is_new_and_ours_alone(tmp_path: Path, monkeypatch: 
 
 def test_an_operator_stops_before_kubernetes_loses_its_patience() -> None:
     assert Settings().grace_seconds < 30
+
+
+def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() -> None:
+    settings = settings_of_ansible_operator()
+    assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
+    assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
+    assert settings.work_directory == Path("/tmp/ansible-operator/runner")  # noqa: S108 - a part of the interface
+    assert (settings.back_off_min_seconds, settings.back_off_max_seconds) == (0.005, 1000)
+    assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
+
+
+def test_otherwise_no_port_is_fixed_and_nothing_is_served_unasked() -> None:
+    settings = Settings()
+    assert (settings.proxy_port, settings.user_metrics_port) == (0, 0)
+    assert (settings.health_probe_bind_address, settings.metrics_bind_address) == ("0", "0")
+    assert settings.work_directory is None

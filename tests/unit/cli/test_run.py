@@ -11,7 +11,9 @@ from rolecall.app import operator as operator_module
 from rolecall.app.settings import Settings
 from rolecall.app.watches import Watch
 from rolecall.cli import run
+from rolecall.cli.flags.line import joined
 from rolecall.cli.main import main, parser
+from rolecall.cli.program import rolecall_program
 from tests.integration.things import write_project
 
 ROLE = "- ansible.builtin.debug: {msg: fine}\n"
@@ -23,12 +25,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda _level, _form: None)
+    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
 
 
 def settings(*arguments: str) -> Settings:
     """Return what the flags make of the settings."""
-    return run._settings(parser().parse_args(["run", *arguments]))
+    options = parser().parse_args(["run", *joined(arguments)])
+    return run._settings(options, rolecall_program(), os.environ)
 
 
 def test_without_flags_the_settings_are_the_defaults() -> None:
@@ -104,6 +107,8 @@ def test_one_pair_of_quotes_is_taken_off(text: str, value: str) -> None:
         "--ansible-log-events=some",
         "--zap-log-level=loud",
         "--proxy-port=http",
+        "--proxy-port=65536",
+        "--zap-time-encoding=sundial",
     ],
 )
 def test_a_value_that_cannot_be_meant_is_exit_code_2_and_names_the_flag(

@@ -1,0 +1,21 @@
+"""Flags of how Ansible runs, and what is logged of it."""
+
+from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS, choice
+
+ANSIBLE = Group(
+    "Ansible",
+    (
+        Flag("ansible-verbosity", "verbosity", WHOLE, "how many -v"),
+        Flag("ansible-args", "ansible_args", WORDS, "further words for ansible-playbook"),
+        Flag("ansible-roles-path", "roles_path", FOLDERS, "sets ANSIBLE_ROLES_PATH"),
+        Flag("ansible-collections-path", "collections_path", FOLDERS, "sets ANSIBLE_COLLECTIONS_PATH"),
+        Flag("warm", "warm", BOOLEAN, "keep Ansible imported and fork each run from there"),
+        Flag(
+            "ansible-log-events",
+            "log_events",
+            choice("LEVEL", "nothing", "tasks", "everything"),
+            "which events of a run are logged: nothing, tasks or everything",
+        ),
+    ),
+)

@@ -1,0 +1,16 @@
+"""Flags of metrics and probes."""
+
+from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.kinds import ADDRESS, BOOLEAN
+
+METRICS = Group(
+    "metrics and probes",
+    (
+        Flag("metrics-bind-address", "metrics_bind_address", ADDRESS, "where metrics are served; 0 for nowhere"),
+        Flag("metrics-addr", "metrics_bind_address", ADDRESS, "as --metrics-bind-address", "metrics-bind-address"),
+        Flag("metrics-secure", "metrics_secure", BOOLEAN, "serve metrics over HTTPS"),
+        Flag("metrics-require-rbac", "metrics_require_rbac", BOOLEAN, "serve metrics to those only who may read them"),
+        Flag("enable-http2", "enable_http2", BOOLEAN, "accepted for the sake of manifests: HTTP/1.1 is served"),
+        Flag("health-probe-bind-address", "health_probe_bind_address", ADDRESS, "where probes are; 0 for nowhere"),
+    ),
+)
