@@ -1,7 +1,8 @@
 """Finding the role or the playbook that an entry of ``watches.yaml`` names.
 
 The search order is the Go runner's: an absolute path as it is, a collection's role by its full name, each directory of
-ANSIBLE_ROLES_PATH, then ``roles`` below the working directory. What cannot be found is an error before anything starts.
+ANSIBLE_ROLES_PATH, then ``roles`` below the working directory, then the working directory itself. What cannot be found
+is an error before anything starts.
 """
 
 import os
@@ -25,9 +26,10 @@ class Places:
 
     def content(self, fields: Fields) -> Content | None:
         """Return what the keys ``playbook`` and ``role`` name; the playbook wins, none of them is None."""
-        if playbook := fields.text("playbook"):
+        playbook, role = fields.text("playbook"), fields.text("role")
+        if playbook:
             return PlaybookContent(self._playbook(fields, playbook))
-        if role := fields.text("role"):
+        if role:
             return RoleContent(self._role(fields, role))
         return None
 
@@ -58,6 +60,7 @@ class Places:
             yield directory / text
             yield directory / "roles" / text
         yield self.directory / "roles" / text
+        yield self.directory / text
 
     def _collection_directories(self) -> list[Path]:
         home = Path(self.environment.get("HOME", ""))

@@ -1,10 +1,15 @@
 """What the operator reads from its environment, apart from flags and from the search for roles."""
 
+import re
 from collections.abc import Mapping
 
+from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 
 logger = get_logger("cmd")
+
+HIGHEST_VERBOSITY = 7
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -34,3 +39,41 @@ def debug_logs(environment: Mapping[str, str]) -> bool:
     except ValueError as error:
         logger.info("An environment variable is left out", variable="ANSIBLE_DEBUG_LOGS", reason=str(error))
         return False
+
+
+def workers_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
+    """Return how many objects of a kind are reconciled at once, None where the flag decides.
+
+    WORKER_<KIND>_<GROUP> is the old name of MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP> and is read only without it.
+    """
+    name, old_name = (_per_kind(prefix, gvk) for prefix in ("MAX_CONCURRENT_RECONCILES", "WORKER"))
+    if name not in environment and old_name in environment:
+        logger.warning("An environment variable has been deprecated", envVar=old_name, instead=name)
+        name = old_name
+    return _number(name, environment, at_least=1)
+
+
+def verbosity_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
+    """Return how many -v the runs of a kind get by ANSIBLE_VERBOSITY_<KIND>_<GROUP>, None where the flag decides."""
+    return _number(_per_kind("ANSIBLE_VERBOSITY", gvk), environment, at_least=0, at_most=HIGHEST_VERBOSITY)
+
+
+def parse_whole(text: str) -> int | None:
+    """Return the whole number that a text is, None when it is none."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _per_kind(prefix: str, gvk: GVK) -> str:
+    return f"{prefix}_{gvk.kind}_{gvk.group}".upper().replace(".", "_")
+
+
+def _number(name: str, environment: Mapping[str, str], at_least: int, at_most: int | None = None) -> int | None:
+    text = environment.get(name)
+    if text is None:
+        return None
+    number = parse_whole(text)
+    if number is None or number < at_least or (at_most is not None and number > at_most):
+        wanted = f"a whole number from {at_least} on" if at_most is None else f"one from {at_least} to {at_most}"
+        logger.info("Invalid environment variable; using the flag's value", envVar=name, value=text, expected=wanted)
+        return None
+    return number

@@ -1,17 +1,20 @@
-"""Reading typed values out of a mapping of ``watches.yaml``, each error naming the file, the entry and the key.
+"""Reading typed values out of a mapping of ``watches.yaml``, each error naming the file, the entry, the key, the line.
 
 Key names match in any case and scalars convert as the Go runner's parser converts them (a number for a text field
-becomes text, ``y`` is true), so a file means the same to both. Neighbour: ``watches`` says which keys there are.
+becomes text), so a file means the same to both. Each key that is read counts as known, and so the rest is what nobody
+knows. Neighbours: ``yaml_reading`` makes the mappings, ``watches`` says which keys there are.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from rolecall.app.errors import ConfigurationError
+from rolecall.app.yaml_reading import LocatedMapping
 from rolecall.kube.durations import parse_duration
 
-# YAML 1.1 knows y and n as booleans, PyYAML leaves them as text.
+# Quoted spellings are texts, which a boolean may be all the same.
 _BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
 
 
@@ -22,23 +25,59 @@ class Fields:
     values: Mapping[str, Any]
     place: str
     prefix: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    line: int | None = None
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    _known: dict[str, str] = field(default_factory=dict, init=False)
+    _children: list["Fields"] = field(default_factory=list, init=False)
 
     @classmethod
     def of(cls, raw: object, place: str, prefix: str = "") -> Self:
         """Wrap a parsed mapping. Raises ConfigurationError when it is something else."""
         if not isinstance(raw, dict):
-            where = f", key {prefix.rstrip('.')}" if prefix else ""
-            raise ConfigurationError(f"{place}{where}: expected a mapping, found {_shown(raw)}")
-        # YAML 1.1 reads the key `on` as true.
-        named = {("on" if key is True else str(key)).lower(): value for key, value in raw.items()}
-        return cls(named, place, prefix)
+            raise ConfigurationError(f"{place}: expected a mapping, found {_shown(raw)}")
+        lines = raw.lines if isinstance(raw, LocatedMapping) else {}
+        spellings: dict[str, str] = {}
+        for name in raw:
+            spellings.setdefault(name.lower(), name)
+        fields = cls(
+            {name.lower(): value for name, value in raw.items()},
+            place,
+            prefix,
+            {name.lower(): line for name, line in lines.items()},
+            raw.line if isinstance(raw, LocatedMapping) else None,
+            spellings,
+        )
+        for name in raw:
+            if spellings[name.lower()] != name:
+                raise fields.error(name, f"is the same key as {spellings[name.lower()]!r}")
+        return fields
 
     def error(self, key: str, message: str) -> ConfigurationError:
-        """Return the error for one key of this mapping."""
-        return ConfigurationError(f"{self.place}, key {self.prefix}{key}: {message}")
+        """Return the error for one key of this mapping, which may be a path into the key's value."""
+        line = self._line_of(key)
+        where = f" (line {line})" if line else ""
+        return ConfigurationError(f"{self.place}, key {self.prefix}{key}{where}: {message}")
+
+    def _line_of(self, key: str) -> int | None:
+        name, _, rest = key.partition(".")
+        line = self.lines.get(name.partition("[")[0].lower(), self.line)
+        value = self.values.get(name.lower())
+        return value.lines.get(rest, line) if isinstance(value, LocatedMapping) else line
+
+    def unknown(self) -> Iterator[str]:
+        """Yield what can be said of each key, here and below, that nobody has read: its place, and the nearest one."""
+        for name, spelling in self.spellings.items():
+            if name not in self._known:
+                nearest = difflib.get_close_matches(name, self._known, 1)
+                hint = f"; did you mean {self._known[nearest[0]]!r}?" if nearest else ""
+                yield str(self.error(spelling, f"unknown key, which has no effect{hint}"))
+        for child in self._children:
+            yield from child.unknown()
 
     def get(self, key: str) -> Any:
         """Return the value as it was parsed, None when it is absent or null."""
+        self._known[key.lower()] = key
         return self.values.get(key.lower())
 
     def text(self, key: str, default: str = "") -> str:
@@ -99,12 +138,19 @@ class Fields:
     def nested(self, key: str) -> "Fields | None":
         """Return a mapping of known keys, None when it is absent."""
         value = self.get(key)
-        return None if value is None else Fields.of(value, self.place, f"{self.prefix}{key}.")
+        return None if value is None else self._child(value, f"{key}.")
 
     def entries(self, key: str) -> Iterator["Fields"]:
         """Yield each mapping of a list; none when it is absent."""
         for number, item in enumerate(self.items(key)):
-            yield Fields.of(item, self.place, f"{self.prefix}{key}[{number}].")
+            yield self._child(item, f"{key}[{number}].")
+
+    def _child(self, value: object, name: str) -> "Fields":
+        if not isinstance(value, dict):
+            raise self.error(name.removesuffix("."), f"expected a mapping, found {_shown(value)}")
+        child = Fields.of(value, self.place, self.prefix + name)
+        self._children.append(child)
+        return child
 
     def items(self, key: str) -> list[Any]:
         """Return a list, empty when it is absent."""
@@ -117,5 +163,6 @@ class Fields:
 
 
 def _shown(value: object) -> str:
-    kind = {dict: "a mapping", list: "a list", type(None): "nothing"}.get(type(value))
+    kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
+    kind = next((text for kind, text in kinds.items() if isinstance(value, kind)), "")
     return kind or f"{type(value).__name__} {value!r}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.app.access import Access
+from rolecall.app.environment import parse_whole
 from rolecall.app.settings import Settings
 from rolecall.app.watches import Watch
 from rolecall.jobs.events import JobEvent, RunSummary, TaskFailure
@@ -45,7 +46,7 @@ class Launcher:
                     ident=ident,
                     workspace=workspace,
                     content=self.watch.content_for(finalizing=finalizing),
-                    verbosity=_integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.verbosity),
+                    verbosity=self._verbosity(obj),
                     environment=grant.environment,
                     secret_environment=grant.secret_environment,
                     revoke=grant.revoke,
@@ -64,6 +65,11 @@ class Launcher:
     def _workspace(self, obj: RawObject) -> Workspace:
         keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
+
+    def _verbosity(self, obj: RawObject) -> int:
+        """Return how many -v the run gets: by the object, else by the environment for its kind, else by the flag."""
+        default = self.settings.verbosity if self.watch.verbosity is None else self.watch.verbosity
+        return _integer_annotation(obj, VERBOSITY_ANNOTATION, default)
 
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
@@ -92,8 +98,8 @@ def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
     text = annotation_of(obj, name)
     if text is None:
         return default
-    try:
-        return int(text)
-    except ValueError:
+    number = parse_whole(text)
+    if number is None:
         logger.info("An annotation is no whole number and is left out", annotation=name, value=text)
         return default
+    return number

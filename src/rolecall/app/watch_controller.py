@@ -68,7 +68,7 @@ class WatchController:
         self.controller = Controller(
             name=str(watch.gvk),
             queue=self.queue,
-            workers=settings.workers,
+            workers=watch.workers or settings.workers,
             reconcile=self.reconciler.reconcile,
             keep=lambda key, cause, _result: self._news.is_news(key, cause),
             kind=watch.gvk.kind,

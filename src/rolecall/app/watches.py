@@ -1,9 +1,10 @@
 """``watches.yaml``: which kinds the operator reconciles, and how.
 
 The format is the Go runner's, with the keys of ours that it ignores (``timeout``, ``triggers``, ``status``), so that
-one file serves both. Everything is checked before anything starts: an error names the file, the entry and the key.
-The result is frozen, and nobody else reads the file. Neighbours: ``fields`` reads values, ``content`` finds roles and
-playbooks.
+one file serves both. Everything is checked before anything starts: an error names the file, the entry, the key and the
+line. Keys that nobody knows are told of and do no harm. The result is frozen, and nobody else reads the file.
+Neighbours: ``yaml_reading`` parses, ``fields`` reads values, ``content`` finds roles and playbooks, ``environment`` has
+what is set per kind.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,27 +16,20 @@ import yaml
 from jsonpath_ng import JSONPath
 
 from rolecall.app.content import Content, Places
+from rolecall.app.environment import verbosity_of, workers_of
 from rolecall.app.errors import ConfigurationError
 from rolecall.app.expansion import expand
 from rolecall.app.fields import Fields
+from rolecall.app.yaml_reading import duplicates, first_document
 from rolecall.control.fields import FieldPath
 from rolecall.control.selectors import LabelSelector
 from rolecall.control.triggers import ReferenceKind, Trigger
 from rolecall.kube.paths import parse_path
 from rolecall.kube.references import GVK
+from rolecall.logs import get_logger
 
 DEFAULT_ARTIFACTS = 20
-_DATE_TAG = "tag:yaml.org,2002:timestamp"
-
-
-class _Loader(yaml.SafeLoader):
-    """Leaves dates as the texts that they are: JSON, in which variables reach a run, knows none."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _DATE_TAG]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+logger = get_logger("watches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,10 @@ class Finalizer:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One entry of ``watches.yaml``; durations are in seconds, None where the flag decides."""
+    """One entry of ``watches.yaml``; durations are in seconds, None where the flag decides.
+
+    ``workers`` (how many objects are reconciled at once) and ``verbosity`` come from the environment.
+    """
 
     gvk: GVK
     content: Content
@@ -68,6 +65,8 @@ class Watch:
     finalizer: Finalizer | None = None
     triggers: tuple[Trigger, ...] = ()
     status: Mapping[str, JSONPath] = field(default_factory=dict)
+    workers: int | None = None
+    verbosity: int | None = None
 
     def content_for(self, *, finalizing: bool) -> Content:
         """Return what runs: the finalizer's own role or playbook on a finalizer run, else the main one."""
@@ -79,22 +78,41 @@ class Watch:
 def load_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> tuple[Watch, ...]:
     """Read and check ``watches.yaml``; roles are looked for from ``directory``, by default the working directory.
 
-    Raises ConfigurationError with one line that names the file, the entry and the key.
+    Unknown keys are logged. Raises ConfigurationError with one line that names the file, the entry, the key, the line.
     """
+    watches, unknown = read_watches(path, environment, directory)
+    for key in unknown:
+        logger.warning("A key of the watches file is unknown", where=key)
+    return watches
+
+
+def read_watches(
+    path: Path, environment: Mapping[str, str], directory: Path | None = None
+) -> tuple[tuple[Watch, ...], list[str]]:
+    """Do the same, but return the watches and what there is to say of unknown keys, one line for each."""
     places = Places(directory or Path.cwd(), environment)
     watches: list[Watch] = []
+    unknown: list[str] = []
     for number, raw in enumerate(_entries(path, environment), 1):
-        watch = _read_watch(Fields.of(raw, _place(path, number, raw)), places)
+        fields = _fields(raw, _place(path, number, raw))
+        watch = _read_watch(fields, places)
         if any(watch.gvk == other.gvk for other in watches):
-            raise ConfigurationError(f"{_place(path, number, raw)}, key kind: duplicate GVK: {watch.gvk}")
+            raise fields.error("kind", f"duplicate GVK: {watch.gvk}")
         watches.append(watch)
-    return tuple(watches)
+        unknown += fields.unknown()
+    return tuple(watches), unknown
+
+
+def _fields(raw: object, place: str) -> Fields:
+    fields = Fields.of(raw, place)
+    for key, first, line in duplicates(raw):
+        raise ConfigurationError(f"{place}, key {key} (line {line}): is given twice, first in line {first}")
+    return fields
 
 
 def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     try:
-        text = expand(path.read_text(), environment)
-        document = next(iter(yaml.load_all(text, _Loader)), None)
+        document = first_document(expand(path.read_text(encoding="utf-8"), environment))
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -102,7 +120,8 @@ def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     if document is None:
         return []
     if not isinstance(document, list):
-        raise ConfigurationError(f"{path}: expected a list of entries, found a {type(document).__name__}")
+        kind = "mapping" if isinstance(document, dict) else type(document).__name__
+        raise ConfigurationError(f"{path}: expected a list of entries, found a {kind}")
     return document
 
 
@@ -115,7 +134,7 @@ def _read_watch(fields: Fields, places: Places) -> Watch:
     gvk = _read_gvk(fields)
     content = places.content(fields)
     if content is None:
-        raise fields.error("role", "must specify role or playbook")
+        raise fields.error("role", "must specify Role or Playbook")
     return Watch(
         gvk=gvk,
         content=content,
@@ -135,6 +154,8 @@ def _read_watch(fields: Fields, places: Places) -> Watch:
         finalizer=_read_finalizer(fields, places),
         triggers=tuple(_read_triggers(fields)),
         status={name: _read_path(fields, f"status.{name}", text) for name, text in fields.mapping("status").items()},
+        workers=workers_of(gvk, places.environment),
+        verbosity=verbosity_of(gvk, places.environment),
     )
 
 
@@ -147,10 +168,18 @@ def _read_gvk(fields: Fields) -> GVK:
 
 
 def _read_selector(fields: Fields) -> LabelSelector:
+    nested = fields.nested("selector")
+    if nested is None:
+        return LabelSelector()
+    names = ("key", "operator", "values")
+    expressions = [
+        {name: value for name in names if (value := entry.get(name)) is not None}
+        for entry in nested.entries("matchExpressions")
+    ]
     try:
-        return LabelSelector.compile(fields.mapping("selector"))
+        return LabelSelector.compile({"matchLabels": nested.mapping("matchLabels"), "matchExpressions": expressions})
     except ValueError as error:
-        raise fields.error("selector", str(error)) from error
+        raise fields.error("selector", f"error constructing predicate from watches selector: {error}") from error
 
 
 def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
@@ -162,7 +191,7 @@ def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
         raise nested.error("name", "finalizer must have name")
     content = places.content(nested)
     if content is None and not variables:
-        raise nested.error("role", "must specify role, playbook or vars")
+        raise nested.error("role", "must specify Role or Playbook, or vars")
     return Finalizer(name, content, variables)
 
 

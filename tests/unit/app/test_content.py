@@ -64,7 +64,7 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
         found(tmp_path, "a.b.c", ANSIBLE_COLLECTIONS_PATH="/c1:/c2", ANSIBLE_ROLES_PATH="/r")
     places = (
         "/c1/ansible_collections/a/b/roles/c, /c2/ansible_collections/a/b/roles/c, "
-        f"/r/a.b.c, /r/roles/a.b.c, {tmp_path}/roles/a.b.c"
+        f"/r/a.b.c, /r/roles/a.b.c, {tmp_path}/roles/a.b.c, {tmp_path}/a.b.c"
     )
     assert str(raised.value) == f"here, key role: role: a.b.c was not found (looked for {places})"
 
@@ -79,3 +79,9 @@ def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path
 
 def test_nothing_named_is_nothing(tmp_path: Path) -> None:
     assert Places(tmp_path, {}).content(Fields({}, "here")) is None
+
+
+def test_a_role_may_lie_in_the_working_directory(tmp_path: Path) -> None:
+    role = make(tmp_path / "thing")
+    assert found(tmp_path, "thing") == role
+    assert found(tmp_path, "./thing") == role

@@ -1,9 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rolecall.app.errors import ConfigurationError
-from rolecall.app.watches import DEFAULT_ARTIFACTS, Watch, load_watches
+from rolecall.app.watches import DEFAULT_ARTIFACTS, Watch, load_watches, read_watches
 from rolecall.control.triggers import ReferenceKind
 from rolecall.jobs.runner import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK
@@ -24,15 +26,15 @@ EXPECTED = {
     "entry_is_no_mapping": "entry 2: expected a mapping, found str 'Thing'",
     "finalizer_is_a_text": f"{FIRST} finalizer: expected a mapping, found str 'test.rolecall.dev/finalizer'",
     "finalizer_with_unknown_role": (
-        f"{FIRST} finalizer.role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere)"
+        f"{FIRST} finalizer.role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"
     ),
-    "finalizer_without_content": f"{FIRST} finalizer.role: must specify role, playbook or vars",
+    "finalizer_without_content": f"{FIRST} finalizer.role: must specify Role or Playbook, or vars",
     "finalizer_without_name": f"{FIRST} finalizer.name: finalizer must have name",
     "kind_is_a_list": "entry 1 (kind ['Thing']), key kind: expected a text, found a list",
-    "neither_role_nor_playbook": f"{FIRST} role: must specify role or playbook",
+    "neither_role_nor_playbook": f"{FIRST} role: must specify Role or Playbook",
     "no_kind": "entry 1, key kind: invalid GVK: test.rolecall.dev/v1, Kind=: kind must not be empty",
     "no_version": f"{FIRST} version: invalid GVK: test.rolecall.dev/, Kind=Thing: version must not be empty",
-    "not_a_list": "expected a list of entries, found a dict",
+    "not_a_list": "expected a list of entries, found a mapping",
     "period_is_negative": f"{FIRST} reconcilePeriod: a duration cannot be negative: '-15s'",
     "period_is_no_duration": (
         f"{FIRST} reconcilePeriod: not a duration: 'soon'"
@@ -44,7 +46,8 @@ EXPECTED = {
     "playbook_is_a_folder": f"{FIRST} playbook: playbook: DIRECTORY/roles was not found",
     "selector_is_a_text": f"{FIRST} selector: expected a mapping, found str 'tier=web'",
     "selector_with_unknown_operator": (
-        f"{FIRST} selector: matchExpressions[0].operator: expected one of In, NotIn, Exists, DoesNotExist, found 'Like'"
+        f"{FIRST} selector: error constructing predicate from watches selector:"
+        " matchExpressions[0].operator: expected one of In, NotIn, Exists, DoesNotExist, found 'Like'"
     ),
     "status_is_a_list": f"{FIRST} status: expected a mapping, found a list",
     "status_with_bad_path": f"{FIRST} status.pods: not a JSONPath: '$.stats..' (Parse error near the end of string!)",
@@ -69,8 +72,50 @@ EXPECTED = {
     "trigger_without_kind": f"{FIRST} triggers[0].kind: invalid GVK: /v1, Kind=: kind must not be empty",
     "triggers_are_a_mapping": f"{FIRST} triggers: expected a list, found a mapping",
     "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml was not found",
-    "unknown_role": f"{FIRST} role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere)",
+    "unknown_role": (
+        f"{FIRST} role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"
+    ),
     "vars_are_a_list": f"{FIRST} vars: expected a mapping, found a list",
+}
+
+
+LINES = {
+    "artifacts_are_a_boolean": 6,
+    "artifacts_are_no_number": 6,
+    "blacklist_is_a_mapping": 6,
+    "blacklist_without_kind": 9,
+    "boolean_is_a_number": 6,
+    "boolean_is_no_boolean": 6,
+    "duplicate_kind": 8,
+    "finalizer_is_a_text": 6,
+    "finalizer_with_unknown_role": 8,
+    "finalizer_without_content": 7,
+    "finalizer_without_name": 7,
+    "kind_is_a_list": 4,
+    "neither_role_nor_playbook": 2,
+    "no_kind": 2,
+    "no_version": 2,
+    "period_is_negative": 6,
+    "period_is_no_duration": 6,
+    "period_without_unit": 6,
+    "playbook_is_a_folder": 5,
+    "selector_is_a_text": 6,
+    "selector_with_unknown_operator": 6,
+    "status_is_a_list": 6,
+    "status_with_bad_path": 7,
+    "status_without_path": 7,
+    "timeout_is_no_duration": 6,
+    "trigger_on_bad_path": 10,
+    "trigger_on_is_a_text": 10,
+    "trigger_with_bad_path": 9,
+    "trigger_with_owner_no_boolean": 9,
+    "trigger_with_two_ties": 9,
+    "trigger_without_a_tie": 7,
+    "trigger_without_kind": 7,
+    "triggers_are_a_mapping": 6,
+    "unknown_playbook": 5,
+    "unknown_role": 5,
+    "vars_are_a_list": 6,
 }
 
 
@@ -96,12 +141,14 @@ def load_entry(directory: Path, keys: str = "", **environment: str) -> Watch:
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_a_mistake_is_one_line_with_file_entry_and_key(name: str, directory: Path) -> None:
+def test_a_mistake_is_one_line_with_file_entry_key_and_line(name: str, directory: Path) -> None:
     file = MISTAKES / f"{name}.yaml"
     with pytest.raises(ConfigurationError) as raised:
         load_watches(file, {}, directory)
-    assert str(raised.value).replace(str(directory), "DIRECTORY") == f"{file}: {EXPECTED[name]}"
-    assert "\n" not in str(raised.value)
+    text = str(raised.value).replace(str(directory), "DIRECTORY")
+    assert "\n" not in text
+    assert re.findall(r" \(line (\d+)\)", text) == ([str(LINES[name])] if name in LINES else [])
+    assert re.sub(r" \(line \d+\)", "", text) == f"{file}: {EXPECTED[name]}"
 
 
 def test_every_file_of_mistakes_is_in_the_table() -> None:
@@ -145,6 +192,7 @@ def test_the_defaults_are_those_of_the_go_runner(directory: Path) -> None:
     assert watch.reconcile_period_seconds is None
     assert watch.timeout_seconds is None
     assert watch.finalizer is None
+    assert (watch.workers, watch.verbosity) == (None, None)
 
 
 def test_every_key_is_read(directory: Path) -> None:
@@ -187,21 +235,115 @@ def test_no_artifacts_means_the_default_and_a_negative_number_all(directory: Pat
     assert load_entry(directory, "  maxRunnerArtifacts: -1\n").max_runner_artifacts == -1
 
 
-def test_keys_that_the_go_runner_does_not_know_are_passed_over(directory: Path) -> None:
-    assert load_entry(directory, "  maxWorkers: 4\n  description: [a, b]\n") == load_entry(directory)
+def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> None:
+    with capture_logs() as logs:
+        assert load_entry(directory, "  maxWorkers: 4\n  description: [a, b]\n") == load_entry(directory)
+    assert [line["log_level"] for line in logs] == ["warning", "warning"]
+    assert "entry 1 (kind Thing), key maxWorkers (line 5): unknown key" in logs[0]["where"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            "reconcilePeriode: 5s",
+            "key reconcilePeriode (line 5): unknown key, which has no effect; did you mean 'reconcilePeriod'?",
+        ),
+        (
+            "finalizer: {name: a/b, vars: {x: 1}, rol: thing}",
+            "key finalizer.rol (line 5): unknown key, which has no effect; did you mean 'role'?",
+        ),
+        (
+            "blacklist: [{version: v1, kind: Pod, name: x}]",
+            "key blacklist[0].name (line 5): unknown key, which has no effect",
+        ),
+        (
+            "triggers: [{version: v1, kind: Pod, owner: true, onn: []}]",
+            "key triggers[0].onn (line 5): unknown key, which has no effect; did you mean 'on'?",
+        ),
+        (
+            "selector: {matchLabel: {a: b}}",
+            "key selector.matchLabel (line 5): unknown key, which has no effect; did you mean 'matchLabels'?",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directory: Path, keys: str, told: str) -> None:
+    file = directory / "watches.yaml"
+    file.write_text(f"{ENTRY}  {keys}\n")
+    _, unknown = read_watches(file, {}, directory)
+    assert unknown == [f"{file}: entry 1 (kind Thing), {told}"]
+
+
+def test_a_file_with_every_key_has_none_that_is_unknown(directory: Path) -> None:
+    file = directory / "watches.yaml"
+    file.write_text(
+        ENTRY
+        + """
+  playbook: thing.yml
+  vars: {anything: 1}
+  maxRunnerArtifacts: 3
+  reconcilePeriod: 1m
+  timeout: 5m
+  manageStatus: true
+  watchDependentResources: true
+  watchClusterScopedResources: true
+  snakeCaseParameters: true
+  watchAnnotationsChanges: true
+  markUnsafe: true
+  blacklist: [{group: a, version: v1, kind: B}]
+  selector: {matchLabels: {any: x}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+  finalizer: {name: a/b, role: thing, playbook: thing.yml, vars: {any: 1}}
+  triggers: [{group: a, version: v1, kind: B, name: $.spec.any, on: [$.a]}]
+  status: {any: $.stats.any}
+"""
+    )
+    assert read_watches(file, {}, directory)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("  role: thing\n", "key role (line 5): is given twice, first in line 4"),
+        ("  Role: thing\n", "key Role (line 5): is the same key as 'role'"),
+        ("  vars:\n    a: 1\n    a: 2\n", "key vars.a (line 7): is given twice, first in line 6"),
+        ("  vars: {list: [{b: 1}, {b: 1, b: 2}]}\n", "key vars.list[1].b (line 5): is given twice, first in line 5"),
+        ("  finalizer: {name: a/b, name: a/b}\n", "key finalizer.name (line 5): is given twice, first in line 5"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_a_mistake(directory: Path, keys: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load_entry(directory, keys)
+    assert str(raised.value) == f"{directory / 'watches.yaml'}: entry 1 (kind Thing), {told}"
+
+
+def test_a_key_may_override_one_that_is_merged_in(directory: Path) -> None:
+    text = ENTRY.replace("- group", "- &first\n  group") + "- {<<: *first, kind: Other, vars: {a: 1}}\n"
+    assert [watch.gvk.kind for watch in load(directory, text)] == ["Thing", "Other"]
+
+
+def test_workers_and_verbosity_of_a_kind_come_from_the_environment(directory: Path) -> None:
+    watch = load_entry(
+        directory,
+        MAX_CONCURRENT_RECONCILES_THING_TEST_ROLECALL_DEV="3",
+        ANSIBLE_VERBOSITY_THING_TEST_ROLECALL_DEV="0",
+    )
+    assert (watch.workers, watch.verbosity) == (3, 0)
 
 
 def test_names_of_keys_match_in_any_case_at_every_depth(directory: Path) -> None:
     [watch] = load(
         directory,
         "- {GROUP: test.rolecall.dev, Version: v1, kInd: Thing, Role: thing, reconcileperiod: 5s,"
-        " FINALIZER: {NAME: a/b, Vars: {Key: 1}}, BlackList: [{VERSION: v1, KIND: Pod}]}\n",
+        " FINALIZER: {NAME: a/b, Vars: {Key: 1}}, BlackList: [{VERSION: v1, KIND: Pod}],"
+        " Selector: {MATCHEXPRESSIONS: [{Key: a, OPERATOR: In, values: [b]}]}}\n",
     )
     assert watch.gvk == THING
     assert watch.reconcile_period_seconds == 5
     assert watch.finalizer is not None
     assert (watch.finalizer.name, watch.finalizer.variables) == ("a/b", {"Key": 1})
     assert watch.blacklist == {GVK("", "v1", "Pod")}
+    assert watch.selector.matches({"a": "b"})
+    assert not watch.selector.matches({"a": "c"})
 
 
 @pytest.mark.parametrize("text", ["no", "No", "OFF", "n", "N", "false", "False"])
@@ -300,7 +442,9 @@ def test_the_key_on_is_no_boolean_as_yaml_1_1_would_have_it(directory: Path) -> 
 @pytest.mark.parametrize("text", ["no", "off"])
 def test_a_trigger_by_owner_that_denies_it_is_no_trigger(directory: Path, text: str) -> None:
     keys = f"  triggers: [{{version: v1, kind: Pod, owner: '{text}'}}]\n"
-    with pytest.raises(ConfigurationError, match=r"triggers\[0\].owner: a trigger by owner says owner: true"):
+    with pytest.raises(
+        ConfigurationError, match=r"triggers\[0\].owner \(line 5\): a trigger by owner says owner: true"
+    ):
         load_entry(directory, keys)
 
 

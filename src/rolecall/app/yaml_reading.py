@@ -1,0 +1,108 @@
+"""YAML as the Go runner's parser reads it, with the line of every key.
+
+That is YAML 1.1 with differences that matter to files written for it: ``y`` and ``n`` are booleans, ``12:30`` is a text
+and no sexagesimal number, ``1e3`` is a number, dates are texts, an unknown tag leaves a plain value, and a whole float
+is a whole number. Keys are always texts, spelled as they are written: ``on`` and ``y`` are names, not true. Keys that a
+mapping has twice are kept in mind for whoever knows their place.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+_TAG = "tag:yaml.org,2002:"
+_FIRST_OF_NUMBERS = list("-+.0123456789")
+_WHOLE = re.compile(r"^[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
+_FLOAT = re.compile(
+    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+_WHOLE_FLOATS_BELOW = 1e21
+"""From here on Go writes whole floats with an exponent."""
+
+
+class LocatedMapping(dict[str, Any]):
+    """A mapping with its own line, the lines of its keys, and the keys that it has twice (key, first line, line)."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+        self.duplicates: list[tuple[str, int, int]] = []
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the differences above."""
+
+    bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
+
+    def construct_float(self, node: ScalarNode) -> int | float:
+        """Return a number; one without a fraction is whole, as in JSON written by Go."""
+        number: float = self.construct_yaml_float(node)
+        return int(number) if number.is_integer() and abs(number) < _WHOLE_FLOATS_BELOW else number
+
+    def construct_located(self, node: MappingNode) -> Iterator[LocatedMapping]:
+        """Yield a mapping and then fill it, as PyYAML does to let a value refer to its own parent."""
+        found = LocatedMapping(node.start_mark.line + 1)
+        yield found
+        found.duplicates = list(self._duplicates(node))
+        self.flatten_mapping(node)
+        for key, value in node.value:
+            name = self._key(key)
+            found[name] = self.construct_object(value)
+            found.lines[name] = key.start_mark.line + 1
+
+    def _duplicates(self, node: MappingNode) -> Iterator[tuple[str, int, int]]:
+        first_lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if key.tag != f"{_TAG}merge":
+                name, line = self._key(key), key.start_mark.line + 1
+                if name in first_lines:
+                    yield name, first_lines[name], line
+                first_lines.setdefault(name, line)
+
+    def construct_untagged(self, _suffix: str, node: Node) -> Any:
+        """Return what a value with an unknown tag is without it."""
+        if isinstance(node, ScalarNode):
+            return self.construct_scalar(node)
+        if isinstance(node, SequenceNode):
+            return self.construct_sequence(node, deep=True)
+        plain = MappingNode(f"{_TAG}map", node.value, node.start_mark, node.end_mark)
+        return self.construct_object(plain, deep=True)
+
+    def _key(self, node: Node) -> str:
+        if not isinstance(node, ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "the key of a mapping must be a text", node.start_mark)
+        value = self.construct_object(node)
+        return str(node.value) if isinstance(value, bool | str | None) else str(value)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.removeprefix(_TAG) not in ("timestamp", "int", "float")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(f"{_TAG}int", _WHOLE, _FIRST_OF_NUMBERS)
+_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, _FIRST_OF_NUMBERS)
+_Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+_Loader.add_constructor(f"{_TAG}float", _Loader.construct_float)
+_Loader.add_constructor(f"{_TAG}map", _Loader.construct_located)
+_Loader.add_multi_constructor("!", _Loader.construct_untagged)
+
+
+def first_document(text: str) -> Any:
+    """Return the first document of a YAML text, None when there is none. Raises yaml.YAMLError or ValueError."""
+    return next(iter(yaml.load_all(text, _Loader)), None)
+
+
+def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
+    """Yield each key, at any depth, that its mapping has twice: its path, the first line and the line."""
+    if isinstance(value, LocatedMapping):
+        for name, first, line in value.duplicates:
+            yield path + name, first, line
+        for name, item in value.items():
+            yield from duplicates(item, f"{path}{name}.")
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from duplicates(item, f"{path.removesuffix('.')}[{number}].")
