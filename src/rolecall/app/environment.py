@@ -41,6 +41,20 @@ def debug_logs(environment: Mapping[str, str]) -> bool:
         return False
 
 
+def output_verbosity(environment: Mapping[str, str]) -> int:
+    """Return the number in ANSIBLE_VERBOSITY, 0 when there is none."""
+    return parse_whole(environment.get("ANSIBLE_VERBOSITY", "")) or 0
+
+
+def election_id(environment: Mapping[str, str]) -> str:
+    """Return the name of the Lease that the deprecated OPERATOR_NAME gives, for those who give no flag."""
+    name = environment.get("OPERATOR_NAME", "")
+    if "OPERATOR_NAME" in environment:
+        better = "--leader-election-id"
+        logger.warning("An environment variable has been deprecated", envVar="OPERATOR_NAME", instead=better)
+    return name
+
+
 def workers_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
     """Return how many objects of a kind are reconciled at once, None where the flag decides.
 

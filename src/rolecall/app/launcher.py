@@ -11,10 +11,10 @@ from rolecall.app.access import Access
 from rolecall.app.environment import parse_whole
 from rolecall.app.settings import Settings
 from rolecall.app.watches import Watch
-from rolecall.jobs.events import JobEvent, RunSummary, TaskFailure
+from rolecall.jobs.events import JobEvent, RunSummary, TaskFailure, strip_colours
 from rolecall.jobs.log_lines import LogEvents, log_line
 from rolecall.jobs.parameters import ParameterRequest, extra_vars
-from rolecall.jobs.runner import Job, PlaybookContent, Runner
+from rolecall.jobs.runner import Job, OnEvent, PlaybookContent, Runner
 from rolecall.jobs.workspace import Inputs, Workspace
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
@@ -52,7 +52,8 @@ class Launcher:
                     revoke=grant.revoke,
                     timeout_seconds=self.watch.timeout_seconds,
                 )
-                summary = await self.runner.run(job, self._log)
+                summary = await self.runner.run(job, self._logging(obj))
+                self._tell_the_end(job, summary)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("The run could not be started")
             return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
@@ -87,10 +88,37 @@ class Launcher:
         playbook = content.path if isinstance(content, PlaybookContent) else None
         return Inputs(variables, cmdline=self.settings.ansible_args, playbook=playbook)
 
-    def _log(self, event: JobEvent) -> None:
-        line = log_line(event, LogEvents(self.settings.log_events))
-        if line is not None:
-            getattr(logger, line.level)(line.message, **line.fields)
+    def _logging(self, obj: RawObject) -> OnEvent:
+        """Return what logs the events of a run for the object, as much of them as is wanted."""
+        gvk, wanted = str(self.watch.gvk), self._wanted_events(obj)
+
+        def log(event: JobEvent) -> None:
+            line = log_line(event, wanted)
+            if line is not None:
+                getattr(logger, line.level)(line.message, gvk=gvk, **line.fields)
+
+        return log
+
+    def _wanted_events(self, obj: RawObject) -> LogEvents:
+        """Return what is logged; a verbosity that the object or ANSIBLE_VERBOSITY asks for shows what tasks print."""
+        wanted = LogEvents(self.settings.log_events)
+        is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
+        return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
+
+    def _tell_the_end(self, job: Job, summary: RunSummary) -> None:
+        if self.settings.debug_logs:
+            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(job))
+        if summary.is_successful:
+            logger.info("Play succeeded")
+
+
+def _output_of(job: Job) -> str:
+    """Return what a run has printed, without colours; nothing when it left no such file."""
+    try:
+        text = (job.workspace.artifacts(job.ident) / "stdout").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return strip_colours(text)
 
 
 def _integer_annotation(obj: RawObject, name: str, default: int) -> int:

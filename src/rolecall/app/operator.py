@@ -33,6 +33,10 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
     if not watches:
         logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
+    if settings.namespaces:
+        logger.info("Watching namespaces", namespaces=list(settings.namespaces))
+    else:
+        logger.info("Watching all namespaces")
     async with (
         _runner(settings, watches, runner) as chosen,
         await Client.connect(settings.kubeconfig) as client,

@@ -68,6 +68,9 @@ class Settings:
     collections_path: str = ""
     """What ANSIBLE_COLLECTIONS_PATH is set to; empty leaves it."""
 
+    output_verbosity: int = 0
+    """ANSIBLE_VERBOSITY: above 0 what tasks print is logged, instead of what became of them."""
+
     debug_logs: bool = False
     """Whether everything that a run has printed is logged at its end."""
 

@@ -130,7 +130,7 @@ class WatchController:
         if not self._is_watched_dependent(resource, ownership):
             logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
             return
-        logger.info("Watching child resource", dependent=str(gvk), ownership=ownership.value)
+        logger.info("Watching child resource", gvk=str(self.watch.gvk), dependent=str(gvk), ownership=ownership.value)
         informer: Informer = self._parts.manager.informer_for(gvk)
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 

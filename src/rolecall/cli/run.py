@@ -11,14 +11,16 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 from rolecall import logs
-from rolecall.app.environment import debug_logs, namespaces_of
+from rolecall.app.environment import debug_logs, election_id, namespaces_of, output_verbosity
 from rolecall.app.errors import ConfigurationError
 from rolecall.app.settings import Settings
 from rolecall.cli.flags.line import add_flags, filled, given
 from rolecall.cli.program import Program, rolecall_program
+from rolecall.cli.wording import in_words_of_the_go_runner
 from rolecall.kube.errors import KubeError
 from rolecall.logs import LogSettings, get_logger
 
@@ -55,17 +57,29 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     from rolecall.app.watches import load_watches  # noqa: PLC0415
 
     _check(options, parser)
-    logs.set_up(_log_settings(options, program))
+    logs.set_up(_log_settings(options, program), *([in_words_of_the_go_runner] if program.is_drop_in else []))
     _tell_of_deprecated_flags(options)
     settings = _settings(options, program, os.environ)
     os.environ.update(_environment(settings))
     try:
         watches = load_watches(settings.watches_file, os.environ)
+    except ConfigurationError as error:
+        return _failed(program, "Failed to load watches.", error)
+    logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
+    try:
         asyncio.run(run_operator(settings, watches))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port that is taken, a folder not ours
-        sys.stderr.write(f"{program.name}: {error}\n")
-        return 1
+        return _failed(program, "Proxy or operator exited with error.", error)
     return 0
+
+
+def _failed(program: Program, message: str, error: Exception) -> int:
+    """Say why the operator does not run, for people as one line of text, else as a line of the log; return 1."""
+    if program.is_drop_in:
+        logger.error(message, error=str(error))
+    else:
+        sys.stderr.write(f"{program.name}: {error}\n")
+    return 1
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -95,7 +109,13 @@ def _log_settings(options: argparse.Namespace, program: Program) -> LogSettings:
 
 def _settings(options: argparse.Namespace, program: Program, environment: Mapping[str, str]) -> Settings:
     settings = filled(program.settings, options)
-    return replace(settings, namespaces=namespaces_of(environment), debug_logs=debug_logs(environment))
+    return replace(
+        settings,
+        namespaces=namespaces_of(environment),
+        output_verbosity=output_verbosity(environment),
+        debug_logs=debug_logs(environment),
+        leader_election_id=settings.leader_election_id or election_id(environment),
+    )
 
 
 def _environment(settings: Settings) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Which events of a run become log lines, and what those say: `--ansible-log-events`.
 
 Pure. A line is a level, a constant message and fields; who logs it adds the object and the run. Arguments of tasks
-never appear, and of a result that `no_log` hides nothing does. Neighbour: `events` has the value that is logged.
+never appear, and of a result that `no_log` hides nothing does. The recap, which closes a play, is always a line.
+Neighbour: `events` has the value that is logged.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +16,11 @@ _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansib
 
 
 class LogEvents(StrEnum):
-    """How much of a run is logged."""
+    """How much of a run is logged; with OUTPUT it is what each task prints, instead of what became of it."""
 
     NOTHING = "nothing"
     TASKS = "tasks"
+    OUTPUT = "output"
     EVERYTHING = "everything"
 
 
@@ -41,6 +43,8 @@ _ANY: _Shape = (
     "Ansible event",
     {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
 )
+_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
+_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
 _SHAPES: dict[str, _Shape] = {
     "playbook_on_task_start": _STARTED,
     "playbook_on_handler_task_start": _STARTED,
@@ -53,14 +57,20 @@ _SHAPES: dict[str, _Shape] = {
 
 def log_line(event: JobEvent, wanted: LogEvents) -> LogLine | None:
     """Return the line for an event, or None when the event is not worth one."""
-    if wanted is LogEvents.NOTHING:
-        return None
-    shape = _ANY if wanted is LogEvents.EVERYTHING else _task_shape(event)
+    shape = _RECAP if event.name == "playbook_on_stats" else _shape(event, wanted)
     if shape is None:
         return None
     level, message, names = shape
     values = {shown: getattr(event, name) for name, shown in {"task": "task", "host": "host", **names}.items()}
     return LogLine(level, message, {shown: value for shown, value in values.items() if value != ""})
+
+
+def _shape(event: JobEvent, wanted: LogEvents) -> _Shape | None:
+    if wanted is LogEvents.EVERYTHING:
+        return _ANY
+    if wanted is LogEvents.OUTPUT:
+        return _OUTPUT if event.task and event.stdout else None
+    return _task_shape(event) if wanted is LogEvents.TASKS else None
 
 
 def _task_shape(event: JobEvent) -> _Shape | None:

@@ -165,7 +165,10 @@ async def test_the_time_limit_of_the_watch_reaches_the_job(launcher: Launcher, r
     assert recorder.jobs[0].timeout_seconds == 5.0
 
 
-@pytest.mark.parametrize(("text", "verbosity"), [("0", 0), ("5", 5), ("loud", 2), ("", 2)])
+@pytest.mark.parametrize(
+    ("text", "verbosity"),
+    [("0", 0), ("5", 5), ("-1", -1), ("+1", 1), ("9", 9), ("loud", 2), ("", 2), (" 1", 2), ("1_0", 2), ("1.0", 2)],
+)
 async def test_an_annotation_sets_the_verbosity(
     launcher: Launcher, recorder: Recorder, text: str, verbosity: int
 ) -> None:
@@ -213,3 +216,65 @@ async def test_a_runs_events_are_logged_as_the_settings_say(
     with capture_logs() as logs:
         await replace(launcher, settings=Settings(log_events=log_events)).run(thing(), "7", finalizing=False)
     assert any("Boom" in str(line) for line in logs) is logged
+
+
+async def test_each_line_of_a_run_names_the_kind_in_full(launcher: Launcher, recorder: Recorder) -> None:
+    recorder.events = (JobEvent("playbook_on_task_start", task="A"),)
+    with capture_logs() as logs:
+        await launcher.run(thing(), "7", finalizing=False)
+    [line] = [line for line in logs if line["event"] == "Task started"]
+    assert (line["task"], line["gvk"]) == ("A", str(THING))
+
+
+async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> None:
+    with capture_logs() as logs:
+        await launcher.run(thing(), "7", finalizing=False)
+    assert "Play succeeded" in [line["event"] for line in logs]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "settings", "shown"),
+    [
+        (None, Settings(), False),
+        (None, Settings(output_verbosity=1), True),
+        ("1", Settings(), True),
+        ("0", Settings(output_verbosity=1), False),
+        ("loud", Settings(output_verbosity=1), True),
+        ("3", Settings(log_events="nothing"), False),
+    ],
+)
+async def test_a_verbosity_that_is_asked_for_shows_what_tasks_print(
+    launcher: Launcher, recorder: Recorder, annotation: str | None, settings: Settings, *, shown: bool
+) -> None:
+    recorder.events = (JobEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
+    with capture_logs() as logs:
+        obj = thing() if annotation is None else thing(verbosity=annotation)
+        await replace(launcher, settings=settings).run(obj, "7", finalizing=False)
+    assert any(line.get("stdout") == "ok: [localhost]" for line in logs) is shown
+
+
+async def test_the_flag_alone_does_not_show_what_tasks_print(launcher: Launcher, recorder: Recorder) -> None:
+    recorder.events = (JobEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
+    with capture_logs() as logs:
+        await replace(launcher, settings=Settings(verbosity=4)).run(thing(), "7", finalizing=False)
+    assert [line for line in logs if "stdout" in line] == []
+
+
+async def test_all_that_a_run_has_printed_is_logged_when_asked_for(launcher: Launcher, recorder: Recorder) -> None:
+    class Printing(Recorder):
+        async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+            (job.workspace.artifacts(job.ident) / "stdout").write_text("\x1b[0;32mok: [localhost]\x1b[0m\r\n")
+            return await super().run(job, on_event)
+
+    loud = replace(launcher, runner=Printing(recorder.proxy), settings=Settings(debug_logs=True))
+    with capture_logs() as logs:
+        await loud.run(thing(), "7", finalizing=False)
+    [line] = [line for line in logs if line["event"] == "Output of the run"]
+    assert line["stdout"] == "ok: [localhost]\n"
+
+
+async def test_the_environment_sets_the_verbosity_of_a_kind(launcher: Launcher, recorder: Recorder) -> None:
+    launcher = replace(launcher, watch=replace(launcher.watch, verbosity=0))
+    await launcher.run(thing(), "7", finalizing=False)
+    await launcher.run(thing(verbosity="3"), "8", finalizing=False)
+    assert [job.verbosity for job in recorder.jobs] == [0, 3]

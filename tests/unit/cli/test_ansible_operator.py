@@ -20,7 +20,7 @@ PROGRAM = Path(sys.executable).with_name("ansible-operator")
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave neither variables nor a logging set-up behind."""
-    for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE"):
+    for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE", "OPERATOR_NAME"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
     monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
@@ -148,5 +148,26 @@ def test_the_program_is_installed_under_its_name_and_logs_json(tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 1
-    notice = json.loads(done.stderr.splitlines()[0])
+    assert done.stdout == ""
+    notice, *_, last = map(json.loads, done.stderr.splitlines())
     assert notice["msg"] == "Flag --metrics-addr has been deprecated, use --metrics-bind-address instead"
+    assert (last["level"], last["logger"], last["msg"]) == ("error", "cmd", "Proxy or operator exited with error.")
+    assert "no usable configuration" in last["error"]
+
+
+def test_a_wrong_watches_file_is_an_error_in_the_log_and_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "watches.yaml").write_text("- {version: v1, kind: A}")
+    done = subprocess.run([PROGRAM, "run"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    [line] = map(json.loads, done.stderr.splitlines())
+    assert (line["level"], line["logger"], line["msg"]) == ("error", "cmd", "Failed to load watches.")
+    assert line["error"] == "watches.yaml: entry 1 (kind A), key role (line 1): must specify Role or Playbook"
+
+
+def test_the_old_variable_names_the_lease_unless_the_flag_does(
+    started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERATOR_NAME", "old")
+    assert main(["run"]) == 0
+    assert main(["run", "--leader-election-id=new"]) == 0
+    assert [settings.leader_election_id for settings in started] == ["old", "new"]

@@ -75,6 +75,12 @@ def test_the_environment_names_the_namespaces(monkeypatch: pytest.MonkeyPatch) -
     assert settings().namespaces == ("a", "b")
 
 
+def test_the_environment_says_how_much_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_VERBOSITY", "2")
+    monkeypatch.setenv("ANSIBLE_DEBUG_LOGS", "true")
+    assert (settings().output_verbosity, settings().debug_logs) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("T", True), ("1", True), ("FALSE", False), ("f", False), ("0", False)]
 )

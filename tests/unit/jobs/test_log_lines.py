@@ -50,15 +50,28 @@ def test_tasks_are_logged(event: JobEvent, line: tuple[str, str, dict[str, objec
         JobEvent("runner_on_ok", task="A", action="k8s"),
         JobEvent("runner_on_ok", task="A", action="debug"),
         JobEvent("playbook_on_task_start", task="A", action="ansible.builtin.set_fact"),
-        JobEvent("playbook_on_stats"),
     ],
 )
 def test_other_events_are_not_logged(event: JobEvent) -> None:
     assert log_line(event, TASKS) is None
 
 
-def test_nothing_logs_nothing() -> None:
+@pytest.mark.parametrize("wanted", LogEvents)
+def test_the_recap_is_always_logged(wanted: LogEvents) -> None:
+    line = log_line(JobEvent("playbook_on_stats", stdout="ok=1"), wanted)
+    assert line == LogLine("info", "Recap", {"stdout": "ok=1"})
+
+
+def test_nothing_logs_nothing_of_tasks() -> None:
     assert log_line(JobEvent("runner_on_failed", task="A"), LogEvents.NOTHING) is None
+
+
+def test_output_logs_what_tasks_print_and_nothing_else() -> None:
+    event = JobEvent("runner_on_ok", task="A", stdout="ok: [localhost]", message="fine")
+    fields = {"event_type": "runner_on_ok", "task": "A", "stdout": "ok: [localhost]"}
+    assert log_line(event, LogEvents.OUTPUT) == LogLine("info", "Ansible event", fields)
+    assert log_line(JobEvent("runner_on_start", task="A"), LogEvents.OUTPUT) is None
+    assert log_line(JobEvent("verbose", stdout="Using ansible.cfg"), LogEvents.OUTPUT) is None
 
 
 def test_everything_logs_each_event_with_its_output() -> None:
