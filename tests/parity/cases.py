@@ -293,6 +293,18 @@ _CASES = (
         says=("Found", "Destination directory /proc/nowhere does not exist"),
     ),
     Case(name="requeue", rule="the wish to run again and statistics reach the operator"),
+    Case(
+        name="operator_sdk_names",
+        rule="the names of operator_sdk.util, long and short, lead to our modules when nothing else is installed",
+        status="failed",
+        says=("found 'soon'", "missing required arguments: name"),
+    ),
+    Case(
+        name="installed_names",
+        rule="an operator_sdk.util that is installed is used instead of ours",
+        environment={"ANSIBLE_COLLECTIONS_PATH": "{project}/collections"},
+        says=("this one was installed",),
+    ),
     Case(name="too_slow", rule="a run over its timeout is ended and says so", status="timeout", timeout_seconds=6),
 )
 

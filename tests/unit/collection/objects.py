@@ -53,7 +53,8 @@ class Server:
 
     def resource(self, kind: str, api_version: str) -> SimpleNamespace:
         """Give what stands for a kind."""
-        return SimpleNamespace(kind=kind, api_version=api_version, status=self._status)
+        subresources = {} if kind == "Stateless" else {"status": self._status}
+        return SimpleNamespace(kind=kind, api_version=api_version, subresources=subresources, status=self._status)
 
     def get(self, _resource: object, name: str, namespace: str) -> Answer:
         """Give an object."""

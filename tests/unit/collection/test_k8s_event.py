@@ -100,6 +100,13 @@ def test_a_uid_that_is_given_is_not_looked_up() -> None:
     assert server.objects["ns", "f.synced"]["involvedObject"] == {**FOO, "uid": "u"}
 
 
+def test_options_that_were_left_out_are_not_written() -> None:
+    server = Server()
+    left_out = {"uid": None, "resourceVersion": None, "fieldPath": None}
+    post(Events(server, "ns"), parameters(involvedObject={**FOO, **left_out}), check_mode=False)
+    assert server.objects["ns", "f.synced"]["involvedObject"] == FOO
+
+
 def test_an_event_is_removed() -> None:
     server = Server()
     post(Events(server, "ns"), parameters(), check_mode=False)

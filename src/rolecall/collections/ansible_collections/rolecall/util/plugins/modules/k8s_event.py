@@ -57,10 +57,33 @@ options:
     type: dict
     default: {component: rolecall}
   involvedObject:
-    description:
-      - The object that the event is about, with the keys C(apiVersion), C(kind), C(name) and C(namespace).
-      - Its C(uid) is looked up when it is not given.
+    description: The object that the event is about.
     type: dict
+    suboptions:
+      apiVersion:
+        description: Its API version.
+        type: str
+        required: true
+      kind:
+        description: Its kind.
+        type: str
+        required: true
+      name:
+        description: Its name.
+        type: str
+        required: true
+      namespace:
+        description: Its namespace, none for an object of the cluster.
+        type: str
+      uid:
+        description: Its uid; it is looked up when it is not given.
+        type: str
+      resourceVersion:
+        description: Its version; it is looked up with the uid.
+        type: str
+      fieldPath:
+        description: The part of the object that the event is about.
+        type: str
   appendTimestamp:
     description: Whether the time is appended to the name, so that every call posts an event of its own.
     type: bool
@@ -110,6 +133,16 @@ try:
 except ImportError:  # AnsibleK8SModule says so, in words for people
     DynamicApiError = NotFoundError = CoreException
 
+INVOLVED = {
+    "apiVersion": {"type": "str", "required": True},
+    "kind": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "namespace": {"type": "str"},
+    "uid": {"type": "str"},
+    "resourceVersion": {"type": "str"},
+    "fieldPath": {"type": "str"},
+}
+
 ARGUMENTS = {
     **AUTH_ARG_SPEC,
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -121,7 +154,7 @@ ARGUMENTS = {
     "reportingComponent": {"type": "str", "default": "rolecall"},
     "type": {"type": "str", "choices": ["Normal", "Warning"], "default": "Normal"},
     "source": {"type": "dict", "default": {"component": "rolecall"}},
-    "involvedObject": {"type": "dict"},
+    "involvedObject": {"type": "dict", "options": INVOLVED},
     "appendTimestamp": {"type": "bool", "default": False},
 }
 
@@ -176,7 +209,8 @@ class Events:
 def post(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Create the event or count it up."""
     now = datetime.now(UTC)
-    involved = events.with_uid(parameters["involvedObject"]) if parameters["involvedObject"] else None
+    given = {key: value for key, value in (parameters["involvedObject"] or {}).items() if value is not None}
+    involved = events.with_uid(given) if given else None
     wanted = described(parameters, involved, now)
     found = events.find(wanted["metadata"]["name"])
     event = wanted if found is None else counted_up(wanted, found)

@@ -21,7 +21,7 @@ options:
   api_version:
     description: The API version of the object.
     type: str
-    required: true
+    default: v1
     aliases: [api, version]
   kind:
     description: The kind of the object.
@@ -35,10 +35,13 @@ options:
     description: The namespace of the object.
     type: str
   status:
-    description: Fields of the status.
+    description:
+      - Fields of the status.
+      - They are put into the old status as a JSON merge patch is (lists are replaced, null removes a field).
+      - C(conditions) among them are merged by their type.
     type: dict
   conditions:
-    description: Conditions, merged with those of the object by their type.
+    description: Conditions, merged with those of the object by their type; not together with conditions in O(status).
     type: list
     elements: dict
     suboptions:
@@ -64,12 +67,12 @@ options:
         description: When the status of the condition changed, as RFC 3339 says. It is filled in when it did.
         type: str
   replace:
-    description: Whether O(status) takes the place of the whole status instead of being merged into it.
+    description: Whether O(status) and O(conditions) take the place of the whole status instead of being merged into it.
     type: bool
     default: false
     aliases: [force]
   replace_lists:
-    description: Whether lists in O(status) take the place of the old ones instead of being joined with them.
+    description: Whether a list in O(status) is also written when the old one has all of its elements, and more.
     type: bool
     default: false
 attributes:
@@ -110,12 +113,12 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.status import merge_conditions, merge_status
+from ansible_collections.rolecall.util.plugins.module_utils.status import wanted_status
 
 try:
-    from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError
+    from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, ResourceNotFoundError
 except ImportError:  # AnsibleK8SModule says so, in words for people
-    ConflictError = DynamicApiError = CoreException
+    ConflictError = DynamicApiError = ResourceNotFoundError = CoreException
 
 ATTEMPTS = 5
 
@@ -130,7 +133,7 @@ CONDITION = {
 
 ARGUMENTS = {
     **AUTH_ARG_SPEC,
-    "api_version": {"type": "str", "required": True, "aliases": ["api", "version"]},
+    "api_version": {"type": "str", "default": "v1", "aliases": ["api", "version"]},
     "kind": {"type": "str", "required": True},
     "name": {"type": "str", "required": True},
     "namespace": {"type": "str"},
@@ -141,28 +144,22 @@ ARGUMENTS = {
 }
 
 
-def wanted_status(old: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Say what the status is to be, given the old one and the module's parameters."""
-    fields = parameters["status"] or {}
-    if parameters["replace"]:
-        status = dict(fields)
-    else:
-        status = merge_status(old, fields, replace_lists=parameters["replace_lists"])
-    if parameters["conditions"]:
-        given = [{key: value for key, value in each.items() if value is not None} for each in parameters["conditions"]]
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status["conditions"] = merge_conditions(status.get("conditions") or [], given, now)
-    return status
-
-
 def write(module: Any, client: Any) -> dict[str, Any]:
-    """Bring the object's status to what is wanted; again when somebody else wrote in between."""
+    """Bring the object's status to what is wanted; again when somebody else wrote in between.
+
+    Raises ValueError for conditions that cannot be meant and for a kind without the status subresource.
+    """
     resource = client.resource(module.params["kind"], module.params["api_version"])
+    if "status" not in resource.subresources:
+        raise ValueError(
+            f"the kind {module.params['kind']} of {module.params['api_version']} has no status subresource"
+        )
     where = {"name": module.params["name"], "namespace": module.params["namespace"]}
     for attempt in range(1, ATTEMPTS + 1):
         found = client.get(resource, **where).to_dict()
-        status = wanted_status(found.get("status") or {}, module.params)
-        changed = status != found.get("status")
+        old = found.get("status") or {}
+        status = wanted_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        changed = status != old
         wanted = {**found, "status": status}
         if not changed or module.check_mode:
             return {"changed": changed, "result": wanted}
@@ -177,13 +174,15 @@ def write(module: Any, client: Any) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = AnsibleK8SModule(module_class=AnsibleModule, argument_spec=ARGUMENTS, supports_check_mode=True)
+    what = f"The status of {module.params['kind']} {module.params['name']!r} was not written"
     try:
         module.exit_json(**write(module, get_api_client(module)))
     except CoreException as error:
         module.fail_from_exception(error)
+    except (ValueError, ResourceNotFoundError) as error:
+        module.fail_json(msg=f"{what}: {error}")
     except DynamicApiError as error:
-        what = f"{module.params['kind']} {module.params['name']!r}"
-        module.fail_json(msg=f"The status of {what} was not written: {error.summary()}", status=error.status)
+        module.fail_json(msg=f"{what}: {error.summary()}", status=error.status)
 
 
 if __name__ == "__main__":
