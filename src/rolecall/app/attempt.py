@@ -34,6 +34,12 @@ class Attempt:
             return None
         return self.summary.message or "the run failed without saying why"
 
+    @property
+    def has_named_its_time(self) -> bool:
+        """Tell whether the run itself said when the next one shall be, because there is more to do."""
+        summary = self.summary
+        return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
+
     def stop(self) -> None:
         """End the play that is under way, or see to it that none begins; the other steps go on."""
         self.is_stopping = True

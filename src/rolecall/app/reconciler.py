@@ -182,7 +182,8 @@ class Reconciler:
 
     async def _drop_finalizer(self, attempt: Attempt) -> Result | None:
         finalizer = self.watch.finalizer
-        if finalizer and attempt.finalizing and attempt.failure is None:
+        # A role that asks to come back is not done with cleaning up.
+        if finalizer and attempt.finalizing and attempt.failure is None and not attempt.has_named_its_time:
             await self._edit(attempt, lambda obj: without_finalizer(obj, finalizer.name))
         return None
 
@@ -232,7 +233,7 @@ class Reconciler:
         return result
 
     def _next_time(self, attempt: Attempt, summary: RunSummary) -> Result:
-        if summary.requeue_at is not None or summary.requeue_after_seconds is not None:
+        if attempt.has_named_its_time:
             self.news.named_its_time(attempt.key)
             return Result(requeue_after_seconds=summary.requeue_after_seconds, requeue_at=summary.requeue_at)
         if self.watch.finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):

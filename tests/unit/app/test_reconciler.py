@@ -160,6 +160,19 @@ async def test_a_finalizer_that_succeeded_goes_and_with_it_the_object(finalized:
     assert await world.find(THING, "one") is None
 
 
+@pytest.mark.parametrize("wish", [{"requeue_after_seconds": 3.0}, {"requeue_at": 1_800_000_000.5}])
+async def test_a_finalizer_stays_until_its_run_does_not_ask_to_come_back(
+    finalized: Rig, world: World, wish: dict[str, Any]
+) -> None:
+    finalized.runner.outcome = replace(SUCCESS, **wish)
+    assert await finalized.reconcile() == Result(**wish)
+    assert has_finalizer(await finalized.thing(), FINALIZER)
+    finalized.runner.outcome = SUCCESS
+    await finalized.reconcile()
+    assert finalized.runs == 2
+    assert await world.find(THING, "one") is None
+
+
 async def test_the_finalizers_of_others_stay(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f"name: one, finalizers: [a.b/c, {FINALIZER}, d.e/f]"))
     await world.delete(THING, "one")
