@@ -4,6 +4,15 @@ Word n is a function of the seed and of n alone, so a run that is repeated after
 next step is a pure function of the Hikawa, of the words that exist and of the time; it is taken when due and never
 sooner. A word whose creation no earlier run has reported counts as said just now, because it was said at that time or
 before. The tasks of the role carry the step out.
+
+The beat is kept by two numbers, which go from run to run in the status:
+
+- `sayingMillis` is the least time that a word of this Hikawa has ever taken from the look at the clock to the API
+  server's answer. What a word takes in any case need not be waited for; so the clock may be looked at that much sooner.
+  The fewer words it was learned from, the less of it is used.
+- `leadMillis` is how long before a step is due its run is asked for, because a run needs time until it looks at the
+  clock. It falls at once when a run came too early and rises slowly while runs come late, so that it follows the
+  quickest runs: one that is too early says nothing and costs another.
 """
 
 import hashlib
@@ -13,6 +22,7 @@ from typing import Any
 
 SAID_AT = "zundokokiyoshi.kaitoy.github.com/said-at-millis"
 END_OF_SONG = ["Zun", "Zun", "Zun", "Zun", "Doko"]
+MARGIN_MILLIS = 8  # by that much runs shall come late rather than early
 
 Object = dict[str, Any]
 
@@ -22,7 +32,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Give the filters by the names that the tasks use."""
-        return {"hikawa_word": word, "hikawa_is_over": is_over, "hikawa_plan": plan}
+        return {"hikawa_word": word, "hikawa_is_over": is_over, "hikawa_plan": plan, "hikawa_report": report}
 
 
 def word(number: int, seed: str) -> str:
@@ -39,15 +49,15 @@ def is_over(words: list[str]) -> bool:
 def plan(zundokos: Iterable[Object], hikawa: Object, seed: str, now_millis: int) -> Object:
     """Say what one run does, given all Zundokos of the namespace, the whole Hikawa, and the time.
 
-    The result has `say` (`name` and `word`, or none), `spec` (what the operator changes in the spec, or nothing),
-    `is_kiyoshi_due`, `blocked_by` (the name of a Zundoko of somebody else that is in the way, or none),
-    `said_at_millis` (by when the latest word had been said), `is_waiting` (whether time has to pass for the next step)
-    and `num_zundokos_said`.
+    The result has `looked_at_millis` (the time), `say` (`name` and `word`, or none), `spec` (what the operator changes
+    in the spec, or nothing), `is_kiyoshi_due`, `blocked_by` (the name of a Zundoko of somebody else that is in the way,
+    or none), `due_at_millis` (when a look at the clock is late enough for the next step), `is_waiting` (whether time
+    has to pass for it) and `num_zundokos_said`.
     """
     zundokos = list(zundokos)
     own = _own_words(zundokos, hikawa)
-    said_at = _said_at(own.values(), hikawa, now_millis)
-    is_due = now_millis >= said_at + hikawa["spec"]["intervalMillis"]
+    due_at = _said_at(own.values(), hikawa, now_millis) + hikawa["spec"]["intervalMillis"] - _allowance_before(hikawa)
+    is_due = now_millis >= due_at
     target = max([hikawa["spec"].get("numZundokos", 0), *own])
     number = _first_missing(own, target)
     name = None if number is None else f"{hikawa['metadata']['name']}-zundoko-{number:03d}"
@@ -59,14 +69,62 @@ def plan(zundokos: Iterable[Object], hikawa: Object, seed: str, now_millis: int)
     change = _spec_change(words, target, hikawa)
     says_kiyoshi = number is None and hikawa["spec"].get("sayKiyoshi", False)
     return {
+        "looked_at_millis": now_millis,
         "say": {"name": name, "word": words[number]} if number is not None and is_said_now else None,
         "spec": change,
         "is_kiyoshi_due": says_kiyoshi and is_due,
         "blocked_by": name if occupant is not None and not _is_leaving(occupant) else None,
-        "said_at_millis": said_at,
+        "due_at_millis": due_at,
         "is_waiting": occupant is None and not (says_kiyoshi and is_due),
         "num_zundokos_said": len(words),
     }
+
+
+def report(step: Object, hikawa: Object, now_millis: int) -> Object:
+    """Say how far the song is after a run, given its plan, the Hikawa as it was before, and the time after its word.
+
+    The result has `num_zundokos_said`, `kiyoshied`, `last_said_at_millis`, `timing` (these are for the status) and
+    `next_run_at_millis`.
+    """
+    timing, interval = dict(_timing(hikawa)), hikawa["spec"]["intervalMillis"]
+    late = step["looked_at_millis"] - step["due_at_millis"]
+    if step["say"] or step["is_kiyoshi_due"] or -timing.get("leadMillis", 0) <= late < 0:
+        timing["leadMillis"] = _lead(late, timing.get("leadMillis"), interval)
+    if step["say"]:
+        saying = max(0, now_millis - step["looked_at_millis"])
+        timing["sayingMillis"] = min(saying, timing.get("sayingMillis", saying))
+    allowance = _allowance(timing, step["num_zundokos_said"], interval)
+    due_at = now_millis + interval - allowance if step["say"] else step["due_at_millis"]
+    return {
+        "num_zundokos_said": step["num_zundokos_said"],
+        "kiyoshied": step["is_kiyoshi_due"],
+        "last_said_at_millis": due_at - interval + allowance,
+        "timing": timing,
+        "next_run_at_millis": due_at - timing.get("leadMillis", 0),
+    }
+
+
+def _timing(hikawa: Object) -> Mapping[str, int]:
+    timing: Mapping[str, int] = hikawa.get("status", {}).get("timing", {})
+    return timing
+
+
+def _allowance_before(hikawa: Object) -> int:
+    said = hikawa.get("status", {}).get("numZundokosSaid", 0)
+    return _allowance(_timing(hikawa), said, hikawa["spec"]["intervalMillis"])
+
+
+def _allowance(timing: Mapping[str, int], said: int, interval_millis: int) -> int:
+    """Say how much sooner than an interval after the last word the clock may be looked at."""
+    return min(timing.get("sayingMillis", 0) * said // (said + 1), interval_millis // 4)
+
+
+def _lead(late_millis: int, lead_millis: int | None, interval_millis: int) -> int:
+    """Say how long before the next step its run is asked for, when this one came so late, or so early."""
+    if lead_millis is None:
+        return min(late_millis, interval_millis) * 3 // 4
+    excess = min(late_millis - MARGIN_MILLIS, interval_millis)
+    return min(max(0, lead_millis + (excess // 16 if excess > 0 else excess)), interval_millis)
 
 
 def _own_words(zundokos: Iterable[Object], hikawa: Object) -> dict[int, Object]:
@@ -89,12 +147,13 @@ def _is_leaving(zundoko: Object) -> bool:
 
 
 def _said_at(own: Iterable[Object], hikawa: Object, now_millis: int) -> int:
+    just_now = now_millis + _allowance_before(hikawa)  # so that a whole interval is waited from this look on
     reported = hikawa.get("status", {}).get("lastSaidAtMillis")
     if reported is None:
-        return now_millis
-    reported = min(reported, now_millis)
+        return just_now
+    reported = min(reported, just_now)
     times = (int((zundoko["metadata"].get("annotations") or {}).get(SAID_AT, 0)) for zundoko in own)
-    return now_millis if any(reported < time <= now_millis for time in times) else reported
+    return just_now if any(reported < time <= now_millis for time in times) else reported
 
 
 def _first_missing(own: Mapping[int, Object], target: int) -> int | None:
