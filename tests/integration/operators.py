@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 
 PROJECT = Path(__file__).parents[2]
+ROLECALL = (sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json")
+ANSIBLE_OPERATOR = (str(Path(sys.executable).with_name("ansible-operator")), "run")
 STOP_SECONDS = 40.0
 
 
@@ -29,6 +31,7 @@ class Operator:
     namespace: str
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ROLECALL
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,7 +49,7 @@ class Operator:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **self.environment,
         }
-        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json", *self.arguments]
+        command = [*self.command, *self.arguments]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL

@@ -10,6 +10,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LOG_EVENTS = ("nothing", "tasks", "everything")
+"""What may be logged of a run."""
+
 
 def default_workers() -> int:
     """Return how many runs of one kind may go on at once: the CPUs that this process may use, four at most.
@@ -80,6 +83,9 @@ class Settings:
     work_directory: Path | None = None
     """Where workspaces lie; None makes a private directory that goes when the operator stops."""
 
+    kubeconfig_directory: Path | None = None
+    """Where a run's kubeconfig lies as long as the run lasts; None is where workspaces lie."""
+
     user_metrics_port: int = 0
     """The port on loopback to which runs send metrics of their own; 0 takes a free one."""
 
@@ -129,6 +135,7 @@ def settings_of_ansible_operator() -> Settings:
         health_probe_bind_address=":6789",
         # The path is a part of the interface: volumes are mounted there. It is made with mode 0700.
         work_directory=Path("/tmp/ansible-operator/runner"),  # noqa: S108
+        kubeconfig_directory=Path(tempfile.gettempdir()),
     )
 
 

@@ -86,7 +86,7 @@ class WatchController:
             proxy=parts.proxy,
             own_writes=parts.own_writes,
             on_dependent=self._on_dependent_kind,
-            directory=parts.root,
+            directory=parts.settings.kubeconfig_directory or parts.root,
             inject_owner=parts.settings.inject_owner_reference,
         )
         return Reconciler(

@@ -17,7 +17,7 @@ from typing import Any
 from rolecall import logs
 from rolecall.app.environment import debug_logs, election_id, namespaces_of, output_verbosity
 from rolecall.app.errors import ConfigurationError
-from rolecall.app.settings import Settings
+from rolecall.app.settings import LOG_EVENTS, Settings
 from rolecall.cli.flags.line import add_flags, filled, given
 from rolecall.cli.program import Program, rolecall_program
 from rolecall.cli.wording import in_words_of_the_go_runner
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     from rolecall.app.operator import run_operator  # noqa: PLC0415
     from rolecall.app.watches import load_watches  # noqa: PLC0415
 
-    _check(options, parser)
+    _check(options, program, parser)
     logs.set_up(_log_settings(options, program), *([in_words_of_the_go_runner] if program.is_drop_in else []))
     _tell_of_deprecated_flags(options)
     settings = _settings(options, program, os.environ)
@@ -82,14 +82,17 @@ def _failed(program: Program, message: str, error: Exception) -> int:
     return 1
 
 
-def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Refuse flags that contradict each other."""
+def _check(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> None:
+    """Refuse flags that contradict each other, and a choice of events that the Go runner lets pass with a word."""
     names = {flag.name for flag in given(options)}
     for flag in given(options):
         if flag.instead in names:
             parser.error(f"invalid flags usage: --{flag.name} is the old name of --{flag.instead}, give one of them")
     if options.metrics_require_rbac and not options.metrics_secure:
         parser.error("--metrics-secure flag is required when --metrics-require-rbac is present")
+    if options.ansible_log_events not in (None, *LOG_EVENTS) and not program.is_drop_in:
+        found = options.ansible_log_events
+        parser.error(f"argument --ansible-log-events: expected one of {', '.join(LOG_EVENTS)}, found {found!r}")
 
 
 def _tell_of_deprecated_flags(options: argparse.Namespace) -> None:
@@ -109,6 +112,9 @@ def _log_settings(options: argparse.Namespace, program: Program) -> LogSettings:
 
 def _settings(options: argparse.Namespace, program: Program, environment: Mapping[str, str]) -> Settings:
     settings = filled(program.settings, options)
+    if settings.log_events not in LOG_EVENTS:
+        logger.error("unrecognized log level", flag="--ansible-log-events", value=settings.log_events)
+        settings = replace(settings, log_events=program.settings.log_events)
     return replace(
         settings,
         namespaces=namespaces_of(environment),

@@ -109,7 +109,8 @@ class Workspace:
     def _write_environment(self, inputs: Inputs) -> None:
         folder = self.path / "env"
         write_private(folder / "envvars", json.dumps(dict(inputs.environment)))
-        write_private(folder / "extravars", json.dumps(dict(inputs.extra_vars)))
+        # In alphabetical order at every depth, as Go writes it: a role that loops over a mapping sees its keys so.
+        write_private(folder / "extravars", json.dumps(dict(inputs.extra_vars), sort_keys=True))
         write_private(folder / "settings", "{}")
         cmdline = folder / "cmdline"
         if inputs.cmdline.strip():

@@ -1,5 +1,6 @@
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() ->
     assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
     assert settings.work_directory == Path("/tmp/ansible-operator/runner")  # noqa: S108 - a part of the interface
+    assert settings.kubeconfig_directory == Path(tempfile.gettempdir())  # TMPDIR, or /tmp
     assert (settings.back_off_min_seconds, settings.back_off_max_seconds) == (0.005, 1000)
     assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
 

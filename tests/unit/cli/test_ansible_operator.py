@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rolecall.app import operator as operator_module
 from rolecall.app.settings import Settings, settings_of_ansible_operator
@@ -97,6 +98,15 @@ def test_metrics_for_those_who_may_read_them_need_https(
     assert "--metrics-secure flag is required when --metrics-require-rbac is present" in text
     assert main(["run", "--metrics-require-rbac", "--metrics-secure"]) == 0
     assert started[0].metrics_require_rbac
+
+
+def test_an_unknown_choice_of_events_is_told_of_and_means_tasks(started: list[Settings]) -> None:
+    with capture_logs() as logs:
+        assert main(["run", "--ansible-log-events=loud"]) == 0
+    assert started[0].log_events == "tasks"
+    assert ("error", "unrecognized log level", "loud") in [
+        (line["log_level"], line["event"], line.get("value")) for line in logs
+    ]
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,3 +88,23 @@ def test_the_object_itself_is_not_changed() -> None:
     obj = an_object({"jsonPath": "{{ x }}"})
     extra_vars(ParameterRequest(obj, MEMCACHED, mark_unsafe=True))
     assert obj == an_object({"jsonPath": "{{ x }}"})
+
+
+def test_keys_of_the_spec_that_convert_to_nothing_or_to_the_same_do_no_harm() -> None:
+    spec = {"": 1, "  ": 2, "fooBar": 3, "foo_bar": 4}
+    variables = extra_vars(ParameterRequest(an_object(spec), MEMCACHED))
+    assert (variables[""], variables["  "], variables["foo_bar"]) == (1, 2, 4)
+    assert variables["_cache_example_com_memcached_spec"] == spec
+
+
+def test_a_spec_cannot_take_the_place_of_the_object() -> None:
+    spec = {"_cache_example_com_memcached": "spoof", "_cache_example_com_memcached_spec": "spoof"}
+    variables = extra_vars(ParameterRequest(an_object(spec), MEMCACHED, snake_case=False))
+    assert variables["_cache_example_com_memcached_spec"] == spec
+    assert variables["_cache_example_com_memcached"]["spec"] == spec
+
+
+def test_a_finalizer_run_has_the_variables_of_the_watch_too() -> None:
+    request = ParameterRequest(an_object(), MEMCACHED, watch_vars={"a": 1, "b": 1}, finalizer_vars={"b": 2})
+    variables = extra_vars(request)
+    assert (variables["a"], variables["b"]) == (1, 2)

@@ -72,6 +72,14 @@ def test_inputs_are_written(tmp_path: Path) -> None:
     assert (path / "env/cmdline").read_text() == "--vault-password-file /v"
 
 
+def test_variables_stand_in_alphabetical_order_at_every_depth(tmp_path: Path) -> None:
+    path = prepared(Workspace(tmp_path, FOO, KEY), inputs=Inputs({"b": 1, "a": [{"d": "é", "c": None}]}))
+    assert json.loads((path / "env/extravars").read_text(), object_pairs_hook=list) == [
+        ("a", [[("c", None), ("d", "é")]]),
+        ("b", 1),
+    ]
+
+
 def test_inputs_of_the_last_run_do_not_stay(tmp_path: Path) -> None:
     playbook = tmp_path / "p.yml"
     playbook.write_text("[]")

@@ -1,7 +1,7 @@
 """Flags of how Ansible runs, and what is logged of it."""
 
-from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS, choice
+from rolecall.cli.flags.flag import Flag, Group, Kind
+from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS
 
 ANSIBLE = Group(
     "Ansible",
@@ -14,7 +14,7 @@ ANSIBLE = Group(
         Flag(
             "ansible-log-events",
             "log_events",
-            choice("LEVEL", "nothing", "tasks", "everything"),
+            Kind("LEVEL", str.lower),
             "which events of a run are logged: nothing, tasks or everything",
         ),
     ),
