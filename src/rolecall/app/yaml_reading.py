@@ -43,16 +43,21 @@ class _Loader(yaml.SafeLoader):
         number: float = self.construct_yaml_float(node)
         return int(number) if number.is_integer() and abs(number) < _WHOLE_FLOATS_BELOW else number
 
-    def construct_located(self, node: MappingNode) -> Iterator[LocatedMapping]:
-        """Yield a mapping and then fill it, as PyYAML does to let a value refer to its own parent."""
+    def construct_list(self, node: SequenceNode) -> list[Any]:
+        """Return a list; one that contains itself is refused by PyYAML, because this is done in one go."""
+        found: list[Any] = self.construct_sequence(node, deep=True)
+        return found
+
+    def construct_located(self, node: MappingNode) -> LocatedMapping:
+        """Return a mapping; one that contains itself is refused, as above."""
         found = LocatedMapping(node.start_mark.line + 1)
-        yield found
         found.duplicates = list(self._duplicates(node))
         self.flatten_mapping(node)
         for key, value in node.value:
             name = self._key(key)
-            found[name] = self.construct_object(value)
+            found[name] = self.construct_object(value, deep=True)
             found.lines[name] = key.start_mark.line + 1
+        return found
 
     def _duplicates(self, node: MappingNode) -> Iterator[tuple[str, int, int]]:
         first_lines: dict[str, int] = {}
@@ -87,13 +92,17 @@ _Loader.add_implicit_resolver(f"{_TAG}int", _WHOLE, _FIRST_OF_NUMBERS)
 _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, _FIRST_OF_NUMBERS)
 _Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^[yYnN]$"), list("yYnN"))
 _Loader.add_constructor(f"{_TAG}float", _Loader.construct_float)
+_Loader.add_constructor(f"{_TAG}seq", _Loader.construct_list)
 _Loader.add_constructor(f"{_TAG}map", _Loader.construct_located)
 _Loader.add_multi_constructor("!", _Loader.construct_untagged)
 
 
 def first_document(text: str) -> Any:
     """Return the first document of a YAML text, None when there is none. Raises yaml.YAMLError or ValueError."""
-    return next(iter(yaml.load_all(text, _Loader)), None)
+    try:
+        return next(iter(yaml.load_all(text, _Loader)), None)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:

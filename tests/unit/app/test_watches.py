@@ -1,7 +1,10 @@
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rolecall.app.errors import ConfigurationError
@@ -459,3 +462,40 @@ def test_roles_are_looked_for_from_the_working_directory(directory: Path, monkey
     (directory / "watches.yaml").write_text(ENTRY)
     [watch] = load_watches(Path("watches.yaml"), {})
     assert watch.content == RoleContent(directory / "roles" / "thing")
+
+
+ENTRY_WORDS = st.sampled_from(
+    ["- ", "kind: ", "version: v1", "role: thing", "vars: ", "{", "}", "[", "]", ", ", "\n", "\n  "]
+)
+ODD_WORDS = st.text("-:&*!|>'\"#%@`,?~<=.0123456789abyn$ \t\x00é", max_size=4)
+
+
+@given(st.lists(ENTRY_WORDS | ODD_WORDS, max_size=30).map("".join))
+def test_whatever_the_text_it_is_read_or_refused_with_one_line(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "watches.yaml"
+        file.write_text(text)
+        (Path(folder) / "thing").mkdir()
+        told = refusal(file)
+        assert told.startswith(str(file)) or not told
+        assert "\n" not in told
+
+
+def refusal(file: Path) -> str:
+    """Return why a watches.yaml is refused, nothing when it is not."""
+    try:
+        read_watches(file, {}, file.parent)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("text", ["- &a [*a]", "- &a {kind: *a}", "- &a {version: v1, kind: A, role: thing, vars: *a}"])
+def test_a_value_that_contains_itself_is_a_mistake(directory: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is not YAML: found unconstructable recursive node .* line 1"):
+        load(directory, text)
+
+
+def test_text_that_is_nested_too_deeply_is_a_mistake(directory: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: it is nested too deeply"):
+        load(directory, "[" * 5000)

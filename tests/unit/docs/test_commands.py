@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.app.settings import Settings
 from rolecall.app.watches import load_watches
 from rolecall.cli.flags.flag import Flag
 from rolecall.cli.flags.table import GROUPS, all_flags
 from rolecall.cli.main import parser
-from rolecall.logs import LogSettings
+from rolecall.cli.program import Program, ansible_operator_program, rolecall_program
 from tests.unit.docs.pages import PROJECT, blocks, commands, name_of, pages
 
 TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
@@ -80,12 +79,24 @@ def test_the_reference_lists_exactly_the_flags_of_a_command(command: str, headin
 def test_the_reference_shows_the_defaults_of_the_flags() -> None:
     section = REFERENCE.read_text().split("## `rolecall run`")[1].split("\n## ")[0]
     shown = {flag: text.strip("`") for flag, text in ROW.findall(section) if text.startswith("`")}
-    assert shown == {f"--{flag.name}": default_of(flag) for flag in all_flags() if f"--{flag.name}" in shown}
+    assert shown == {
+        f"--{flag.name}": default_of(flag, rolecall_program()) for flag in all_flags() if f"--{flag.name}" in shown
+    }
 
 
-def default_of(flag: Flag) -> str:
+def test_the_reference_shows_which_defaults_are_others_under_the_other_name() -> None:
+    section = REFERENCE.read_text().split("## `ansible-operator`")[1].split("\n## ")[0]
+    shown = {flag: text.strip("`") for flag, text in ROW.findall(section)}
+    here, there = rolecall_program(), ansible_operator_program()
+    both = {f"--{flag.name}": (default_of(flag, here), default_of(flag, there)) for flag in all_flags()}
+    assert shown == {
+        name: theirs for name, (ours, theirs) in both.items() if ours != theirs and name != "--metrics-addr"
+    }
+
+
+def default_of(flag: Flag, program: Program) -> str:
     """Return how the help shows the default of a flag."""
-    by_type = {type(settings): settings for settings in (Settings(), LogSettings())}
+    by_type = {type(settings): settings for settings in (program.settings, program.logs)}
     [group] = [group for group in GROUPS if flag in group.flags]
     return flag.kind.show(getattr(by_type[group.fills], flag.setting))
 
