@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from rolecall.control.fields import FieldPath
+from rolecall.control.outline import told
 from rolecall.control.store import Entry
 from rolecall.control.work_queue import Cause
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -77,6 +78,16 @@ class Change:
         version = self.obj.get("metadata", {}).get("resourceVersion") or entry.resource_version
         return Cause(text, entry.uid, str(version))
 
+    @property
+    def reason(self) -> str:
+        """Why it may start a reconcile, for people: ``Pod default/web: status.phase``, ``Pod default/web deleted``."""
+        subject = f"{self.gvk.kind} {self.key}"
+        if self.old is None or self.new is None:
+            found = "found at the start" if self.initial else "created"
+            return f"{subject} {'deleted' if self.new is None else found}"
+        fields = self.old.outline.changed(self.new.outline)
+        return f"{subject}: {told(fields) if fields else 'written without a change'}"
+
     def __str__(self) -> str:
-        """Give a reason for people, for example ``Pod default/web modified``."""
+        """Give what happened in short, for example ``Pod default/web modified``."""
         return f"{self.gvk.kind} {self.key} {self.type}"

@@ -21,9 +21,6 @@ from rolecall.logs import get_logger
 
 logger = get_logger("controller")
 
-_REQUEUE = Cause("requeue")
-_RETRY = Cause("retry after a failure")
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -33,6 +30,8 @@ class Result:
     requeue_at: float | None = None
     """Seconds since the epoch."""
     failed: bool = False
+    why: str = field(default="requeue", compare=False)
+    """What is told as the cause of the reconcile that follows then."""
 
     def __post_init__(self) -> None:
         """Refuse a time that no clock reaches."""
@@ -131,14 +130,15 @@ class Controller:
 
     def _come_back(self, request: ObjectKey, result: Result) -> None:
         if result.failed:
-            seconds = self.queue.add_rate_limited(request, _RETRY)
+            seconds = self.queue.add_rate_limited(request, Cause(f"retry {self.queue.failures(request) + 1}"))
             logger.debug("Reconcile is retried", seconds=seconds, failures=self.queue.failures(request))
             return
         self.queue.forget(request)
+        cause = Cause(result.why)
         if result.requeue_at is not None:
-            self.queue.add_at(request, result.requeue_at, _REQUEUE)
+            self.queue.add_at(request, result.requeue_at, cause)
         if result.requeue_after_seconds is not None:
-            self.queue.add_after(request, result.requeue_after_seconds, _REQUEUE)
+            self.queue.add_after(request, result.requeue_after_seconds, cause)
 
     def _is_kept(self, request: ObjectKey, cause: Cause, result: Result) -> bool:
         if not cause.resource_version:

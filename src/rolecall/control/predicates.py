@@ -46,18 +46,26 @@ class PrimaryPredicate:
     """Which changes of primaries lead to a reconcile.
 
     Annotations count with ``watch_annotations``; ``fields`` are those that count besides the generation. The selector
-    looks at the new object, and at the last one known of an object that is gone.
+    looks at the new object, and at the last one known of an object that is gone; an object that it selects from now
+    on counts as a new one. With ``finalizes`` an object on its way out counts although its labels are others by now,
+    because its finalizer still holds it.
     """
 
     selector: LabelSelector = field(default_factory=LabelSelector)
     watch_annotations: bool = False
     fields: tuple[FieldPath, ...] = ()
+    finalizes: bool = False
 
     def __call__(self, change: Change) -> bool:
         """Tell whether the change counts."""
-        return self._is_news(change) and self.selector.matches(change.entry.labels)
+        return self._is_news(change) and self._is_selected(change)
+
+    def _is_selected(self, change: Change) -> bool:
+        return self.selector.matches(change.entry.labels) or (self.finalizes and change.entry.deleting)
 
     def _is_news(self, change: Change) -> bool:
         if generation_changed(change) or change.has_changed(self.fields):
+            return True
+        if change.old is not None and not self.selector.matches(change.old.labels):
             return True
         return self.watch_annotations and annotations_changed(change)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rolecall.control.fields import FieldPath, digest_of
+from rolecall.control.outline import Outline
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, owner_references_of
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 
@@ -19,17 +20,26 @@ PRIMARY_RESOURCE = "operator-sdk/primary-resource"
 PRIMARY_RESOURCE_TYPE = "operator-sdk/primary-resource-type"
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-# What the API server changes with every write, or the operator with every reconcile.
-_RESTLESS = ("resourceVersion", "managedFields")
+# What the API server changes with every write, or derives from another field.
+_RESTLESS = ("resourceVersion", "managedFields", "generation")
+# What controllers of Kubernetes keep for themselves in annotations: a role neither asks for it nor can keep it.
+_BOOKKEEPING = (
+    "control-plane.alpha.kubernetes.io/leader",
+    "deployment.kubernetes.io/",
+    "deprecated.daemonset.template.generation",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+)
 
 
 @dataclass(slots=True)
 class Entry:
     """One object as the informer last saw it.
 
-    ``digest`` covers everything but the status and what changes with every write; ``values`` are the fingerprints of
-    the fields that the informer's consumers asked for, in the informer's order. The two annotations of ownership are
-    empty when absent.
+    ``digest`` covers everything but the status and what changes with every write or is kept by controllers for
+    themselves; ``values`` are the fingerprints of the fields that the informer's consumers asked for, in the
+    informer's order; ``outline`` tells people what changed. The two annotations of ownership are empty when absent.
     """
 
     namespace: str
@@ -45,6 +55,7 @@ class Entry:
     deleting: bool
     digest: bytes
     values: tuple[Any, ...]
+    outline: Outline
 
     @property
     def key(self) -> ObjectKey:
@@ -70,6 +81,7 @@ class Entry:
             deleting=is_being_deleted(obj),
             digest=_digest(obj, metadata),
             values=tuple(path.fingerprint(obj) for path in fields),
+            outline=Outline.of(obj),
         )
 
     def as_object(self, gvk: GVK) -> RawObject:
@@ -131,4 +143,9 @@ def _text_mapping(raw: object) -> Mapping[str, str]:
 def _digest(obj: RawObject, metadata: Mapping[str, Any]) -> bytes:
     lasting = {name: value for name, value in obj.items() if name != "status"}
     lasting["metadata"] = {name: value for name, value in metadata.items() if name not in _RESTLESS}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        del lasting["metadata"]["annotations"]
+        if kept := {name: value for name, value in annotations.items() if not str(name).startswith(_BOOKKEEPING)}:
+            lasting["metadata"]["annotations"] = kept
     return digest_of(lasting)

@@ -75,8 +75,10 @@ class TriggerIndex:
         before = self._concerned(change.old)
         after = before if _has_same_ties(change) else self._concerned(change.new)
         counts = not self.trigger.on or change.has_changed(self.trigger.on)
-        for key in sorted(before | after if counts else before ^ after):
-            yield key, str(change)
+        concerned = sorted(before | after if counts else before ^ after)
+        reason = change.reason if concerned else ""
+        for key in concerned:
+            yield key, reason
 
     def _concerned(self, entry: Entry | None) -> set[ObjectKey]:
         if entry is None:

@@ -106,7 +106,9 @@ SELECTED = make_object(labels={"app": "a"}, generation=1)
         (WEB, None, False),
         (WEB, updated(generation=2, labels={"app": "a"}), True),
         (SELECTED, updated(generation=2), False),
-        (WEB, updated(labels={"app": "a"}), False),
+        (WEB, updated(labels={"app": "a"}), True),
+        (SELECTED, updated(labels={"app": "a"}), False),
+        (SELECTED, updated(labels={}), False),
     ],
 )
 def test_a_selector_looks_at_the_new_object_and_at_the_last_of_a_deleted_one(
@@ -114,3 +116,30 @@ def test_a_selector_looks_at_the_new_object_and_at_the_last_of_a_deleted_one(
 ) -> None:
     predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}))
     assert predicate(make_change(old, new)) is counts
+
+
+@pytest.mark.parametrize(("finalizes", "counts"), [(True, True), (False, False)])
+def test_an_object_on_its_way_out_counts_whatever_its_labels_if_a_finalizer_may_hold_it(
+    *, finalizes: bool, counts: bool
+) -> None:
+    predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}), finalizes=finalizes)
+    leaving = updated(generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
+    assert predicate(make_change(WEB, leaving)) is counts
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {"deployment.kubernetes.io/revision": "2"}},
+        {"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}},
+        {"generation": 2},
+        {"managedFields": [{"manager": "somebody"}]},
+    ],
+)
+def test_what_controllers_keep_for_themselves_in_a_dependent_is_no_change(metadata: dict[str, Any]) -> None:
+    assert not dependent_changed(make_change(WEB, updated(**metadata)))
+
+
+@pytest.mark.parametrize("metadata", [{"annotations": {"example.com/a": "b"}}, {"labels": {"a": "b"}}])
+def test_labels_and_annotations_of_a_dependent_that_somebody_changed_are_a_change(metadata: dict[str, Any]) -> None:
+    assert dependent_changed(make_change(WEB, updated(**metadata)))

@@ -51,7 +51,7 @@ def test_labels_find_the_primaries_whose_labels_the_other_carries_all_of() -> No
 def test_the_reason_names_the_other_object() -> None:
     index = labels_index()
     index.update_primary(X, foo(selector={"app": "nginx"}))
-    assert list(index.requests_for(make_change(None, NGINX))) == [(X, "Pod default/web added")]
+    assert list(index.requests_for(make_change(None, NGINX))) == [(X, "Pod default/web created")]
 
 
 def test_old_and_new_labels_both_match() -> None:
