@@ -7,6 +7,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
+from rolecall.control.work_queue import Cause
 from rolecall.jobs.events import RunSummary
 from rolecall.kube.references import ObjectKey, RawObject
 
@@ -17,22 +18,36 @@ class Attempt:
 
     key: ObjectKey
     ident: str
+    causes: tuple[Cause, ...] = ()
     started: float = field(default_factory=time.monotonic)
     obj: RawObject = field(default_factory=dict)
     fresh: RawObject = field(default_factory=dict)
     period_seconds: float = 0.0
-    finalizing: bool = False
+    finalizer: str = ""
+    """The finalizer for which this run is, empty for an ordinary run."""
     summary: RunSummary | None = None
     is_marked: bool = False
     is_stopping: bool = False
     play: asyncio.Task[RunSummary] | None = None
 
     @property
+    def status(self) -> RawObject:
+        """The object's status before the run, empty if it has none that is a mapping."""
+        found = self.obj.get("status")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def finalizing(self) -> bool:
+        """Whether this run is the one before the object may go."""
+        return bool(self.finalizer)
+
+    @property
     def failure(self) -> str | None:
         """The message of what failed, None after a success or before the run."""
         if self.summary is None or self.summary.is_successful:
             return None
-        return self.summary.message or "the run failed without saying why"
+        message = self.summary.message or "the run failed without saying why"
+        return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
 
     @property
     def has_named_its_time(self) -> bool:

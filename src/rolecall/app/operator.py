@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from rolecall.app.content_watch import directories_of, watch_content
-from rolecall.app.settings import Settings, private_directory
+from rolecall.app.event_recorder import EventRecorder
+from rolecall.app.settings import Settings, limit_of_runs, private_directory
 from rolecall.app.watch_controller import Parts, WatchController
 from rolecall.app.watches import Watch
 from rolecall.control.clock import LoopClock
@@ -41,13 +42,25 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         _runner(settings, watches, runner) as chosen,
         await Client.connect(settings.kubeconfig) as client,
         _proxy(client, settings) as proxy,
+        EventRecorder(client).running() as events,
     ):
         clock = LoopClock()
         manager = Manager(client, settings.namespaces or None, clock)
         manager.grace_seconds = settings.grace_seconds
         root = settings.work_directory or private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        parts = Parts(settings, client, proxy, chosen, manager, clock, root.resolve(), OwnWrites())
+        parts = Parts(
+            settings=settings,
+            client=client,
+            proxy=proxy,
+            runner=chosen,
+            manager=manager,
+            clock=clock,
+            root=root.resolve(),
+            own_writes=OwnWrites(),
+            events=events,
+            limit=asyncio.Semaphore(limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])),
+        )
         try:
             controllers = [_add(watch, parts) for watch in watches]
             with _stopped_by_signals(manager):

@@ -8,15 +8,18 @@ their order; one that returns a result ends the reconcile. Neighbours: ``launche
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from rolecall.app.attempt import Attempt
 from rolecall.app.launcher import Launcher
 from rolecall.app.news import News
+from rolecall.app.pause import is_paused
 from rolecall.app.persistence import until_written
-from rolecall.app.status import Outcome, map_result, should_mark_running
+from rolecall.app.reporting import Reporter
+from rolecall.app.schedule import PERIOD_ANNOTATION, after_success, period_seconds
+from rolecall.app.status import Outcome, map_result, run_document, should_mark_running
 from rolecall.app.status_writer import StatusWriter
 from rolecall.app.watches import Watch
 from rolecall.control.controller import Result
@@ -24,10 +27,9 @@ from rolecall.control.work_queue import Cause
 from rolecall.jobs.events import RunSummary, TaskFailure
 from rolecall.jobs.runner import new_ident
 from rolecall.kube.client import Client
-from rolecall.kube.durations import format_duration, parse_duration
+from rolecall.kube.durations import format_duration
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import (
-    annotation_of,
     generation_of,
     has_finalizer,
     is_being_deleted,
@@ -39,11 +41,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
 
 logger = get_logger("reconciler")
-PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 MARK_RUNNING_AFTER_SECONDS = 1.0
-FINALIZER_REQUEUE_SECONDS = 5.0
-"""When an object was deleted during its run, as in the Go runner."""
-
 
 _CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))
 Step = Callable[[Attempt], Awaitable[Result | None]]
@@ -59,12 +57,13 @@ class Reconciler:
     status: StatusWriter
     news: News
     default_period_seconds: float
+    report: Reporter = field(default_factory=Reporter)
     content_changed: float = float("-inf")
     """When the role's files were last changed, on the monotonic clock."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster to what one object asks for, once; only cancellation raises."""
-        attempt = Attempt(key, new_ident())
+        attempt = Attempt(key, new_ident(), causes)
         with structlog.contextvars.bound_contextvars(job=attempt.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
             steps = asyncio.create_task(self._take_steps(attempt))
@@ -79,6 +78,7 @@ class Reconciler:
     async def _take_steps(self, attempt: Attempt) -> Result:
         steps: tuple[Step, ...] = (
             self._fetch,
+            self._honour_pause,
             self._read_period,
             self._honour_finalizer,
             self._mark_running,
@@ -97,7 +97,9 @@ class Reconciler:
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
             if attempt.obj:
-                await self._write(attempt, Outcome(failure=f"The operator could not do its part: {error}"))
+                message = f"The operator could not do its part: {error}"
+                await self._write(attempt, Outcome(failure=message))
+                self.report.failed(attempt, message)
             return Result(failed=True)
         return self._result(attempt)
 
@@ -106,17 +108,22 @@ class Reconciler:
         self.news.started_from(attempt.key, attempt.obj)
         return None
 
-    async def _read_period(self, attempt: Attempt) -> Result | None:
-        attempt.period_seconds = self.watch.reconcile_period_seconds or self.default_period_seconds
-        text = annotation_of(attempt.obj, PERIOD_ANNOTATION)
-        if text is None:
+    async def _honour_pause(self, attempt: Attempt) -> Result | None:
+        if not is_paused(attempt.obj) or is_being_deleted(attempt.obj):
             return None
+        logger.info("The object is paused, nothing runs")
+        if self.watch.manage_status:
+            await self.status.mark_paused(attempt.key)
+        return Result()
+
+    async def _read_period(self, attempt: Attempt) -> Result | None:
         try:
-            attempt.period_seconds = _period(text)
+            attempt.period_seconds = period_seconds(attempt.obj, self.watch, self.default_period_seconds)
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
             await self._write(attempt, Outcome(failure=message))
+            self.report.failed(attempt, message)
             return Result(failed=True)
         return None
 
@@ -124,7 +131,7 @@ class Reconciler:
         finalizer = self.watch.finalizer
         deleting = is_being_deleted(attempt.obj)
         if finalizer and has_finalizer(attempt.obj, finalizer.name):
-            attempt.finalizing = deleting
+            attempt.finalizer = finalizer.name if deleting else ""
         elif deleting:
             logger.info("Resource is terminated, skipping reconciliation")
             return Result()
@@ -134,9 +141,7 @@ class Reconciler:
         return None
 
     async def _mark_running(self, attempt: Attempt) -> Result | None:
-        status = attempt.obj.get("status")
-        old = status if isinstance(status, dict) else {}
-        if self.watch.manage_status and should_mark_running(old, generation_of(attempt.obj)):
+        if self.watch.manage_status and should_mark_running(attempt.status, generation_of(attempt.obj)):
             attempt.obj = await self.status.mark_running(attempt.key) or attempt.obj
             attempt.is_marked = True
             self.news.started_from(attempt.key, attempt.obj)
@@ -192,7 +197,7 @@ class Reconciler:
         if summary is None:
             return None
         counts = summary.counts if summary.completion else None
-        document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": _run_document(summary)}
+        document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": run_document(summary)}
         mapped = map_result(self.watch.status, document) if attempt.failure is None else {}
         await self._write(attempt, Outcome(attempt.failure, counts, summary.completion, mapped))
         return None
@@ -218,6 +223,7 @@ class Reconciler:
     def _forget(self, attempt: Attempt, why: str) -> Result:
         logger.info(why)
         self.news.forget(attempt.key)
+        self.report.forget(attempt.key)
         self.launcher.forget(attempt.key)
         return Result()
 
@@ -225,39 +231,15 @@ class Reconciler:
         summary = attempt.summary
         if summary is None or attempt.failure is not None:
             logger.error("Reconcile failed", error=attempt.failure)
+            self.report.failed(attempt, attempt.failure or "")
             # A file that changed while the run went on may be the cure: look again at once.
-            return Result(requeue_after_seconds=0) if self.content_changed > attempt.started else Result(failed=True)
-        result = self._next_time(attempt, summary)
-        took = format_duration(summary.duration_seconds)
-        logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
-        return result
-
-    def _next_time(self, attempt: Attempt, summary: RunSummary) -> Result:
+            if self.content_changed > attempt.started:
+                return Result(requeue_after_seconds=0, why="files of the role changed")
+            return Result(failed=True)
         if attempt.has_named_its_time:
             self.news.named_its_time(attempt.key)
-            return Result(requeue_after_seconds=summary.requeue_after_seconds, requeue_at=summary.requeue_at)
-        if self.watch.finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):
-            return Result(requeue_after_seconds=FINALIZER_REQUEUE_SECONDS)
-        return Result(requeue_after_seconds=attempt.period_seconds or None)
-
-
-def _period(text: str) -> float:
-    """Return the seconds of a period annotation. Raises ValueError."""
-    seconds = parse_duration(text)
-    if seconds < 0:
-        raise ValueError(f"a duration cannot be negative: {text!r}")
-    return seconds
-
-
-def _run_document(summary: RunSummary) -> dict[str, object]:
-    """Return what ``$.run`` shows to the status mapping."""
-    return {
-        "status": summary.status,
-        "rc": summary.rc,
-        "durationSeconds": round(summary.duration_seconds, 3),
-        "completion": summary.completion,
-        "ok": summary.counts.ok,
-        "changed": summary.counts.changed,
-        "skipped": summary.counts.skipped,
-        "failures": summary.counts.failures,
-    }
+        result = after_success(attempt, summary, has_finalizer=self.watch.finalizer is not None)
+        took = format_duration(summary.duration_seconds)
+        logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
+        self.report.succeeded(attempt, summary)
+        return result

@@ -5,21 +5,23 @@ of defaults: under ``rolecall run`` nothing is fixed that another process could 
 ports, paths and times are those of the Go runner. Neighbour: the command line fills it in.
 """
 
-import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rolecall.app.processors import available_processors
 
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """What may be logged of a run."""
 
 
 def default_workers() -> int:
-    """Return how many runs of one kind may go on at once: the CPUs that this process may use, four at most.
+    """Return how many runs of one kind may go on at once: the processors that this process has, four at most.
 
     A play is a heavy process, so a node with 128 CPUs must not start 128 of them for each kind.
     """
-    return min(4, len(os.sched_getaffinity(0)))
+    return min(4, available_processors())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class Settings:
 
     workers: int = field(default_factory=default_workers)
     """How many objects of one kind are reconciled at once."""
+
+    max_concurrent_runs: int = 0
+    """How many objects of all kinds together are reconciled at once; 0 chooses, see ``limit_of_runs``."""
 
     back_off_min_seconds: float = 1.0
     """The delay after a first failure; it doubles with each further one."""
@@ -137,6 +142,15 @@ def settings_of_ansible_operator() -> Settings:
         work_directory=Path("/tmp/ansible-operator/runner"),  # noqa: S108
         kubeconfig_directory=Path(tempfile.gettempdir()),
     )
+
+
+def limit_of_runs(settings: Settings, workers: Iterable[int]) -> int:
+    """Return how many runs of all kinds may go on at once, given the workers of each kind.
+
+    Unless somebody said it: two for each processor, because a run waits for the API server half of its time, and never
+    fewer than one kind alone was given.
+    """
+    return settings.max_concurrent_runs or max([2 * available_processors(), *workers])
 
 
 def private_directory() -> Path:

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rolecall.jobs.events import Counts, cut
+from rolecall.app.pause import PAUSED_ANNOTATION
+from rolecall.jobs.events import Counts, RunSummary, cut
 from rolecall.kube.paths import values_at
 
 Status = dict[str, Any]
-RUNNING, SUCCESSFUL, FAILURE = "Running", "Successful", "Failure"
+RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")
 
@@ -51,14 +52,24 @@ class Outcome:
 def running(old: Status, stamp: Stamp) -> Status:
     """Return the status while a run is under way; an earlier failure stays visible until the run has ended."""
     conditions = _Conditions(old, stamp)
+    conditions.remove(PAUSED)
     conditions.change_status(SUCCESSFUL, "False")
     conditions.put(RUNNING, "True", "Running", "Running reconciliation")
+    return {**old, "conditions": conditions.items}
+
+
+def paused(old: Status, stamp: Stamp) -> Status:
+    """Return the status while nothing runs because somebody asked for that; what came of the last run stays."""
+    conditions = _Conditions(old, stamp)
+    conditions.change_status(RUNNING, "False")
+    conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
     return {**old, "conditions": conditions.items}
 
 
 def finished(old: Status, outcome: Outcome, stamp: Stamp) -> Status:
     """Return the status after a run."""
     conditions = _Conditions(old, stamp)
+    conditions.remove(PAUSED)
     result = _ansible_result(outcome)
     if outcome.failure is None:
         message = "Last reconciliation succeeded" + (f"; {outcome.remark}" if outcome.remark else "")
@@ -78,9 +89,9 @@ def finished(old: Status, outcome: Outcome, stamp: Stamp) -> Status:
 
 
 def should_mark_running(old: Status, generation: int) -> bool:
-    """Tell whether people should see at once that a run started: for a new or changed object, or after a failure."""
+    """Tell whether people should see at once that a run started: new or changed, after a failure or a pause."""
     successful = condition_of(old, SUCCESSFUL)
-    if successful is None or successful.get("status") != "True":
+    if successful is None or successful.get("status") != "True" or condition_of(old, PAUSED):
         return True
     return bool(old.get("observedGeneration", generation) != generation)
 
@@ -109,6 +120,20 @@ def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
 
 
+def run_document(summary: RunSummary) -> dict[str, object]:
+    """Return what ``$.run`` shows to the status mapping."""
+    return {
+        "status": summary.status,
+        "rc": summary.rc,
+        "durationSeconds": round(summary.duration_seconds, 3),
+        "completion": summary.completion,
+        "ok": summary.counts.ok,
+        "changed": summary.counts.changed,
+        "skipped": summary.counts.skipped,
+        "failures": summary.counts.failures,
+    }
+
+
 def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
     """Return the condition of a type, None when there is none."""
     return next((item for item in _conditions_of(status) if item.get("type") == kind), None)
@@ -120,6 +145,10 @@ class _Conditions:
     def __init__(self, status: Status, stamp: Stamp) -> None:
         self.items = copy.deepcopy(_conditions_of(status))
         self._stamp = stamp
+
+    def remove(self, kind: str) -> None:
+        """Take a condition away, if it is there."""
+        self.items = [item for item in self.items if item.get("type") != kind]
 
     def change_status(self, kind: str, value: str) -> None:
         """Change the status of a condition that is there; its reason, message and result stay."""

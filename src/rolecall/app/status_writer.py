@@ -48,6 +48,10 @@ class StatusWriter:
             logger.info("The status could not be marked as running", error=str(error))
             return None
 
+    async def mark_paused(self, key: ObjectKey) -> None:
+        """Show that nothing runs because somebody asked for that; a primary that is gone needs no status."""
+        await self._write_until_done(key, lambda obj, old: folding.paused(old, _stamp(obj)))
+
     async def write(self, key: ObjectKey, outcome: Outcome, generation: int) -> None:
         """Write what came of a run that worked with this generation; a primary that is gone needs no status."""
 

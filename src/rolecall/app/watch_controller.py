@@ -5,20 +5,25 @@ runs create, whose kinds the proxy reports. Each becomes a request with its caus
 is no news. Neighbours: ``operator`` makes one for each entry of ``watches.yaml``, ``reconciler`` does the work.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.app.access import Access
+from rolecall.app.event_recorder import EventRecorder
 from rolecall.app.launcher import Launcher
 from rolecall.app.news import News, PrimaryCause
+from rolecall.app.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.app.reconciler import Reconciler
+from rolecall.app.reporting import Reporter
 from rolecall.app.settings import Settings
 from rolecall.app.status_writer import StatusWriter
 from rolecall.app.watches import Watch
 from rolecall.control.changes import Change
 from rolecall.control.clock import Clock
 from rolecall.control.controller import Controller
+from rolecall.control.fields import FieldPath
 from rolecall.control.informer import Informer
 from rolecall.control.manager import Manager
 from rolecall.control.predicates import PrimaryPredicate, dependent_changed
@@ -33,6 +38,9 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.logs import get_logger
 
 logger = get_logger("watch")
+_ANNOTATIONS_THAT_COUNT = tuple(
+    FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,9 @@ class Parts:
     clock: Clock
     root: Path
     own_writes: OwnWrites
+    events: EventRecorder
+    limit: asyncio.Semaphore | None = None
+    """Bounds the runs of all kinds together."""
 
 
 class WatchController:
@@ -59,11 +70,13 @@ class WatchController:
         back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off)
         self._news = News(watch.gvk, parts.own_writes)
-        self._predicate = PrimaryPredicate(watch.selector, watch.watch_annotations_changes)
+        self._predicate = PrimaryPredicate(
+            watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
+        )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self._primaries = parts.manager.informer_for(watch.gvk)
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
-        self._primaries.subscribe(self._on_primary)
+        self._primaries.subscribe(self._on_primary, _ANNOTATIONS_THAT_COUNT)
         self.reconciler = self._make_reconciler()
         self.controller = Controller(
             name=str(watch.gvk),
@@ -72,6 +85,7 @@ class WatchController:
             reconcile=self.reconciler.reconcile,
             keep=lambda key, cause, _result: self._news.is_news(key, cause),
             kind=watch.gvk.kind,
+            limit=parts.limit,
         )
 
     def content_changed(self) -> None:
@@ -96,6 +110,7 @@ class WatchController:
             status=StatusWriter(parts.client, watch.gvk, parts.own_writes),
             news=self._news,
             default_period_seconds=parts.settings.reconcile_period_seconds,
+            report=Reporter(parts.events.record),
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
@@ -116,9 +131,10 @@ class WatchController:
             else:
                 index.remove_primary(change.key)
         if self._predicate(change):
-            cause = change.cause(str(change))
             old, new = change.old, change.new
             changed_spec = old is not None and new is not None and old.generation != new.generation
+            generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
+            cause = change.cause(change.reason + generation)
             self._enqueue(change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, changed_spec))
 
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
@@ -155,7 +171,7 @@ class WatchController:
         """Enqueue a primary that a dependent names, provided that it is there and is ours to reconcile."""
         entry = self._primaries.store.get(key)
         if entry is not None and self.watch.selector.matches(entry.labels):
-            self._enqueue(key, change.cause(f"dependent {change}"))
+            self._enqueue(key, change.cause(f"dependent {change.reason}"))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
         # What comes in during a run is judged at its end, when the answers to all its own writes are known.

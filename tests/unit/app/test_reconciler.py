@@ -8,9 +8,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from rolecall.app import persistence, reconciler
+from rolecall.app.event_recorder import Happening
 from rolecall.app.news import PrimaryCause
+from rolecall.app.reporting import Reporter
 from rolecall.control.controller import Result
-from rolecall.jobs.events import RunSummary
+from rolecall.control.work_queue import Cause
+from rolecall.jobs.events import Counts, RunSummary
 from rolecall.kube.errors import (
     ApiError,
     ConflictError,
@@ -548,3 +551,93 @@ async def test_every_line_of_a_reconcile_carries_its_job(rig: Rig) -> None:
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
         await rig.reconcile()
     assert {line.get("job") for line in logs} == {rig.runner.jobs[0].ident}
+
+
+PAUSED = MANIFEST.replace("name: one", 'name: one, annotations: {rolecall.dev/paused: "true"}')
+
+
+async def test_a_paused_object_has_a_condition_and_no_run_until_it_is_resumed(world: World, tmp_path: Path) -> None:
+    await world.create(PAUSED)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    assert await rig.reconcile() == Result()
+    assert rig.runs == 0
+    assert list(await rig.conditions()) == ["Paused"]
+    assert not has_finalizer(await rig.thing(), FINALIZER)
+    await world.patch(THING, "one", {"metadata": {"annotations": {"rolecall.dev/paused": None}}})
+    await rig.reconcile()
+    assert rig.runs == 1
+    assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("value", ["false", "", "True", "yes"])
+async def test_only_the_word_true_pauses(world: World, tmp_path: Path, value: str) -> None:
+    await world.create(PAUSED.replace('"true"', f'"{value}"'))
+    rig = make_rig(world, tmp_path)
+    await rig.reconcile()
+    assert rig.runs == 1
+
+
+async def test_a_paused_object_that_is_deleted_gets_its_finalizers_run(world: World, tmp_path: Path) -> None:
+    metadata = f'name: one, finalizers: [{FINALIZER}], annotations: {{rolecall.dev/paused: "true"}}'
+    await world.create(MANIFEST.replace("name: one", metadata))
+    await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    await rig.reconcile()
+    assert rig.runs == 1
+    assert await world.find(THING, "one") is None
+
+
+async def test_a_pause_without_managed_status_writes_nothing(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(PAUSED)
+    rig = make_rig(world, tmp_path, manage_status=False)
+    assert await rig.reconcile() == Result()
+    assert (rig.runs, cluster.writes) == (0, [])
+
+
+async def test_a_finalizer_that_fails_is_named_in_the_condition(finalized: Rig) -> None:
+    finalized.runner.outcome = FAILURE
+    assert await finalized.reconcile() == Result(failed=True)
+    assert (await finalized.conditions())["Failure"][2] == f"Finalizer {FINALIZER}: Task 'Boom': no more coffee"
+
+
+async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig: Rig) -> None:
+    told: list[Happening] = []
+    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    caused_by_pod = (Cause("Pod default/web: status.phase", "uid", "7"),)
+    rig.runner.outcome = FAILURE
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    await rig.reconciler.reconcile(rig.key, (Cause("retry 1"),))
+    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await rig.reconciler.reconcile(rig.key, (Cause("retry 2"),))
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    rig.runner.outcome = SUCCESS
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    message = "Task 'Boom': no more coffee"
+    assert told == [
+        Happening("Warning", "ReconcileFailed", f"{message}; started by Pod default/web: status.phase"),
+        Happening("Warning", "ReconcileFailed", message),
+        Happening("Normal", "ReconcileRecovered", "Reconciled after a failure"),
+        Happening("Normal", "Reconciled", "1 task changed something; started by Pod default/web: status.phase"),
+    ]
+
+
+async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> None:
+    told: list[Happening] = []
+    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    task = await start(rig)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == []
+
+
+async def test_a_recovery_is_told_after_a_restart_too(rig: Rig) -> None:
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    told: list[Happening] = []
+    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await rig.reconcile()
+    assert [happening.reason for happening in told] == ["ReconcileRecovered"]

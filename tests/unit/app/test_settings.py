@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.app.settings import Settings, default_workers, private_directory, settings_of_ansible_operator
+from rolecall.app.settings import (
+    Settings,
+    default_workers,
+    limit_of_runs,
+    private_directory,
+    settings_of_ansible_operator,
+)
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(1, 1), (2, 2), (4, 4), (128, 4)])
@@ -40,3 +46,14 @@ def test_otherwise_no_port_is_fixed_and_nothing_is_served_unasked() -> None:
     assert (settings.proxy_port, settings.user_metrics_port) == (0, 0)
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == ("0", "0")
     assert settings.work_directory is None
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "limit"),
+    [(0, [], 4), (0, [1, 1], 4), (0, [2, 10, 3], 10), (3, [10], 3), (50, [1], 50)],
+)
+def test_runs_of_all_kinds_are_bounded_by_what_was_said_or_by_the_processors(
+    given: int, workers: list[int], limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    assert limit_of_runs(Settings(max_concurrent_runs=given), workers) == limit

@@ -13,6 +13,7 @@ from rolecall.app.status import (
     condition_of,
     finished,
     map_result,
+    paused,
     running,
     should_mark_running,
     should_write,
@@ -303,3 +304,21 @@ def test_a_mapped_null_is_a_value() -> None:
 def test_a_condition_is_found_by_its_type() -> None:
     assert condition_of({}, "Running") is None
     assert condition_of(succeeded(), "Failure") == succeeded()["conditions"][2]
+
+
+def test_a_pause_is_a_condition_and_what_came_of_the_last_run_stays() -> None:
+    old = succeeded()
+    status = paused(old, STAMP)
+    told = conditions(status)["Paused"]
+    assert (told["status"], told["reason"]) == ("True", "Paused")
+    assert told["message"] == 'Nothing runs as long as the annotation rolecall.dev/paused is "true"'
+    assert conditions(status)["Running"]["status"] == "False"
+    assert conditions(status)["Successful"] == conditions(old)["Successful"]
+    assert not should_write(status, paused(status, Stamp(NOW + timedelta(hours=1), 3)), NOW + timedelta(hours=1))
+
+
+def test_a_pause_that_is_over_leaves_no_condition() -> None:
+    status = paused(succeeded(), STAMP)
+    assert should_mark_running(status, 3)
+    assert "Paused" not in conditions(running(status, STAMP))
+    assert "Paused" not in conditions(finished(status, SUCCESS, STAMP))

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from rolecall.app.event_recorder import EventRecorder
 from rolecall.app.settings import Settings
 from rolecall.app.watch_controller import Parts, WatchController
-from rolecall.app.watches import Watch
+from rolecall.app.watches import Finalizer, Watch
 from rolecall.control.controller import Result
 from rolecall.control.fields import FieldPath
 from rolecall.control.manager import Manager
@@ -40,7 +41,15 @@ class Bench:
         self.manager = Manager(cluster, None, self.clock)
         self.own_writes = OwnWrites()
         parts = Parts(
-            Settings(), cluster, Proxy(cluster), InstantRunner(), self.manager, self.clock, root, self.own_writes
+            settings=Settings(),
+            client=cluster,
+            proxy=Proxy(cluster),
+            runner=InstantRunner(),
+            manager=self.manager,
+            clock=self.clock,
+            root=root,
+            own_writes=self.own_writes,
+            events=EventRecorder(cluster),
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, parts)
@@ -72,9 +81,9 @@ def bench(cluster: FakeCluster, tmp_path: Path) -> Bench:
 
 async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) -> None:
     bench.tell(THING, generation=1)
-    assert await bench.due() == {ONE: ["Thing default/one added"]}
-    bench.tell(THING, "MODIFIED", generation=2)
-    assert await bench.due() == {ONE: ["Thing default/one modified"]}
+    assert await bench.due() == {ONE: ["Thing default/one created"]}
+    bench.tell(THING, "MODIFIED", generation=2, spec={"size": 2})
+    assert await bench.due() == {ONE: ["Thing default/one: spec.size (generation 2)"]}
     bench.tell(THING, "DELETED", generation=2)
     assert await bench.due() == {ONE: ["Thing default/one deleted"]}
 
@@ -92,7 +101,7 @@ async def test_annotations_count_where_the_watch_says_so(cluster: FakeCluster, t
     bench.tell(THING, generation=1)
     await bench.due()
     bench.tell(THING, "MODIFIED", generation=1, annotations={"b": "2"})
-    assert await bench.due() == {ONE: ["Thing default/one modified"]}
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.annotations"]}
 
 
 async def test_only_selected_primaries_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -134,11 +143,11 @@ async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeClust
     bench.tell(THING, name="other", generation=1, spec={"selector": {"app": "db"}})
     await bench.due()
     bench.tell(POD, name="pod", labels={"app": "web"}, status={"phase": "Pending"})
-    assert await bench.due() == {ONE: ["Pod default/pod added"]}
+    assert await bench.due() == {ONE: ["Pod default/pod created"]}
     bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Pending", "note": "x"})
     assert await bench.due() == {}
     bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Running"})
-    assert await bench.due() == {ONE: ["Pod default/pod modified"]}
+    assert await bench.due() == {ONE: ["Pod default/pod: status.note, status.phase"]}
     bench.tell(POD, "MODIFIED", name="pod", labels={"app": "db"}, status={"phase": "Running"})
     assert set(await bench.due()) == {ONE, ObjectKey("default", "other")}
 
@@ -172,7 +181,7 @@ async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> Non
     bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
     assert await bench.due() == {}
     bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=owned(), labels={"a": "b"})
-    assert await bench.due() == {ONE: ["dependent ConfigMap default/made modified"]}
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made: metadata.labels"]}
     bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
     assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
 
@@ -245,3 +254,38 @@ async def test_a_changed_role_ends_every_back_off(bench: Bench) -> None:
     bench.controller.content_changed()
     assert await bench.due() == {ONE: ["files of the role changed"]}
     assert bench.controller.reconciler.content_changed > 0
+
+
+@pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-at"])
+async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: Bench, name: str) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for value in ("true", "2026-01-01", None):
+        annotations = {name: value} if value else {}
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations)
+        assert list(await bench.due()) == [ONE]
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations | {"other": "changes"})
+        assert await bench.due() == {}
+
+
+async def test_a_deletion_is_heard_of_although_the_selector_does_not_match_any_more(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    finalizer = Finalizer("example.com/finalizer", None, {"state": "absent"})
+    bench = Bench(cluster, tmp_path, selector=selector, finalizer=finalizer)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {}
+    bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "web"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.labels"]}

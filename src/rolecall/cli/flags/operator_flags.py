@@ -9,6 +9,7 @@ OPERATOR = Group(
         Flag("watches-file", "watches_file", FILE, "what to watch"),
         Flag("kubeconfig", "kubeconfig", FILE_NAME, "the cluster to work in"),
         Flag("max-concurrent-reconciles", "workers", POSITIVE, "runs at once, for each kind"),
+        Flag("max-concurrent-runs", "max_concurrent_runs", POSITIVE, "runs at once, of all kinds together"),
         Flag("reconcile-period", "reconcile_period_seconds", DURATION, "reconcile unchanged objects this often"),
         Flag("backoff-min", "back_off_min_seconds", DURATION, "the delay after a first failure"),
         Flag("backoff-max", "back_off_max_seconds", DURATION, "the longest delay after failures"),

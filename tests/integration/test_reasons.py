@@ -1,0 +1,74 @@
+"""The log and Kubernetes Events say why a reconcile started and what failed (issue 5, item 3)."""
+
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import MANIFEST, THING, write_project, write_role
+from tests.integration.world import CONFIG_MAP, EVENT, World, eventually, is_true
+
+PATIENCE = 60.0
+MAKES_A_DEPENDENT = """
+- name: Make a dependent
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: made, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {size: "{{ size }}"}
+"""
+FAILS = "- name: Give up\n  ansible.builtin.fail: {msg: no more coffee}\n"
+
+
+async def events(world: World) -> list[tuple[str, str, str, int]]:
+    """Return type, reason, message and count of the Events about the Thing."""
+    found = [event for event in await world.objects(EVENT) if event["involvedObject"]["kind"] == "Thing"]
+    return [(event["type"], event["reason"], event["message"], event["count"]) for event in found]
+
+
+async def told(world: World, kind: str, reason: str, message: str) -> None:
+    """Wait for an Event."""
+
+    def is_told(found: list[tuple[str, str, str, int]]) -> bool:
+        return (kind, reason, message) in {event[:3] for event in found}
+
+    await eventually(lambda: events(world), is_told, PATIENCE, f"an Event {reason}: {message}")
+
+
+async def cause(operator: Operator, text: str) -> None:
+    """Wait until a reconcile has started for this cause."""
+
+    async def look() -> list[str]:
+        return [cause for line in operator.messages("Reconcile started") for cause in line["causes"]]
+
+    await eventually(look, lambda causes: text in causes, PATIENCE, f"a reconcile because of {text!r}")
+
+
+async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> None:
+    """Which object and which fields of it; the failure with its task; the retries counted; the recovery."""
+    write_project(thing_operator.folder, MAKES_A_DEPENDENT)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    started_by = "1 task changed something; started by"
+    await told(world, "Normal", "Reconciled", f"{started_by} Thing {world.namespace}/one created")
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await world.patch(THING, "one", {"spec": {"size": 2}})
+    await cause(thing_operator, f"Thing {world.namespace}/one: spec.size (generation 2)")
+    await world.wait_for(CONFIG_MAP, "made", lambda obj: obj["data"]["size"] == "2", PATIENCE)
+    await world.patch(CONFIG_MAP, "made", {"data": {"size": "9"}})
+    drift = f"dependent ConfigMap {world.namespace}/made: data.size"
+    await cause(thing_operator, drift)
+    await told(world, "Normal", "Reconciled", f"{started_by} {drift}")
+
+    write_role(thing_operator.folder, FAILS)
+    await world.patch(THING, "one", {"spec": {"size": 3}})
+    because = f"Thing {world.namespace}/one: spec.size (generation 3)"
+    await told(world, "Warning", "ReconcileFailed", f"Task 'Give up': no more coffee; started by {because}")
+    await cause(thing_operator, "retry 2")
+
+    async def retries() -> list[int]:
+        return [count for _, _, message, count in await events(world) if message == "Task 'Give up': no more coffee"]
+
+    await eventually(retries, lambda counts: counts and counts[0] >= 2, PATIENCE, "retries are one Event with a count")
+    assert len(await retries()) == 1
+    write_role(thing_operator.folder, MAKES_A_DEPENDENT)
+    await told(world, "Normal", "ReconcileRecovered", "Reconciled after a failure")
