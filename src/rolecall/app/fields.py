@@ -93,9 +93,14 @@ class Fields:
 
     def boolean(self, key: str, *, default: bool) -> bool:
         """Return a boolean in any spelling of YAML 1.1."""
+        value = self.choice(key)
+        return default if value is None else value
+
+    def choice(self, key: str) -> bool | None:
+        """Return a boolean in any spelling of YAML 1.1, None when it is absent and somebody else decides."""
         value = self.get(key)
         if value is None:
-            return default
+            return None
         if isinstance(value, str):
             value = _BOOLEANS.get(value.lower(), value)
         if not isinstance(value, bool):

@@ -50,11 +50,12 @@ class Launcher:
                     environment=grant.environment,
                     secret_environment=grant.secret_environment,
                     revoke=grant.revoke,
-                    timeout_seconds=self.watch.timeout_seconds,
+                    timeout_seconds=self._timeout_seconds,
+                    unreachable_ok=self.settings.unreachable_ok,
                 )
                 summary = await self.runner.run(job, self._logging(obj))
                 self._tell_the_end(job, summary)
-        except (OSError, ValueError, KubeError) as error:
+        except (OSError, ValueError, RecursionError, KubeError) as error:  # RecursionError: a spec of a thousand levels
             logger.exception("The run could not be started")
             return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
         return summary
@@ -66,6 +67,11 @@ class Launcher:
     def _workspace(self, obj: RawObject) -> Workspace:
         keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
+
+    @property
+    def _timeout_seconds(self) -> float | None:
+        own = self.watch.timeout_seconds
+        return (self.settings.run_timeout_seconds if own is None else own) or None
 
     def _verbosity(self, obj: RawObject) -> int:
         """Return how many -v the run gets: by the object, else by the environment for its kind, else by the flag."""
@@ -79,7 +85,7 @@ class Launcher:
                 obj=obj,
                 gvk=watch.gvk,
                 snake_case=watch.snake_case_parameters,
-                mark_unsafe=watch.mark_unsafe,
+                mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
                 watch_vars=watch.variables,
                 finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
             )

@@ -46,6 +46,15 @@ class Settings:
     max_concurrent_runs: int = 0
     """How many objects of all kinds together are reconciled at once; 0 chooses, see ``limit_of_runs``."""
 
+    run_timeout_seconds: float = 0.0
+    """How long a run may take where its watch says nothing else; 0 for as long as it wants."""
+
+    unreachable_ok: bool = False
+    """Whether a host that cannot be reached, or a play without hosts, is no failure, as in the Go runner."""
+
+    mark_unsafe: bool = False
+    """Whether texts of objects are data that Ansible never evaluates, where the watch says nothing else."""
+
     back_off_min_seconds: float = 1.0
     """The delay after a first failure; it doubles with each further one."""
 

@@ -59,7 +59,7 @@ class Watch:
     watch_cluster_scoped_resources: bool = False
     snake_case_parameters: bool = True
     watch_annotations_changes: bool = False
-    mark_unsafe: bool = False
+    mark_unsafe: bool | None = None
     blacklist: frozenset[GVK] = frozenset()
     selector: LabelSelector = field(default_factory=LabelSelector)
     finalizer: Finalizer | None = None
@@ -148,7 +148,7 @@ def _read_watch(fields: Fields, places: Places) -> Watch:
         watch_cluster_scoped_resources=fields.boolean("watchClusterScopedResources", default=False),
         snake_case_parameters=fields.boolean("snakeCaseParameters", default=True),
         watch_annotations_changes=fields.boolean("watchAnnotationsChanges", default=False),
-        mark_unsafe=fields.boolean("markUnsafe", default=False),
+        mark_unsafe=fields.choice("markUnsafe"),
         blacklist=frozenset(_read_gvk(entry) for entry in fields.entries("blacklist")),
         selector=_read_selector(fields),
         finalizer=_read_finalizer(fields, places),

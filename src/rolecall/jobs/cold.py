@@ -73,7 +73,7 @@ class ColdRunner:
             process = await self.start(job)
         except OSError as error:
             return Folder().finish(Ending("error", reason=f"cannot start a process for the play: {error}"))
-        conversation = _Conversation(process, on_event)
+        conversation = _Conversation(process, on_event, unreachable_ok=job.unreachable_ok)
         reading = asyncio.create_task(conversation.read(), name=f"read {job.ident}")
         try:
             ending = await _wait(job, conversation, reading)
@@ -103,9 +103,9 @@ class ColdRunner:
 class _Conversation:
     """What one play's process says."""
 
-    def __init__(self, process: PlayProcess, on_event: OnEvent) -> None:
+    def __init__(self, process: PlayProcess, on_event: OnEvent, *, unreachable_ok: bool = False) -> None:
         self.process = process
-        self.folder = Folder()
+        self.folder = Folder(unreachable_ok=unreachable_ok)
         self.ending: dict[str, Any] = {}
         self._on_event = on_event
         self._started = time.monotonic()

@@ -39,9 +39,13 @@ class Ending:
 
 
 class Folder:
-    """Collects the events of one run; `finish` gives the summary."""
+    """Collects the events of one run; `finish` gives the summary.
 
-    def __init__(self) -> None:
+    With `unreachable_ok` a host that could not be reached, and a play without hosts, is no failure.
+    """
+
+    def __init__(self, *, unreachable_ok: bool = False) -> None:
+        self._unreachable_ok = unreachable_ok
         self._failed: list[JobEvent] = []
         self._last_failed: dict[str, JobEvent] = {}
         self._unreachable: list[JobEvent] = []
@@ -87,6 +91,8 @@ class Folder:
         status: Status = ending.status
         if status == "successful" and failures:
             status = "failed"
+        elif not failures:
+            status = "successful"
         after, at = self._requeue
         counts = self._recap.counts if self._recap else {}
         return RunSummary(
@@ -113,7 +119,8 @@ class Folder:
 
     def _failures(self, ending: Ending) -> list[TaskFailure]:
         failures = [TaskFailure(event.task, event.host, self._message(event)) for event in self._unrescued()]
-        failures += [_unreachable(event) for event in self._unreachable if self._counts_as_unreachable(event)]
+        if not self._unreachable_ok:
+            failures += [_unreachable(event) for event in self._unreachable if self._counts_as_unreachable(event)]
         if self._requeue_failure:
             failures.append(self._requeue_failure)
         if ending.reason:
@@ -123,9 +130,12 @@ class Folder:
         return failures
 
     def _failures_without_task(self, ending: Ending) -> list[TaskFailure]:
+        is_only_unreachable = ending.status == "failed" and self._recap is not None and self._recap.counts.get("dark")
+        if self._unreachable_ok and is_only_unreachable:
+            return []
         if self._recap is None or ending.status != "successful":
             return [TaskFailure(self._task, "", self._printed_reason(ending))]
-        if self._has_skipped_play and not self._recap.counts.get("processed"):
+        if self._has_skipped_play and not self._recap.counts.get("processed") and not self._unreachable_ok:
             return [TaskFailure("", "", "no host of the inventory matches the play, so that nothing was done")]
         return []
 

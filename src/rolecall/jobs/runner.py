@@ -43,7 +43,8 @@ class Job:
     `environment` is added to the play's, and so is `secret_environment`, whose values appear in no file, event or
     message of the run. `revoke` makes these values worthless: it is awaited first when a run has to be ended.
     `timeout_seconds` is the longest time that the run may take (None: no limit), `grace_seconds` the time between
-    asking its processes to end and killing them.
+    asking its processes to end and killing them. With `unreachable_ok` a host that cannot be reached is no
+    failure.
     """
 
     ident: str
@@ -55,6 +56,7 @@ class Job:
     revoke: Callable[[], Awaitable[None]] = _revoke_nothing
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
+    unreachable_ok: bool = False
 
 
 class Runner(Protocol):

@@ -166,6 +166,36 @@ async def test_the_time_limit_of_the_watch_reaches_the_job(launcher: Launcher, r
 
 
 @pytest.mark.parametrize(
+    ("flag", "watch", "limit"), [(0.0, None, None), (9.0, None, 9.0), (9.0, 5.0, 5.0), (9.0, 0.0, None)]
+)
+async def test_the_time_limit_of_the_flag_is_for_watches_without_one(
+    launcher: Launcher, recorder: Recorder, flag: float, watch: float | None, limit: float | None
+) -> None:
+    settings = replace(launcher.settings, run_timeout_seconds=flag)
+    watched = replace(launcher.watch, timeout_seconds=watch)
+    await replace(launcher, watch=watched, settings=settings).run(thing(), "7", finalizing=False)
+    assert recorder.jobs[0].timeout_seconds == limit
+
+
+@pytest.mark.parametrize(("flag", "watch", "marked"), [(True, None, True), (True, False, False), (False, True, True)])
+async def test_all_kinds_are_marked_unsafe_by_the_flag_unless_their_watch_says_otherwise(
+    launcher: Launcher, tmp_path: Path, *, flag: bool, watch: bool | None, marked: bool
+) -> None:
+    settings = replace(launcher.settings, mark_unsafe=flag)
+    watched = replace(launcher.watch, mark_unsafe=watch)
+    await replace(launcher, watch=watched, settings=settings).run(thing(), "7", finalizing=False)
+    [variables] = tmp_path.rglob("extravars")  # noqa: ASYNC240 - a test may wait for its disk
+    assert ("__ansible_unsafe" in variables.read_text()) is marked
+
+
+async def test_unreachable_hosts_are_judged_as_the_flag_says(launcher: Launcher, recorder: Recorder) -> None:
+    for flag in (False, True):
+        settings = replace(launcher.settings, unreachable_ok=flag)
+        await replace(launcher, settings=settings).run(thing(), "7", finalizing=False)
+    assert [job.unreachable_ok for job in recorder.jobs] == [False, True]
+
+
+@pytest.mark.parametrize(
     ("text", "verbosity"),
     [("0", 0), ("5", 5), ("-1", -1), ("+1", 1), ("9", 9), ("loud", 2), ("", 2), (" 1", 2), ("1_0", 2), ("1.0", 2)],
 )

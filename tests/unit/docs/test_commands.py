@@ -129,7 +129,9 @@ def test_the_reference_lists_every_key_of_watches() -> None:
     text = (PROJECT / "docs/reference/watches.md").read_text()
     listed = set(re.findall(r"^\| `(\w+)`", text.split("## Keys")[1].split("\n## ")[0], re.MULTILINE))
     source = (PROJECT / "src/rolecall/app/watches.py").read_text()
-    read = set(re.findall(r'fields\.(?:text|boolean|integer|seconds|mapping|entries|nested|get)\("(\w+)"', source))
+    read = set(
+        re.findall(r'fields\.(?:text|boolean|choice|integer|seconds|mapping|entries|nested|get)\("(\w+)"', source)
+    )
     assert read <= listed
     assert listed - read == {"role", "playbook", "status", "triggers"} - read
 

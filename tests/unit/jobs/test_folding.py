@@ -76,6 +76,41 @@ def test_an_unreachable_host_is_a_failure() -> None:
     assert messages(summary) == ["Task 'A' on web1: unreachable: no route"]
 
 
+def test_an_unreachable_host_is_no_failure_for_those_who_rely_on_that() -> None:
+    gone = JobEvent("runner_on_unreachable", task="A", host="web1", message="no route")
+    folder = Folder(unreachable_ok=True)
+    for event in (gone, recap(ok=1, dark={"web1": 1})):
+        folder.add(event)
+    summary = folder.finish(Ending("failed", 4))
+    assert summary.is_successful
+    assert summary.unreachable
+    assert summary.failures == ()
+
+
+def test_a_failed_task_beside_an_unreachable_host_is_a_failure_all_the_same() -> None:
+    gone = JobEvent("runner_on_unreachable", task="A", host="web1", message="no route")
+    folder = Folder(unreachable_ok=True)
+    for event in (gone, failed("B"), recap(failures=1, dark={"web1": 1})):
+        folder.add(event)
+    assert messages(folder.finish(Ending("failed", 6))) == ["Task 'B': broken"]
+
+
+def test_a_play_without_hosts_is_no_failure_for_those_who_rely_on_that() -> None:
+    folder = Folder(unreachable_ok=True)
+    for event in (JobEvent("playbook_on_no_hosts_matched"), recap(processed={})):
+        folder.add(event)
+    assert folder.finish(GOOD).is_successful
+
+
+@pytest.mark.parametrize(
+    "ending", [Ending("failed", 1), Ending("canceled", reason="stopped"), Ending("timeout", reason="late")]
+)
+def test_a_play_that_ended_early_is_a_failure_whatever_is_said_of_unreachable_hosts(ending: Ending) -> None:
+    folder = Folder(unreachable_ok=True)
+    folder.add(JobEvent("runner_on_unreachable", task="A", host="web1"))
+    assert not folder.finish(ending).is_successful
+
+
 def test_an_unreachable_host_that_the_play_ignores_is_none() -> None:
     events = [JobEvent("runner_on_unreachable", task="A", host="web1"), recap(ok=1, dark={})]
     assert fold(events, GOOD).is_successful

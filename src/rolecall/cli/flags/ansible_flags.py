@@ -10,6 +10,8 @@ ANSIBLE = Group(
         Flag("ansible-args", "ansible_args", WORDS, "further words for ansible-playbook"),
         Flag("ansible-roles-path", "roles_path", FOLDERS, "sets ANSIBLE_ROLES_PATH"),
         Flag("ansible-collections-path", "collections_path", FOLDERS, "sets ANSIBLE_COLLECTIONS_PATH"),
+        Flag("mark-unsafe", "mark_unsafe", BOOLEAN, "never evaluate texts of objects; a watch's own markUnsafe wins"),
+        Flag("unreachable-ok", "unreachable_ok", BOOLEAN, "a host that cannot be reached is no failure"),
         Flag("warm", "warm", BOOLEAN, "keep Ansible imported and fork each run from there"),
         Flag(
             "ansible-log-events",

@@ -11,6 +11,7 @@ OPERATOR = Group(
         Flag("max-concurrent-reconciles", "workers", POSITIVE, "runs at once, for each kind"),
         Flag("max-concurrent-runs", "max_concurrent_runs", POSITIVE, "runs at once, of all kinds together"),
         Flag("reconcile-period", "reconcile_period_seconds", DURATION, "reconcile unchanged objects this often"),
+        Flag("run-timeout", "run_timeout_seconds", DURATION, "end a run that takes longer; a watch's own timeout wins"),
         Flag("backoff-min", "back_off_min_seconds", DURATION, "the delay after a first failure"),
         Flag("backoff-max", "back_off_max_seconds", DURATION, "the longest delay after failures"),
         Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long a stop may take"),
