@@ -13,7 +13,7 @@ MAKES_A_DEPENDENT = """
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: made, namespace: "{{ ansible_operator_meta.namespace }}"}
-      data: {size: "{{ size }}"}
+      data: {size: "size {{ size }}"}
 """
 FAILS = "- name: Give up\n  ansible.builtin.fail: {msg: no more coffee}\n"
 
@@ -53,7 +53,7 @@ async def test_the_reasons_are_told(world: World, thing_operator: Operator) -> N
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
     await world.patch(THING, "one", {"spec": {"size": 2}})
     await cause(thing_operator, f"Thing {world.namespace}/one: spec.size (generation 2)")
-    await world.wait_for(CONFIG_MAP, "made", lambda obj: obj["data"]["size"] == "2", PATIENCE)
+    await world.wait_for(CONFIG_MAP, "made", lambda obj: obj["data"]["size"] == "size 2", PATIENCE)
     await world.patch(CONFIG_MAP, "made", {"data": {"size": "9"}})
     drift = f"dependent ConfigMap {world.namespace}/made: data.size"
     await cause(thing_operator, drift)
