@@ -87,7 +87,7 @@ def check_log(operator: Operator) -> None:
     started = operator.messages("[playbook task start]", logger="logging_event_handler")
     assert "thing : Keep the size" in [line["EventData.Name"] for line in started]
     assert {line["gvk"] for line in started} == {"test.rolecall.dev/v1, Kind=Thing"}
-    assert all({"name", "namespace", "job"} <= line.keys() for line in started)
+    assert all({"name", "namespace", "job", "event_type"} <= line.keys() for line in started)
     [said] = operator.messages("[playbook debug]")
     assert said["EventData.TaskArgs"] == "size 3 of one, yes indeed"
     assert len(operator.messages("Ansible-runner exited successfully", logger="runner")) >= 1

@@ -101,7 +101,7 @@ class Launcher:
         def log(event: JobEvent) -> None:
             line = log_line(event, wanted)
             if line is not None:
-                getattr(logger, line.level)(line.message, gvk=gvk, **line.fields)
+                getattr(logger, line.level)(line.message, gvk=gvk, **{"event_type": event.name, **line.fields})
 
         return log
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, others = top.parse_known_args(list(joined(sys.argv[1:] if arguments is None else arguments)))
     before_rest = others[: others.index("--")] if "--" in others else others
     if flags := [word for word in before_rest if word.startswith("-")]:
-        top.error(f"unknown flag: {flags[0].partition('=')[0]}")
+        getattr(options, "parser", top).error(f"unknown flag: {flags[0].partition('=')[0]}")
     if "handler" not in options:
         top.print_help()
         return 0

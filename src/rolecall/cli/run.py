@@ -18,7 +18,7 @@ from rolecall import logs
 from rolecall.app.environment import debug_logs, election_id, namespaces_of, output_verbosity
 from rolecall.app.errors import ConfigurationError
 from rolecall.app.settings import LOG_EVENTS, Settings
-from rolecall.cli.flags.line import add_flags, filled, given
+from rolecall.cli.flags.line import FlagFormatter, add_flags, filled, given
 from rolecall.cli.program import Program, rolecall_program
 from rolecall.cli.wording import in_words_of_the_go_runner
 from rolecall.kube.errors import KubeError
@@ -44,10 +44,12 @@ def add_run(commands: Any, program: Program) -> argparse.ArgumentParser:
         help="run the operator for the kinds of watches.yaml",
         description="Watches the kinds of watches.yaml and runs the role of each for every object that changes.",
         epilog=EPILOG,
+        usage=f"{program.name} [flags]",
+        formatter_class=FlagFormatter,
         allow_abbrev=False,
     )
     add_flags(parser, program.settings, program.logs)
-    parser.set_defaults(handler=lambda options: _run(options, program, parser))
+    parser.set_defaults(handler=lambda options: _run(options, program, parser), parser=parser)
     return parser
 
 

@@ -248,12 +248,12 @@ async def test_a_runs_events_are_logged_as_the_settings_say(
     assert any("Boom" in str(line) for line in logs) is logged
 
 
-async def test_each_line_of_a_run_names_the_kind_in_full(launcher: Launcher, recorder: Recorder) -> None:
+async def test_each_line_of_a_run_names_the_kind_in_full_and_the_event(launcher: Launcher, recorder: Recorder) -> None:
     recorder.events = (JobEvent("playbook_on_task_start", task="A"),)
     with capture_logs() as logs:
         await launcher.run(thing(), "7", finalizing=False)
     [line] = [line for line in logs if line["event"] == "Task started"]
-    assert (line["task"], line["gvk"]) == ("A", str(THING))
+    assert (line["task"], line["gvk"], line["event_type"]) == ("A", str(THING), "playbook_on_task_start")
 
 
 async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> None:

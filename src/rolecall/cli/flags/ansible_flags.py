@@ -1,5 +1,6 @@
 """Flags of how Ansible runs, and what is logged of it."""
 
+from rolecall.app.settings import LOG_EVENTS
 from rolecall.cli.flags.flag import Flag, Group, Kind
 from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS
 
@@ -16,8 +17,8 @@ ANSIBLE = Group(
         Flag(
             "ansible-log-events",
             "log_events",
-            Kind("LEVEL", str.lower),
-            "which events of a run are logged: nothing, tasks or everything",
+            Kind("WORD", str.lower, choices=LOG_EVENTS),
+            "which events of a run are logged",
         ),
     ),
 )

@@ -53,7 +53,7 @@ def _quoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
 
 
-def choice(metavar: str, *choices: str) -> Kind:
+def choice(*choices: str) -> Kind:
     """Return the kind of a value that is one of several words, in any case."""
 
     def parse(text: str) -> str:
@@ -61,10 +61,10 @@ def choice(metavar: str, *choices: str) -> Kind:
             raise ValueError(f"expected one of {', '.join(choices)}, found {text!r}")
         return text.lower()
 
-    return Kind(metavar, _told(parse), choices=choices)
+    return Kind("WORD", _told(parse), choices=choices)
 
 
-BOOLEAN = Kind("BOOL", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
+BOOLEAN = Kind("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
 TEXT = Kind("TEXT", str)
 WORDS = Kind("WORDS", _quoted)
 FOLDERS = Kind("PATH", str)

@@ -10,12 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.cli.flags.flag import Flag
+from rolecall.cli.flags.kinds import BOOLEAN
 from rolecall.cli.flags.table import GROUPS, all_flags
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     S = TypeVar("S", bound=DataclassInstance)
+
+
+class FlagFormatter(argparse.HelpFormatter):
+    """Writes a boolean flag as it is given: ``--flag[=BOOL]``."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        return super()._format_action_invocation(action).replace(f" {BOOLEAN.metavar}", BOOLEAN.metavar)
 
 
 def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
@@ -28,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
             section.add_argument(
                 f"--{flag.name}",
                 type=flag.kind.parse,
-                metavar=flag.kind.metavar,
+                metavar="|".join(flag.kind.choices) or flag.kind.metavar,
                 help=argparse.SUPPRESS if flag.instead else _help(flag, default),
             )
 

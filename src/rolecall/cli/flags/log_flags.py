@@ -25,17 +25,22 @@ LOGS = Group(
         Flag(
             "zap-encoder",
             "form",
-            choice("FORM", *FORMS),
+            choice(*FORMS),
             "json for machines, console for people; auto looks for a terminal",
         ),
-        Flag("zap-log-level", "level", Kind("LEVEL", _level), "the least level that is logged; a number means debug"),
+        Flag(
+            "zap-log-level",
+            "level",
+            Kind("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
+            "the least level that is logged; a number means debug",
+        ),
         Flag(
             "zap-stacktrace-level",
             "stacktrace_level",
-            choice("LEVEL", *LEVELS),
+            choice(*LEVELS),
             "the least level whose exceptions are logged with a stack trace",
         ),
-        Flag("zap-time-encoding", "time_encoding", choice("ENCODING", *TIME_ENCODINGS), "how times are written"),
+        Flag("zap-time-encoding", "time_encoding", choice(*TIME_ENCODINGS), "how times are written"),
     ),
     fills=LogSettings,
 )
