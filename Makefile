@@ -9,12 +9,17 @@ UV_VERSION := 0.13.8
 UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
-SOURCES := src tests bench roles/*/filter_plugins
+SOURCES := src tests bench build roles/*/filter_plugins
 PLAYS := roles playbooks src/rolecall/collections
 COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
 
 PYTHONS ?= 3.11 3.12 3.13
 MATRIX := tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py
+
+IMG ?= localhost/rolecall:dev
+KUBECTL ?= kubectl
+# A folder of deploy/ in its place is a variant: deploy/podcount, deploy/secure-metrics.
+DEPLOY ?= deploy
 
 ##@ Use it
 
@@ -25,6 +30,29 @@ demo: setup ## Start a control plane and the operator, apply every sample, watch
 .PHONY: setup
 setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binaries
 	$(RUN) rolecall cluster binaries
+
+##@ Deploy it
+
+.PHONY: image
+image: ## Build the operator image IMG with docker, podman or buildah (TARGET=runner: the base for operators of your own)
+	build/image $(IMG) $(TARGET)
+
+.PHONY: install
+install: ## Define the kinds in the cluster that KUBECONFIG leads to
+	$(KUBECTL) apply -k deploy/crds
+
+.PHONY: uninstall
+uninstall: ## Remove the definitions of the kinds, and with them every object of these kinds
+	$(KUBECTL) delete --ignore-not-found -k deploy/crds
+
+.PHONY: deploy
+deploy: ## Run image IMG in the cluster, with the kinds, the permissions and all (DEPLOY=deploy/podcount: a variant)
+	$(KUBECTL) kustomize $(DEPLOY) | sed 's|image: localhost/rolecall:dev$$|image: $(IMG)|' | $(KUBECTL) apply -f -
+
+.PHONY: undeploy
+undeploy: ## Remove the operator from the cluster; the kinds and their objects stay
+	$(KUBECTL) delete --ignore-not-found -k deploy/operator
+	$(KUBECTL) delete --ignore-not-found -f deploy/podcount/rbac.yaml -f deploy/secure-metrics/rbac.yaml
 
 ##@ Check it
 

@@ -1,0 +1,58 @@
+"""Prints the licence of every Python package and Ansible collection of the environment that runs it, as a table.
+
+All of it is read from what is installed, so the list is that of the image and cannot be out of date.
+"""
+
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+LONGEST = 60
+
+
+def licence_of(package: Distribution) -> str:
+    """Return what a package's metadata says of its licence: the expression, the classifiers, or the free text."""
+    metadata = package.metadata
+    classifiers = [
+        text.rpartition(" :: ")[2] for text in metadata.get_all("Classifier", []) if text.startswith("License :: ")
+    ]
+    # Some packages put the whole text of their licence under "License".
+    said = [metadata[key].strip() for key in ("License-Expression", "License") if key in metadata]
+    short = [text for text in said if text and "\n" not in text and len(text) <= LONGEST]
+    return next(iter(short), "") or ", ".join(classifiers) or "see the package"
+
+
+def packages() -> Iterator[tuple[str, str, str]]:
+    """Yield name, version and licence of each Python package."""
+    for package in distributions():
+        yield package.metadata["Name"], package.version, licence_of(package)
+
+
+def collections(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield name, version and licence of each collection below a folder ``ansible_collections``."""
+    for path in folder.glob("*/*/MANIFEST.json"):
+        info = json.loads(path.read_text())["collection_info"]
+        named = ", ".join(info.get("license") or []) or _first_line(
+            path.parent / (info.get("license_file") or "LICENSE")
+        )
+        yield f"{info['namespace']}.{info['name']}", info["version"], named
+
+
+def _first_line(path: Path) -> str:
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return " ".join(line.strip() for line in lines[:2]) or "see the collection"
+
+
+def main() -> None:
+    """Print the list."""
+    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    found = [*packages(), *(row for place in places for row in collections(Path(place) / "ansible_collections"))]
+    for name, version, licence in sorted(found, key=lambda row: row[0].lower()):
+        sys.stdout.write(f"{name:32} {version:16} {licence}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The Dockerfile against the repository that it copies from, and against what images of the Go runner promise."""
+
+import json
+import re
+
+from tests.static.repository import ROOT
+
+DOCKERFILE = (ROOT / "build/Dockerfile").read_text()
+
+
+def instructions(name: str) -> list[str]:
+    joined = re.sub(r"\\\n\s*", "", DOCKERFILE)
+    return re.findall(rf"^{name} (.+)$", joined, re.MULTILINE)
+
+
+def environment() -> dict[str, str]:
+    (line,) = instructions("ENV")
+    return dict(word.split("=", 1) for word in line.split())
+
+
+def test_uv_is_the_one_of_the_makefile() -> None:
+    (version,) = re.findall(r"^UV_VERSION := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f"UV_VERSION={version}" in instructions("ARG")
+
+
+def test_what_is_copied_is_in_the_build_context() -> None:
+    sources = [
+        word
+        for line in instructions("COPY")
+        if "--from=" not in line
+        for word in [part for part in line.split() if not part.startswith("--")][:-1]
+    ]
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert sources
+    assert all((ROOT / source).exists() for source in sources)
+    assert [source for source in sources if not {source, source.split("/")[0]} & allowed] == []
+
+
+def test_every_stage_starts_from_the_base_of_the_argument_or_from_another_stage() -> None:
+    names = {line.split(" AS ")[1] for line in instructions("FROM")}
+    assert {line.split(" AS ")[0] for line in instructions("FROM")} <= names | {"${BASE}"}
+    assert [line for line in instructions("ARG") if line.startswith("BASE=")]
+
+
+def test_the_last_stage_is_the_operator() -> None:
+    assert instructions("FROM")[-1] == "common AS operator"
+
+
+def test_a_dockerfile_for_the_go_runner_finds_user_folder_and_entry_point() -> None:
+    (entry_point,) = instructions("ENTRYPOINT")
+    operator = ["/tini", "--", "/usr/local/bin/ansible-operator", "run", "--watches-file=./watches.yaml"]
+    assert json.loads(entry_point) == operator
+    assert instructions("USER") == ["1001"]
+    assert "/opt/ansible" in instructions("WORKDIR")
+    assert environment()["HOME"] == "/opt/ansible"
+
+
+def test_temporary_folders_are_where_a_read_only_container_can_write() -> None:
+    folders = {value for name, value in environment().items() if name.endswith("_TEMP")}
+    assert folders == {"/tmp/.ansible/tmp"}  # noqa: S108 - in the container
