@@ -139,7 +139,7 @@ async def _stage(folder: Path) -> AsyncIterator[Stage]:
 
 def _define(kubeconfig: Path) -> None:
     applier = Applier(kubeconfig)
-    for part in ("deploy/crds", "deploy/rbac", "deploy/rbac/podcount.yaml"):
+    for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         manifests = read_manifests(PROJECT / part)
         scalers = f"podscalers.{POD_SCALER.group}"
         applier.apply(with_revision(each) if each["metadata"]["name"] == scalers else each for each in manifests)

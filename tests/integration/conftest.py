@@ -25,7 +25,7 @@ READY_SECONDS = 30.0
 def defined(control_plane: ControlPlane) -> ControlPlane:
     """Give the control plane with CRDs and RBAC applied."""
     applier = Applier(control_plane.kubeconfig)
-    for part in ("deploy/crds", "deploy/rbac", "deploy/rbac/podcount.yaml"):
+    for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
     applier.apply([DEFINITION])
     return control_plane

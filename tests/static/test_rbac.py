@@ -19,7 +19,7 @@ OF_ROLES = {"rolecall": {"podscaler", "hikawa", "foo"}, "rolecall-podcount": {"p
 
 def granted(name: str) -> Permissions:
     permissions: Permissions = defaultdict(set)
-    (role,) = [each for each in documents("deploy/rbac/*.yaml") if each["metadata"]["name"] == name and "rules" in each]
+    (role,) = [each for each in documents("deploy/*/*.yaml") if each["metadata"]["name"] == name and "rules" in each]
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -107,7 +107,7 @@ def test_every_watched_role_is_in_one_of_the_cluster_roles() -> None:
 
 @pytest.mark.parametrize("name", OF_ROLES)
 def test_a_cluster_role_is_bound_to_the_service_account(name: str) -> None:
-    bindings = [each for each in documents("deploy/rbac/*.yaml") if each["kind"] == "ClusterRoleBinding"]
+    bindings = [each for each in documents("deploy/*/*.yaml") if each["kind"] == "ClusterRoleBinding"]
     (binding,) = [each for each in bindings if each["roleRef"]["name"] == name]
     (account,) = [each for each in documents("deploy/rbac/*.yaml") if each["kind"] == "ServiceAccount"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **account["metadata"]}]
