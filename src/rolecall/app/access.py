@@ -5,9 +5,9 @@ with the run. It is revoked first, so that nothing is written any more once a ru
 it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
@@ -41,6 +41,8 @@ class Access:
     on_dependent: OnDependent
     directory: Path
     inject_owner: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What runs are told besides."""
 
     @asynccontextmanager
     async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[Grant]:
@@ -60,6 +62,7 @@ class Access:
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"kubeconfig-{ident}"
         variables = {
+            **self.environment,
             **credentials.environment(),
             "KUBECONFIG": str(kubeconfig),
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rolecall.app.access import Access
 from rolecall.app.environment import parse_whole
+from rolecall.app.leadership import run_grace_seconds
 from rolecall.app.settings import Settings
 from rolecall.app.watches import Watch
 from rolecall.jobs.events import JobEvent, RunSummary, TaskFailure, strip_colours
@@ -52,6 +53,7 @@ class Launcher:
                     revoke=grant.revoke,
                     timeout_seconds=self._timeout_seconds,
                     unreachable_ok=self.settings.unreachable_ok,
+                    grace_seconds=run_grace_seconds(self.settings),
                 )
                 summary = await self.runner.run(job, self._logging(obj))
                 self._tell_the_end(job, summary)

@@ -9,11 +9,16 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import version
 
 from rolecall.app.content_watch import directories_of, watch_content
 from rolecall.app.event_recorder import EventRecorder
+from rolecall.app.leadership import election_of, elector
+from rolecall.app.measuring import Measuring
+from rolecall.app.serving.services import serving
+from rolecall.app.serving.user_metrics import environment_of_runs
 from rolecall.app.settings import Settings, limit_of_runs, private_directory
 from rolecall.app.watch_controller import Parts, WatchController
 from rolecall.app.watches import Watch
@@ -26,12 +31,15 @@ from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.kube.client import Client
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.logs import get_logger
+from rolecall.telemetry.operator import Telemetry
 
 logger = get_logger("operator")
 
 
 async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
     """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
+    election = election_of(settings)
+    telemetry = Telemetry(version("rolecall"))
     if not watches:
         logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
     if settings.namespaces:
@@ -43,10 +51,10 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         await Client.connect(settings.kubeconfig) as client,
         _proxy(client, settings) as proxy,
         EventRecorder(client).running() as events,
+        _manager(client, settings, telemetry) as (manager, run_environment),
     ):
-        clock = LoopClock()
-        manager = Manager(client, settings.namespaces or None, clock)
-        manager.grace_seconds = settings.grace_seconds
+        if election is not None:
+            manager.leadership = elector(election, client, manager.clock, telemetry)
         root = settings.work_directory or private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         parts = Parts(
@@ -55,11 +63,13 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
             proxy=proxy,
             runner=chosen,
             manager=manager,
-            clock=clock,
-            root=root.resolve(),
-            own_writes=OwnWrites(),
             events=events,
             limit=asyncio.Semaphore(limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])),
+            clock=manager.clock,
+            root=root.resolve(),
+            own_writes=OwnWrites(),
+            measuring=Measuring.of_kinds(telemetry, [watch.gvk for watch in watches]),
+            run_environment=run_environment,
         )
         try:
             controllers = [_add(watch, parts) for watch in watches]
@@ -101,6 +111,18 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
     else:
         async with WarmRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
             yield warm
+
+
+@asynccontextmanager
+async def _manager(
+    client: Client, settings: Settings, telemetry: Telemetry
+) -> AsyncIterator[tuple[Manager, Mapping[str, str]]]:
+    """Yield the manager while probes and metrics are served, and what runs have to know of that."""
+    client.on_request = telemetry.count_request
+    manager = Manager(client, settings.namespaces or None, LoopClock())
+    manager.grace_seconds = settings.grace_seconds
+    async with serving(settings, client, telemetry, lambda: manager.has_settled) as port:
+        yield manager, environment_of_runs(port)
 
 
 @asynccontextmanager

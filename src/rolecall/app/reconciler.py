@@ -47,6 +47,10 @@ _CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was c
 Step = Callable[[Attempt], Awaitable[Result | None]]
 
 
+def _count_nothing(_succeeded: bool) -> None:  # noqa: FBT001 - the one thing that it is told
+    """Stand for somebody who counts."""
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Reconciles the objects of one kind."""
@@ -58,6 +62,9 @@ class Reconciler:
     news: News
     default_period_seconds: float
     report: Reporter = field(default_factory=Reporter)
+    count_outcome: Callable[[bool], None] = _count_nothing
+    """Hears of each outcome whether it was a success."""
+
     content_changed: float = float("-inf")
     """When the role's files were last changed, on the monotonic clock."""
 
@@ -203,6 +210,7 @@ class Reconciler:
         return None
 
     async def _write(self, attempt: Attempt, outcome: Outcome) -> None:
+        self.count_outcome(outcome.failure is None)
         if not self.watch.manage_status:
             return
         try:

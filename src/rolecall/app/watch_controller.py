@@ -7,12 +7,14 @@ is no news. Neighbours: ``operator`` makes one for each entry of ``watches.yaml`
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.app.access import Access
 from rolecall.app.event_recorder import EventRecorder
 from rolecall.app.launcher import Launcher
+from rolecall.app.measuring import Measuring
 from rolecall.app.news import News, PrimaryCause
 from rolecall.app.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.app.reconciler import Reconciler
@@ -45,7 +47,10 @@ _ANNOTATIONS_THAT_COUNT = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all watches of an operator share; ``root`` is where workspaces lie."""
+    """What all watches of an operator share.
+
+    ``root`` is where workspaces lie, ``run_environment`` what every run is told besides.
+    """
 
     settings: Settings
     client: Client
@@ -56,8 +61,10 @@ class Parts:
     root: Path
     own_writes: OwnWrites
     events: EventRecorder
+    measuring: Measuring
     limit: asyncio.Semaphore | None = None
     """Bounds the runs of all kinds together."""
+    run_environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class WatchController:
@@ -68,7 +75,9 @@ class WatchController:
         self._parts = parts
         settings = parts.settings
         back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off)
+        workers = watch.workers or settings.workers
+        self._metrics = parts.measuring.of(watch.gvk, workers)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off, self._metrics.observer)
         self._news = News(watch.gvk, parts.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
@@ -81,11 +90,12 @@ class WatchController:
         self.controller = Controller(
             name=str(watch.gvk),
             queue=self.queue,
-            workers=watch.workers or settings.workers,
+            workers=workers,
             reconcile=self.reconciler.reconcile,
             keep=lambda key, cause, _result: self._news.is_news(key, cause),
             kind=watch.gvk.kind,
             limit=parts.limit,
+            observer=self._metrics.observer,
         )
 
     def content_changed(self) -> None:
@@ -102,6 +112,7 @@ class WatchController:
             on_dependent=self._on_dependent_kind,
             directory=parts.settings.kubeconfig_directory or parts.root,
             inject_owner=parts.settings.inject_owner_reference,
+            environment=parts.run_environment,
         )
         return Reconciler(
             watch=watch,
@@ -111,6 +122,7 @@ class WatchController:
             news=self._news,
             default_period_seconds=parts.settings.reconcile_period_seconds,
             report=Reporter(parts.events.record),
+            count_outcome=lambda succeeded: self._metrics.count_outcome(succeeded=succeeded),
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
@@ -125,6 +137,7 @@ class WatchController:
 
     def _on_primary(self, change: Change) -> None:
         is_selected = change.new is not None and self.watch.selector.matches(change.new.labels)
+        self._metrics.primary_changed(change, selected=is_selected)
         for index in self._indexes:
             if is_selected:
                 index.update_primary(change.key, change.obj)

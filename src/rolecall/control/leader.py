@@ -84,7 +84,7 @@ class Elector:
     clock: Clock
     observer: ElectionObserver
     on_renewal: Callable[[float], None] = _ignore
-    """Called with the monotonic time at which the Lease ends, whenever it is taken or renewed."""
+    """Called with the monotonic time at which the Lease ends, whenever it is taken or renewed; infinity at the end."""
 
     _lease: RawObject | None = field(default=None, init=False)
     _seen: tuple[dict[str, Any], float] | None = field(default=None, init=False)
@@ -130,6 +130,7 @@ class Elector:
         self._elected.clear()
         if await self._within(self.election.retry_seconds, self._give_back()):
             logger.info("Gave the Lease back", lease=str(self.election.key))
+        self.on_renewal(math.inf)
 
     async def _give_back(self) -> bool:
         lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short

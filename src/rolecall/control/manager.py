@@ -57,7 +57,7 @@ class Manager:
         self.leadership: Leadership | None = None
         self._client = client
         self._namespaces = namespaces
-        self._clock = clock or LoopClock()
+        self.clock = clock or LoopClock()
         self._informers: dict[GVK, Informer] = {}
         self._controllers: list[Controller] = []
         self._informer_tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +89,7 @@ class Manager:
         """
         informer = self._informers.get(gvk)
         if informer is None:
-            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self._clock)
+            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
             if self._end is not None and not self._end.done():
                 self._start_informer(informer)
         return informer

@@ -61,7 +61,15 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
     deadline = time.monotonic() + grace_seconds
     while (left := descendants(pid)) and time.monotonic() < deadline:
         _await_end(left, deadline)
-    deadline = time.monotonic() + _KILL_LIMIT_SECONDS
+    return kill_descendants(pid, _KILL_LIMIT_SECONDS)
+
+
+def kill_descendants(pid: int, limit_seconds: float) -> list[int]:
+    """Kill everything below a process, again until nothing is left or the limit is over; return what survived.
+
+    Blocks.
+    """
+    deadline = time.monotonic() + limit_seconds
     while (left := descendants(pid)) and time.monotonic() < deadline:
         _signal_all(left, signal.SIGKILL)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))

@@ -8,11 +8,11 @@ in pages and watches as a stream, so that no list of a large cluster is ever in 
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from kubernetes.aio import config as kube_config
@@ -26,6 +26,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 REQUEST_SECONDS = 30.0
 PAGE_SIZE = 500
+NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
 # A line longer than the read buffer is a ValueError of aiohttp; a torn one is a ValueError of json.
 _CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
@@ -43,8 +44,18 @@ class Request:
     timeout_seconds: float = REQUEST_SECONDS
 
 
+OnRequest = Callable[[str, str, str], None]
+
+
+def _ignore(_code: str, _method: str, _host: str) -> None:
+    """Be told of a request that nobody counts."""
+
+
 class Client:
-    """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager."""
+    """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
+
+    ``on_request`` hears of each request: the status of the answer (``<error>`` without one), method and host.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -52,6 +63,8 @@ class Client:
         configuration.connection_pool_maxsize = 0
         self._api = ApiClient(configuration)
         self._discovery = Discovery(self._get_json)
+        self._host = urlsplit(self.base_url).netloc
+        self.on_request: OnRequest = _ignore
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None) -> Self:
@@ -190,12 +203,21 @@ class Client:
         """Send a request and return the response with its body unread. Raises ApiError unless it is a success."""
         headers = {"Accept": "application/json", "Content-Type": request.content_type, **await self.auth_headers()}
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
-        answer = await self._api.call_api(
-            request.method, url, headers, body=request.body, _request_timeout=_timeout(request.timeout_seconds)
-        )
-        response: aiohttp.ClientResponse = answer.response
+        response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             raise from_status(response.status, _decode(await response.read()))
+        return response
+
+    async def _call(self, request: Request, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
+        code = NO_ANSWER
+        try:
+            answer = await self._api.call_api(
+                request.method, url, headers, body=request.body, _request_timeout=_timeout(request.timeout_seconds)
+            )
+            response: aiohttp.ClientResponse = answer.response
+            code = str(response.status)
+        finally:
+            self.on_request(code, request.method, self._host)
         return response
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rolecall.app.event_recorder import EventRecorder
+from rolecall.app.measuring import Measuring
 from rolecall.app.settings import Settings
 from rolecall.app.watch_controller import Parts, WatchController
 from rolecall.app.watches import Finalizer, Watch
@@ -20,6 +21,7 @@ from rolecall.jobs.runner import RoleContent
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.telemetry.operator import Telemetry
 from tests.integration.things import THING
 from tests.unit.app.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock
@@ -40,6 +42,7 @@ class Bench:
         self.clock = ManualClock()
         self.manager = Manager(cluster, None, self.clock)
         self.own_writes = OwnWrites()
+        self.telemetry = Telemetry("test")
         parts = Parts(
             settings=Settings(),
             client=cluster,
@@ -50,6 +53,7 @@ class Bench:
             root=root,
             own_writes=self.own_writes,
             events=EventRecorder(cluster),
+            measuring=Measuring.of_kinds(self.telemetry, [THING]),
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, parts)

@@ -1,0 +1,160 @@
+"""Two operators and one Lease: one works, the other takes over when it stops, dies or loses the Lease."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.control.leader import LEASE
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier
+from rolecall.kube.client import Client
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import RawObject
+from tests.integration.operators import Operator
+from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
+from tests.integration.world import World, eventually, is_true
+
+PATIENCE = 60.0
+LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 6.0, 3.0, 0.75
+DO_NOTHING = "- ansible.builtin.debug:\n"
+BEAT = """
+- name: Beat and do not end when asked to
+  ansible.builtin.shell: "trap '' TERM; while :; do date +%s.%N > {{ beats }}; sleep 0.05; done"
+"""
+
+
+def electing(folder: Path, kubeconfig: Path, namespace: str) -> Operator:
+    """Return an operator for the kind Thing that takes part in the election of its namespace."""
+    flags = ("--leader-elect", "--leader-election-id", "lock", "--leader-election-namespace", namespace)
+    times = ("--leader-elect-lease-duration", "6s", "--leader-elect-renew-deadline", "3s")
+    return Operator(folder, kubeconfig, namespace, (*flags, *times, "--health-probe-bind-address", "127.0.0.1:0"))
+
+
+@pytest.fixture
+def pair(defined: ControlPlane, world: World, tmp_path: Path) -> Iterator[tuple[Operator, Operator]]:
+    """Give two replicas with folders of their own, not started yet."""
+    replicas = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_project(folder, DO_NOTHING)
+        replicas.append(electing(folder, defined.kubeconfig, world.namespace))
+    yield replicas[0], replicas[1]
+    for replica in replicas:
+        replica.stop()
+
+
+def spec_of(lease: RawObject) -> dict[str, Any]:
+    """Return what a Lease says, nothing if it is not there."""
+    found: dict[str, Any] = lease.get("spec") or {}
+    return found
+
+
+def seconds_of(time: str) -> float:
+    """Return a time of a Lease in seconds since the epoch."""
+    return datetime.fromisoformat(time).timestamp()
+
+
+async def wait_until_leading(operator: Operator, world: World, within: float = PATIENCE) -> dict[str, Any]:
+    """Wait until an operator holds the Lease and its workers have started; return what the Lease says."""
+
+    async def look() -> tuple[str, str, bool]:
+        waiting = operator.messages("Waiting to become the leader")
+        holder = spec_of(await world.find(LEASE, "lock") or {}).get("holderIdentity", "")
+        return (waiting[-1]["identity"] if waiting else "none"), holder, operator.is_ready()
+
+    await eventually(look, lambda seen: seen[0] == seen[1] and seen[2], within, "it leads")
+    return spec_of(await world.get(LEASE, "lock"))
+
+
+async def wait_until_following(operator: Operator) -> None:
+    """Wait until an operator waits for the Lease and knows what is there."""
+
+    async def look() -> bool:
+        return bool(operator.messages("Waiting to become the leader"))
+
+    await eventually(look, bool, PATIENCE, "it takes part")
+
+
+async def test_one_works_and_the_other_takes_over(pair: tuple[Operator, Operator], world: World) -> None:
+    """A leader that stops gives the Lease back; one that is killed keeps it until the Lease ends."""
+    first, second = pair
+    first.start()
+    await wait_until_leading(first, world)
+    second.start()
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await wait_until_following(second)
+    assert second.messages("Workers started") == []
+
+    assert await asyncio.to_thread(first.stop) == 0
+    released = spec_of(await world.get(LEASE, "lock"))
+    taken = await wait_until_leading(second, world, within=3 * RETRY_SECONDS + 1)
+    assert taken["leaseTransitions"] == 1
+    assert seconds_of(taken["acquireTime"]) - seconds_of(released["renewTime"]) < 2 * RETRY_SECONDS + 1
+    await eventually(lambda: _runs(second), lambda runs: runs == 1, PATIENCE, "the new leader reconciles what is there")
+
+    first.start()
+    await eventually(
+        lambda: _count(first, "Waiting to become the leader"), lambda count: count == 2, PATIENCE, "it takes part again"
+    )
+    await asyncio.to_thread(second.kill)
+    left_behind = spec_of(await world.get(LEASE, "lock"))
+    assert left_behind["holderIdentity"] == taken["holderIdentity"]
+
+    async def lease() -> dict[str, Any]:
+        return spec_of(await world.get(LEASE, "lock"))
+
+    again = await eventually(lease, lambda spec: spec["leaseTransitions"] == 2, 2 * LEASE_SECONDS + 2, "it takes over")
+    assert seconds_of(again["acquireTime"]) - seconds_of(left_behind["renewTime"]) >= LEASE_SECONDS - 0.1
+
+
+async def _count(operator: Operator, message: str) -> int:
+    return len(operator.messages(message))
+
+
+async def _runs(operator: Operator) -> int:
+    return operator.runs("Thing", "one")
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """Give a control plane of the test's own, because it stops a part of it."""
+    with ControlPlane(f"election-{os.getpid()}") as running:
+        Applier(running.kubeconfig).apply([DEFINITION])
+        yield running
+
+
+async def test_runs_end_before_a_lease_that_cannot_be_renewed(plane: ControlPlane, tmp_path: Path) -> None:
+    """Even a module that ignores SIGTERM does nothing any more when another replica may begin."""
+    beats = tmp_path / "beats"
+    write_project(tmp_path, BEAT.replace("{{ beats }}", str(beats)))
+    operator = electing(tmp_path, plane.kubeconfig, "default")
+    operator.start()
+    try:
+        async with await Client.connect(str(plane.kubeconfig)) as client:
+            world = World(client, "default")
+            await wait_until_leading(operator, world)
+            await world.create(MANIFEST)
+
+            async def has_begun() -> bool:
+                return beats.exists()
+
+            await eventually(has_begun, bool, PATIENCE, "the run goes on")
+            await asyncio.to_thread(plane.stop_component, "kube-apiserver")
+            with pytest.raises(KubeError):
+                await world.get(LEASE, "lock")
+            assert await asyncio.to_thread(operator.wait, LEASE_SECONDS + 5) == 1
+            assert operator.job_processes() == []
+            last_beat = float(beats.read_text())
+            await asyncio.to_thread(plane.start_component, "kube-apiserver")
+            renewed = seconds_of(spec_of(await world.get(LEASE, "lock"))["renewTime"])
+            assert DEADLINE_SECONDS - RETRY_SECONDS < last_beat - renewed < LEASE_SECONDS
+            assert "could not be renewed for 3 s" in operator.tail()
+    finally:
+        operator.stop()

@@ -1,0 +1,230 @@
+"""What the operator says about itself: metrics, those of roles too, and probes."""
+
+import asyncio
+import re
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier
+from rolecall.kube.references import RawObject
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import World, eventually, is_true
+
+PATIENCE = 60.0
+ROLE = """
+- name: Count
+  rolecall.util.osdk_metric: {name: sanity_counter, description: counts, counter: {}}
+- name: Gauge
+  rolecall.util.osdk_metric: {name: sanity_gauge, description: measures, gauge: {}}
+- name: Increment a counter
+  rolecall.util.osdk_metric: {name: counter_inc_test, description: counts, counter: {increment: true}}
+- name: Add to a counter
+  rolecall.util.osdk_metric: {name: counter_add_test, description: counts, counter: {add: 2}}
+- name: Set a gauge
+  rolecall.util.osdk_metric: {name: gauge_set_test, description: measures, gauge: {set: 5}}
+- name: Add to a gauge
+  rolecall.util.osdk_metric: {name: gauge_add_test, description: measures, gauge: {add: 7}}
+- name: Subtract from a gauge
+  rolecall.util.osdk_metric: {name: gauge_sub_test, description: measures, gauge: {subtract: 7}}
+- name: Set a gauge to the time
+  rolecall.util.osdk_metric: {name: gauge_time_test, description: measures, gauge: {set_to_current_time: true}}
+- name: Observe in a summary
+  rolecall.util.osdk_metric: {name: summary_test, description: measures, summary: {observe: 2}}
+- name: Observe in a histogram
+  rolecall.util.osdk_metric: {name: histogram_test, description: measures, histogram: {observe: 2}}
+- name: Be refused
+  rolecall.util.osdk_metric: {name: counter_inc_test, description: counts, gauge: {set: 1}}
+  register: refused
+  ignore_errors: true
+- name: Tell
+  ansible.builtin.set_stats: {data: {refusal: "{{ refused.msg }}", code: "{{ refused.status_code }}"}}
+"""
+"""Values after one run."""
+EXPECTED = {
+    "sanity_counter": 0,
+    "sanity_gauge": 0,
+    "counter_inc_test": 1,
+    "counter_add_test": 2,
+    "gauge_set_test": 5,
+    "gauge_add_test": 7,
+    "gauge_sub_test": -7,
+    "summary_test_sum": 2,
+    "histogram_test_sum": 2,
+}
+ADDRESSES = ("--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+CREATED = 'resource_created_at_seconds{group="test.rolecall.dev",kind="Thing",name="one",namespace="%s",version="v1"}'
+
+
+def port_of(operator: Operator, message: str) -> int:
+    """Return the port that an operator has told of."""
+    return int(operator.messages(message)[-1]["port"])
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def read(session: aiohttp.ClientSession, operator: Operator) -> dict[str, float]:
+    """Return the metrics of an operator by series, as they are written."""
+    async with session.get(f"http://127.0.0.1:{port_of(operator, 'Metrics are served')}/metrics") as response:
+        assert response.status == 200
+        lines = (await response.text()).splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
+
+
+async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
+    thing_operator: Operator, world: World, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    status = "status: {refusal: $.stats.refusal, code: $.stats.code}"
+    write_project(tmp_path, ROLE, status)
+    thing_operator.arguments += ADDRESSES
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert thing["status"]["refusal"].endswith("cannot change metric type of counter_inc_test, which is a counter")
+    assert thing["status"]["code"] == 400
+
+    gvk, controller = 'GVK="test.rolecall.dev/v1, Kind=Thing"', "thing-v1-controller"
+    done = f'controller_runtime_reconcile_total{{controller="{controller}",result="requeue_after"}}'
+    found = await eventually(lambda: read(session, thing_operator), lambda all_: all_[done] == 1, PATIENCE, "counted")
+    assert {name: found[name] for name in EXPECTED} == EXPECTED
+    assert found["gauge_time_test"] > 1.7e9
+    assert found[f'ansible_operator_reconcile_result{{{gvk},result="succeeded"}}'] == 1
+    assert found[f'ansible_operator_reconcile_result{{{gvk},result="failed"}}'] == 0
+    assert found[f"ansible_operator_reconciles_count{{{gvk}}}"] == 1
+    seconds = found[f"ansible_operator_reconciles_sum{{{gvk}}}"]
+    assert seconds > 0.3  # the whole of it: eleven tasks take longer than getting ready for them
+    assert found[f'controller_runtime_reconcile_time_seconds_sum{{controller="{controller}"}}'] == seconds
+    assert found[f'workqueue_adds_total{{controller="{controller}",name="{controller}"}}'] >= 1
+    assert found[f'workqueue_depth{{controller="{controller}",name="{controller}",priority=""}}'] == 0
+    assert any(
+        re.match(r'rest_client_requests_total{code="200",host="127.0.0.1:\d+",method="PUT"}', it) for it in found
+    )
+    assert found[CREATED % world.namespace] > 1.7e9
+    assert found["process_resident_memory_bytes"] > 1e6
+
+    await world.delete(THING, "one")
+    await eventually(
+        lambda: read(session, thing_operator), lambda all_: CREATED % world.namespace not in all_, PATIENCE, "forgotten"
+    )
+
+
+async def test_probes_are_answered_while_runs_go_on(
+    thing_operator: Operator, world: World, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    write_project(tmp_path, "- ansible.builtin.debug:\n" * 5)
+    thing_operator.arguments += ADDRESSES
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    base = f"http://127.0.0.1:{port_of(thing_operator, 'Probes are answered')}"
+    names = [f"thing-{number}" for number in range(12)]
+    for name in names:
+        await world.create(MANIFEST.replace("one", name))
+    slowest = 0.0
+
+    async def look() -> list[RawObject]:
+        nonlocal slowest
+        for path in ("/healthz", "/readyz", "/healthz/ping", "/readyz/readyz"):
+            started = time.monotonic()
+            async with session.get(base + path) as response:
+                assert (response.status, await response.text()) == (200, "ok")
+            slowest = max(slowest, time.monotonic() - started)
+        return await world.objects(THING)
+
+    await eventually(look, lambda things: all(is_true(obj, "Successful") for obj in things), PATIENCE, "all are done")
+    assert slowest < 1  # the time that a kubelet gives a probe
+    async with session.get(base + "/readyz?verbose") as response:
+        assert (await response.text()).splitlines()[-1] == "readyz check passed"
+
+
+async def test_a_taken_port_ends_the_operator_with_one_clear_error(thing_operator: Operator, tmp_path: Path) -> None:
+    write_project(tmp_path, "- ansible.builtin.debug:\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        thing_operator.arguments += ("--metrics-bind-address", address)
+        thing_operator.start()
+        assert await asyncio.to_thread(thing_operator.wait) == 1
+    error = f"cannot listen on '{address}' (--metrics-bind-address): Address already in use"
+    assert thing_operator.tail().splitlines()[-1] == f"rolecall run: {error}"
+
+
+RIGHTS = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: NAME, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAMESPACE-NAME}
+rules: RULES
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NAMESPACE-NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPACE-NAME}
+subjects: [{kind: ServiceAccount, name: NAME, namespace: NAMESPACE}]
+"""
+OPERATOR_RULES = """[
+  {apiGroups: [test.rolecall.dev], resources: [things], verbs: [get, list, watch]},
+  {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]},
+  {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}]"""
+
+
+def account(plane: ControlPlane, world: World, name: str, rules: str = "[]") -> Path:
+    """Make a service account with these rights and return its kubeconfig."""
+    text = RIGHTS.replace("NAMESPACE", world.namespace).replace("NAME", name).replace("RULES", rules)
+    Applier(plane.kubeconfig).apply(list(yaml.safe_load_all(text)))
+    return plane.service_account_kubeconfig(world.namespace, name)
+
+
+def token_of(kubeconfig: Path) -> str:
+    """Return the token of a kubeconfig."""
+    return str(yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]["token"])
+
+
+async def test_secured_metrics_are_for_those_who_may_read_them(
+    defined: ControlPlane, world: World, session: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """The operator's own account needs no more than to ask for reviews."""
+    reader_rules = "[{nonResourceURLs: [/metrics], verbs: [get]}]"
+    allowed = await asyncio.to_thread(account, defined, world, "reader", reader_rules)
+    stranger = await asyncio.to_thread(account, defined, world, "stranger")
+    operators_own = await asyncio.to_thread(account, defined, world, "operator", OPERATOR_RULES)
+    write_project(tmp_path, "- ansible.builtin.debug:\n")
+    secure = ("--metrics-bind-address", "127.0.0.1:0", "--metrics-secure", "--metrics-require-rbac")
+    operator = Operator(tmp_path, operators_own, world.namespace, secure)
+    operator.start()
+    try:
+        await wait_until_ready(operator)
+        url = f"https://127.0.0.1:{port_of(operator, 'Metrics are served')}/metrics"
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+        async def ask(token: str | None) -> tuple[int, str]:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            async with session.get(url, headers=headers, ssl=context) as response:
+                return response.status, await response.text()
+
+        status, text = await ask(token_of(allowed))
+        assert status == 200
+        assert "ansible_operator_build_info" in text
+        assert await ask(token_of(stranger)) == (403, "Forbidden\n")
+        assert await ask("no token of this cluster") == (401, "Unauthorized\n")
+        assert await ask(None) == (401, "Unauthorized\n")
+        log = operator.log_file.read_text()
+        assert token_of(allowed) not in log
+    finally:
+        assert operator.stop() == 0
