@@ -8,6 +8,7 @@ folder with watches.yaml and roles. Neighbour: ``observer`` sees what they do.
 import asyncio
 import itertools
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
@@ -27,7 +28,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 Asking = Awaitable[RawObject]
 WORKERS = 2
 CONTENT = Path(__file__).with_name("content")
-WARM, COLD, KOPF, PEER = "warm", "cold", "kopf", "peer"
+WARM, COLD, KOPF, PEER = NAMES = ("warm", "cold", "kopf", "peer")
 AT_ONCE = 16
 _FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 60.0, 10.0, 60.0
 _LOOK_SECONDS, _QUIET_SHARE = 0.25, 0.06
@@ -37,10 +38,11 @@ _PEER_FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", f"--
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An operator to compare: its name in the report and its command."""
+    """An operator to compare: its name in the report, its command, and where it looks for programs first."""
 
     name: str
     command: tuple[str, ...]
+    programs: Path = Path(sys.executable).parent
 
     def command_for(self, namespace: str) -> tuple[str, ...]:
         """Return the command for a namespace, which only kopf does not take from the environment."""
@@ -57,15 +59,20 @@ class Contender:
         return self.name in (WARM, COLD)
 
 
-def contenders(peer: Path | None) -> list[Contender]:
-    """Return all of them in the order in which their samples alternate."""
+def contenders(peer: Path | None, peer_programs: Path | None = None) -> list[Contender]:
+    """Return all of them in the order in which their samples alternate.
+
+    The peer finds ansible-runner in ``peer_programs``, or where rolecall finds it.
+    """
     kopf = (sys.executable, "-m", "kopf", "run", "--standalone", "--log-format", "json")
     found = [
         Contender(WARM, (*_ROLECALL, "--warm=true")),
         Contender(COLD, (*_ROLECALL, "--warm=false")),
         Contender(KOPF, (*kopf, "--module", "bench.kopf_handlers")),
     ]
-    return [*found, Contender(PEER, (str(peer), "run", *_PEER_FLAGS))] if peer else found
+    if peer is None:
+        return found
+    return [*found, Contender(PEER, (str(peer), "run", *_PEER_FLAGS), peer_programs or found[0].programs)]
 
 
 @dataclass(slots=True)
@@ -163,25 +170,24 @@ async def rings(stage: Stage, section: str, chosen: Iterable[Contender]) -> Asyn
 
 
 def _project(stage: Stage) -> Path:
-    """Return the folder with watches.yaml and roles that all contenders share."""
+    """Return the folder with watches.yaml and roles that all contenders share; copies, as the peer takes no links."""
     folder = stage.folder / "comparison"
     if not folder.is_dir():
         roles = folder / "roles"
-        roles.mkdir(parents=True)
-        (folder / "watches.yaml").symlink_to(CONTENT / "watches.yaml")
+        folder.mkdir()
+        shutil.copy(CONTENT / "watches.yaml", folder)
         for role in (CONTENT / "roles" / "widget", PROJECT / "roles" / "podscaler", PROJECT / "roles" / "hikawa"):
-            (roles / role.name).symlink_to(role)
+            shutil.copytree(role, roles / role.name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
 def _environment(stage: Stage, contender: Contender, namespace: str) -> dict[str, str]:
-    programs = Path(sys.executable).parent
     common = {
         "KUBECONFIG": str(stage.kubeconfig),
         "WATCH_NAMESPACE": namespace,
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_COLLECTIONS_PATH": str(PROJECT / "src" / "rolecall" / "collections"),
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{contender.programs}{os.pathsep}{os.environ['PATH']}",
     }
     # The handlers import modules of the benchmark; what PYTHONPATH adds must not slow the others down.
     return common | {"PYTHONPATH": str(PROJECT), "WORKERS": str(WORKERS)} if contender.name == KOPF else common

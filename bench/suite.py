@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench import comparison, footprint, plays, population, readiness, song
 from bench.comparison import QUICK, Effort
-from bench.contenders import Contender, contenders
+from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.machine import describe_machine, load_average
 from bench.measures import Measure, table
 from bench.report import Row, head, markdown
@@ -71,13 +71,16 @@ SECTIONS = (*ALONE, *COMPARED)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the report; return 1 when something could not be measured, 130 when interrupted."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not options.peer and (options.peer_programs or PEER in (options.contender or ())):
+        parser.error("the peer is not there: --peer PATH names its binary")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
     plan = Plan(
         options.only or SECTIONS,
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
-        contenders(options.peer),
+        _chosen(options),
     )
     try:
         report = asyncio.run(_run(plan))
@@ -100,7 +103,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section; may be repeated")
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
+    parser.add_argument(
+        "--peer-programs",
+        type=_folder,
+        metavar="FOLDER",
+        help="where the peer finds ansible-runner first (default: beside this Python)",
+    )
+    parser.add_argument(
+        "--contender", action="append", choices=NAMES, help="compare this one (default: all); may be repeated"
+    )
     return parser
+
+
+def _chosen(options: argparse.Namespace) -> list[Contender]:
+    found = contenders(options.peer, options.peer_programs)
+    return [each for each in found if each.name in (options.contender or NAMES)]
+
+
+def _folder(text: str) -> Path:
+    path = Path(text).resolve()
+    if not (path / "ansible-runner").is_file():
+        raise argparse.ArgumentTypeError(f"expected a folder with ansible-runner, found {text!r}")
+    return path
 
 
 def _program(text: str) -> Path:
