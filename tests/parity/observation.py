@@ -36,27 +36,14 @@ class Observation:
     objects: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the events in their order."""
-        return [str(event["event"]) for event in self.raw_events]
-
     def comparable(self, normalizer: Normalizer, *, ordered: bool = True) -> dict[str, Any]:
         """Return everything that must be equal, as a JSON value; unless `ordered`, tasks may start in any order."""
-        begin = next(
-            (number for number, name in enumerate(self.names) if name.startswith("playbook_")), len(self.names)
-        )
         value: dict[str, Any] = normalizer.value(
             {
                 "summary": _summary(self.summary),
-                "preamble": _preamble(self.raw_events[:begin]),
-                "events": _by_host(
-                    [_event(event, ordered=ordered) for event in self.raw_events[begin:]], ordered=ordered
-                ),
-                "reported": _by_host(
-                    [_reported(event, ordered=ordered) for event in self.reported[begin:]], ordered=ordered
-                ),
-                "artifacts": [name for name in self.artifacts if not name.startswith("job_events")],
+                "events": _by_host([_event(event, ordered=ordered) for event in self.raw_events], ordered=ordered),
+                "reported": _by_host([_reported(event, ordered=ordered) for event in self.reported], ordered=ordered),
+                "artifacts": self.artifacts,
                 "files": self.files,
                 "objects": self.objects,
                 "processes": self.processes,
@@ -87,15 +74,6 @@ def artifact_names(artifacts: Path) -> list[str]:
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
     events = {name for name in names if name.startswith("job_events/")}
     return [*sorted(names - events), f"job_events: {len(events)}"]
-
-
-def _preamble(events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the lines printed before the playbook begins.
-
-    A cold play prints them before ansible-runner's callback is loaded, and they become one event for each line; in a
-    warm play the callback is there already, and they become one event for each message.
-    """
-    return [line for event in events for line in strip_colours(str(event.get("stdout") or "")).splitlines() if line]
 
 
 def _reported(event: JobEvent, *, ordered: bool) -> dict[str, Any]:

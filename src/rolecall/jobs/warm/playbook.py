@@ -17,6 +17,7 @@ import pexpect
 import ptyprocess
 
 from rolecall.jobs.warm import constants
+from rolecall.jobs.warm.early_lines import print_plain_lines_first
 from rolecall.jobs.warm.forking import keep_descriptors, leave, open_standard_streams, reset_signals, set_environment
 from rolecall.jobs.warm.titles import Titles
 
@@ -114,6 +115,7 @@ def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     warmth.titles.rename(sys.executable, *start.words)
     sys.argv = list(start.words)
     constants.set_again(warmth.environment)
+    print_plain_lines_first()
     warmth.install_seams(warmth)
     main(sys.argv)
 
