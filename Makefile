@@ -83,13 +83,14 @@ parity: setup ## Roles and playbooks of every kind, warm and cold, compared
 
 .PHONY: test-matrix
 test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
-	for version in $(PYTHONS); do \
-	  python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null || ls ~/.pyenv/versions/$$version.*/bin/python 2>/dev/null | tail -1); \
+	failed=; for version in $(PYTHONS); do \
+	  python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null || { ls ~/.pyenv/versions/$$version.*/bin/python 2>/dev/null || true; } | tail -1); \
 	  [ -n "$$python" ] || { echo "Python $$version is not installed, so it is left out"; continue; }; \
 	  echo "== $$python"; \
 	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$python; \
-	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 300; \
-	done
+	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 300 || failed="$$failed $$version"; \
+	done; \
+	[ -z "$$failed" ] || { echo "Failed on Python$$failed"; exit 1; }
 
 .PHONY: format
 format: .venv/.ready ## Format the sources

@@ -127,6 +127,9 @@ def test_the_order_of_tasks_counts_unless_it_is_left_to_chance() -> None:
     assert compared(usual, other, ordered=False) == []
 
 
+_INTERRUPTED = "deserialization failed: none: <traceback> KeyboardInterrupt"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -138,6 +141,14 @@ def test_the_order_of_tasks_counts_unless_it_is_left_to_chance() -> None:
         ("<object at 0x7f0012345678>", "<object at <address>>"),
         ("http://127.0.0.1:34567/api", "http://127.0.0.1:<port>/api"),
         ("count is 3 of 12345", "count is 3 of 12345"),
+        *(
+            (f"deserialization failed: none: {trace} | KeyboardInterrupt", _INTERRUPTED)
+            for trace in (
+                "File x.py, line 1, in f | g()",
+                "g() | ~^^ | KeyboardInterrupt",
+                "os.kill(1, 2) | ~~~~~~~^^^",
+            )
+        ),
     ],
 )
 def test_only_what_belongs_to_a_run_is_replaced(text: str, expected: str) -> None:
