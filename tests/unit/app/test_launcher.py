@@ -308,3 +308,14 @@ async def test_the_environment_sets_the_verbosity_of_a_kind(launcher: Launcher, 
     await launcher.run(thing(), "7", finalizing=False)
     await launcher.run(thing(verbosity="3"), "8", finalizing=False)
     assert [job.verbosity for job in recorder.jobs] == [0, 3]
+
+
+async def test_annotations_of_the_time_before_1_0_have_no_effect(launcher: Launcher, recorder: Recorder) -> None:
+    obj = thing()
+    obj["metadata"]["annotations"] = {
+        "ansible.operator-sdk/verbosity": "4",
+        "ansible.operator-sdk/max-runner-artifacts": "1",
+    }
+    await launcher.run(obj, "7", finalizing=False)
+    [job] = recorder.jobs
+    assert (job.verbosity, job.workspace.keep_runs) == (2, 20)

@@ -278,6 +278,12 @@ async def test_the_next_time_is_the_annotations_then_the_watchs_then_the_flags(
     assert await rig.reconcile() == Result(requeue_after_seconds=seconds)
 
 
+async def test_the_period_annotation_of_the_time_before_1_0_has_no_effect(world: World, tmp_path: Path) -> None:
+    annotations = 'annotations: {ansible.operator-sdk/reconcile-period: "5s"}'
+    await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
+    assert await make_rig(world, tmp_path).reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
+
+
 async def test_a_negative_period_annotation_is_refused_not_an_endless_loop(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f'name: one, annotations: {{{PERIOD}: "-1s"}}'))
     rig = make_rig(world, tmp_path)
