@@ -31,6 +31,7 @@ BROKEN_ROLE = """
 - name: Give up
   ansible.builtin.fail: {msg: no more coffee}
 """
+INVENTORY = "localhost ansible_connection=local ansible_python_interpreter={{ ansible_playbook_python }}\n"
 SPEC_MANIFEST = MANIFEST.replace("size: 1", "podSize: 3")
 
 
@@ -39,7 +40,7 @@ def drop_in(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Ope
     """Give ``ansible-operator run``, with no fixed port that another process could have; not started yet."""
     inventory = tmp_path / "inventory"
     (inventory / "group_vars").mkdir(parents=True)
-    (inventory / "hosts").write_text("localhost ansible_connection=local\n")
+    (inventory / "hosts").write_text(INVENTORY)
     (inventory / "group_vars" / "all.yml").write_text("from_inventory: yes indeed\n")
     arguments = (
         "--watches-file=./watches.yaml",
@@ -108,7 +109,7 @@ async def test_a_failure_is_told_once_and_with_its_place(drop_in: Operator, worl
     thing = await world.wait_for(THING, "one", lambda thing: is_true(thing, "Failure"), 60)
     assert "no more coffee" in condition(thing, "Failure")["message"]
     [failed] = drop_in.messages("[playbook task failed]", logger="logging_event_handler")
-    assert (failed["level"], failed["EventData.Task"]) == ("error", "thing : Give up")
+    assert (failed["level"], failed["EventData.Task"]) == ("error", "Give up")
     assert failed["EventData.FailedTaskPath"].startswith(f"{role}/tasks/main.yml:")
     assert drop_in.messages("Ansible-runner exited successfully") == []
 

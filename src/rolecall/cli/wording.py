@@ -25,7 +25,9 @@ class _Words:
 _HANDLER = "logging_event_handler"
 _FAILED_KEYS = {"task": "EventData.Task", "path": "EventData.FailedTaskPath"}
 _MESSAGES = {
-    "Task started": _Words("[playbook task start]", {"task": "EventData.Name"}, _HANDLER),
+    "Task started": _Words(
+        "[playbook task start]", {"task": "EventData.Name", "full_name": "EventData.Name"}, _HANDLER
+    ),
     "Task said": _Words("[playbook debug]", {"task": "EventData.Task", "said": "EventData.TaskArgs"}, _HANDLER),
     "Task failed": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
     "Task failed, which is ignored": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),

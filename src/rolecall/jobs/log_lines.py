@@ -35,7 +35,7 @@ class LogLine:
 
 _Shape = tuple[str, str, dict[str, str]]  # level, message, and which field of the event appears under which name
 
-_STARTED: _Shape = ("info", "Task started", {"action": "action"})
+_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
 _SAID: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
 _IGNORED: _Shape = ("info", "Task failed, which is ignored", {"message": "reason"})
 _ANY: _Shape = (

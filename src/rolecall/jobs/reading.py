@@ -40,6 +40,7 @@ def read_event(raw: Mapping[str, Any]) -> JobEvent:
         name=name,
         created=str(raw.get("created") or ""),
         task=_text(data.get("task")),
+        full_name=_text(data.get("name")) if data.get("name") != data.get("task") else "",
         task_id=_text(data.get("task_uuid")),
         task_path=_text(data.get("task_path")),
         action=_text(data.get("task_action")),

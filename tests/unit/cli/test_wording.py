@@ -31,6 +31,11 @@ def reworded(message: str, **keys: Any) -> dict[str, Any]:
             {"task": "A", "action": "k8s"},
             {"event": "[playbook task start]", "EventData.Name": "A", "action": "k8s"},
         ),
+        (
+            "Task started",
+            {"task": "A", "full_name": "thing : A"},
+            {"event": "[playbook task start]", "EventData.Name": "thing : A"},
+        ),
         ("Task said", {"task": "A", "said": "hi"}, {"event": "[playbook debug]", "EventData.TaskArgs": "hi"}),
         (
             "Task failed",

@@ -14,6 +14,10 @@ TASKS = LogEvents.TASKS
             ("info", "Task started", {"task": "A", "action": "k8s"}),
         ),
         (
+            JobEvent("playbook_on_task_start", task="A", full_name="thing : A", action="k8s"),
+            ("info", "Task started", {"task": "A", "full_name": "thing : A", "action": "k8s"}),
+        ),
+        (
             JobEvent("runner_on_ok", task="A", action="debug", host="h", message="hi"),
             ("info", "Task said", {"task": "A", "host": "h", "said": "hi"}),
         ),

@@ -64,6 +64,12 @@ def test_fields_are_taken_over() -> None:
     assert (event.task_path, event.stdout) == ("a:1", "fatal")
 
 
+@pytest.mark.parametrize(("name", "full_name"), [("thing : A", "thing : A"), ("A", ""), (None, "")])
+def test_a_task_that_starts_has_its_name_with_the_role(name: str | None, full_name: str) -> None:
+    event = read_event({"event": "playbook_on_task_start", "event_data": {"task": "A", "name": name}})
+    assert (event.task, event.full_name) == ("A", full_name)
+
+
 def test_the_recap_brings_counts_and_stats() -> None:
     raw = raw_event("playbook_on_stats", ok={"localhost": 2}, dark={}, artifact_data={"pods": 3})
     event = read_event(raw)
