@@ -1,0 +1,100 @@
+"""Projects of others, made into what their image would be, and operators for them.
+
+A project's Dockerfile is carried out as far as it copies files, sets variables and names the entry point's arguments;
+a folder stands for ``/opt/ansible``. The rest belongs to the base image, whose place rolecall takes: RUN lines install
+collections from Galaxy, which the tests do without. The files themselves are used as they are.
+"""
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.kube.references import RawObject
+from tests.integration.operators import Operator
+
+PROJECTS = Path(__file__).parent / "projects"
+IMAGE_HOME = "/opt/ansible"
+BASE_ARGUMENTS = ("--watches-file=./watches.yaml",)
+"""Of the entry point of the base image, for projects that do not name one of their own."""
+
+
+@dataclass(slots=True)
+class Image:
+    """What a project's Dockerfile makes: a home folder, variables, and arguments for ``ansible-operator run``."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = BASE_ARGUMENTS
+
+    @classmethod
+    def build(cls, project: Path, home: Path) -> "Image":
+        """Carry out a project's Dockerfile into an empty folder."""
+        image = cls(home, {"HOME": str(home)})
+        for instruction, rest in _instructions(project / "Dockerfile"):
+            image._carry_out(project, instruction, rest)
+        return image
+
+    def _carry_out(self, project: Path, instruction: str, rest: str) -> None:
+        words = [self._placed(word) for word in shlex.split(rest)] if instruction in ("COPY", "ENV") else []
+        if instruction == "COPY":
+            source, target = project / words[0], self.home / words[1]
+            if source.is_dir():
+                shutil.copytree(source, target, dirs_exist_ok=True)
+            else:
+                shutil.copy(source, target)
+        elif instruction == "ENV":
+            self.environment |= dict(word.split("=", 1) for word in words)
+        elif instruction == "ENTRYPOINT":
+            entry_point = json.loads(rest)
+            self.arguments = tuple(map(self._placed, entry_point[entry_point.index("run") + 1 :]))
+
+    def _placed(self, text: str) -> str:
+        return text.replace("${HOME}", str(self.home)).replace(IMAGE_HOME, str(self.home))
+
+
+def _instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
+    for line in dockerfile.read_text().replace("\\\n", " ").splitlines():
+        instruction, _, rest = line.strip().partition(" ")
+        if instruction:
+            yield instruction, rest
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One of the projects, by the name of its folder."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """Where its files lie."""
+        return PROJECTS / self.name
+
+    def sample(self, name: str) -> str:
+        """Return the text of one of its samples."""
+        return (self.path / "config" / "samples" / f"{name}.yaml").read_text()
+
+    def install(self, control_plane: ControlPlane, *namespaces: str) -> None:
+        """Apply its CRDs, and make namespaces."""
+        applier = Applier(control_plane.kubeconfig)
+        applier.apply(read_manifests(self.path / "config" / "crd" / "bases"))
+        applier.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces)
+
+    def operator(self, control_plane: ControlPlane, home: Path, namespaces: str, *program: str) -> Operator:
+        """Return its operator, not started yet, which has an administrator's rights."""
+        image = Image.build(self.path, home)
+        operator = Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)
+        if program:
+            operator.program = program
+        return operator
+
+
+def has_succeeded(obj: RawObject) -> bool:
+    """Tell whether the object's last run succeeded."""
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "Successful" and each["status"] == "True" for each in conditions)

@@ -1,0 +1,129 @@
+"""A project of the Operator SDK's usual shape, unchanged, run by the program under the Go runner's name."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import has_finalizer, metadata_of, uid_of
+from rolecall.kube.references import GVK, RawObject
+from tests.integration.conftest import wait_until_ready
+from tests.integration.example_projects import Project, has_succeeded
+from tests.integration.operators import Operator
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, always
+
+PROJECT = Project("memcached")
+MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
+FOO = GVK("cache.example.com", "v1alpha1", "Foo")
+MEMFIN = GVK("cache.example.com", "v1alpha1", "Memfin")
+SERVICE = GVK("", "v1", "Service")
+SECRET = GVK("", "v1", "Secret")
+ONE, OTHER, FOREIGN = "memcached-one", "memcached-other", "memcached-foreign"
+
+
+@pytest.fixture(scope="module")
+def memcached(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Give the project's operator, which serves two of the three namespaces."""
+    PROJECT.install(defined, ONE, OTHER, FOREIGN)
+    program = str(Path(sys.executable).parent / "ansible-operator")
+    operator = PROJECT.operator(defined, tmp_path_factory.mktemp("memcached"), f"{ONE}, {OTHER}", program)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+async def client(memcached: Operator, defined: ControlPlane) -> AsyncIterator[Client]:
+    """Give an administrator's client, once the operator works."""
+    await wait_until_ready(memcached)
+    async with await Client.connect(str(defined.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+def one(client: Client) -> World:
+    return World(client, ONE)
+
+
+@pytest.fixture
+def other(client: Client) -> World:
+    return World(client, OTHER)
+
+
+async def test_a_role_makes_what_the_object_asks_for_and_keeps_it_so(one: World, memcached: Operator) -> None:
+    await one.create(PROJECT.sample("cache_v1alpha1_memcached"))
+    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_succeeded, 60)
+    assert (primary["status"]["test"], primary["status"]["allowed"]) == ("hello world", True)
+
+    deployment = await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", is_available, 60)
+    service = await one.get(SERVICE, "memcached-sample")
+    for dependent in (deployment, service):
+        assert metadata_of(dependent)["labels"] == {"app": "memcached"}
+        assert [owner["uid"] for owner in metadata_of(dependent)["ownerReferences"]] == [uid_of(primary)]
+
+    await one.patch(DEPLOYMENT, "memcached-sample-memcached", {"spec": {"replicas": 2}})
+    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 1, 60)
+
+    await one.patch(MEMCACHED, "memcached-sample", {"spec": {"size": 2}})
+    await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 2, 60)
+    primary = await one.wait_for(MEMCACHED, "memcached-sample", has_seen_its_generation, 60)
+    assert primary["status"]["test"] == "hello world"
+
+    await one.delete(MEMCACHED, "memcached-sample")
+    await one.wait_until_gone(DEPLOYMENT, "memcached-sample-memcached", 60)
+    log = memcached.log_file.read_text()
+    assert "Gathering Facts" not in log
+    assert "failed=1" not in log
+
+
+async def test_every_namespace_of_the_list_is_served_and_no_other(other: World) -> None:
+    foreign = World(other.client, FOREIGN)
+    await foreign.create(PROJECT.sample("cache_v1alpha1_foo"))
+    await other.create(PROJECT.sample("cache_v1alpha1_foo"))
+    await other.wait_for(FOO, "foo-sample", has_succeeded, 60)
+    assert "status" not in await foreign.get(FOO, "foo-sample")
+
+
+async def test_a_playbook_gets_the_spec_converted_and_as_it_is(one: World) -> None:
+    await one.create(PROJECT.sample("cache_v1alpha1_foo"))
+    await one.wait_for(FOO, "foo-sample", has_succeeded, 60)
+    kept = await one.get(CONFIG_MAP, "foo-sample")
+    assert kept["data"] == {"converted": "kept", "raw": "kept", "generation": "1"}
+
+
+async def test_a_kind_of_the_blacklist_wakes_nobody(other: World) -> None:
+    await other.create(PROJECT.sample("cache_v1alpha1_memcached"))
+    await other.wait_for(MEMCACHED, "memcached-sample", has_succeeded, 60)
+    await other.delete(CONFIG_MAP, "test-blacklist-watches")
+    await always(
+        lambda: other.find(CONFIG_MAP, "test-blacklist-watches"), lambda obj: obj is None, 2, "nobody makes it again"
+    )
+    await other.delete(SERVICE, "memcached-sample")
+    await other.wait_for(CONFIG_MAP, "test-blacklist-watches", bool, 60)
+
+
+async def test_the_role_of_the_finalizer_runs_before_the_object_goes(one: World) -> None:
+    await one.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: deleteme}}")
+    await one.create(PROJECT.sample("cache_v1alpha1_memfin"))
+    memfin = await one.wait_for(MEMFIN, "memfin-sample", has_succeeded, 60)
+    assert has_finalizer(memfin, "cache.example.com/finalizer")
+    await one.delete(MEMFIN, "memfin-sample")
+    await one.wait_until_gone(MEMFIN, "memfin-sample", 60)
+    assert await one.find(CONFIG_MAP, "deleteme") is None
+
+
+async def test_a_built_in_kind_without_spec_and_status_is_reconciled(one: World) -> None:
+    await one.create("{apiVersion: v1, kind: Secret, metadata: {name: test-secret}, stringData: {word: quiet}}")
+    await one.wait_for(SERVICE, "test-service", bool, 60)
+    assert "status" not in await one.get(SECRET, "test-secret")
+
+
+def is_available(deployment: RawObject) -> bool:
+    return bool(deployment.get("status", {}).get("availableReplicas") == 1)
+
+
+def has_seen_its_generation(obj: RawObject) -> bool:
+    return has_succeeded(obj) and obj["status"].get("observedGeneration") == metadata_of(obj)["generation"]
