@@ -133,6 +133,16 @@ async def test_a_play_comes_back_as_often_as_it_asks_to(here: World) -> None:
     await always(lambda: kept(here), lambda data: data["iterations"] == "5", 1.5, "five times and no more")
 
 
+@pytest.mark.parametrize(
+    ("period", "message"), [("soon", "invalid time input"), ("", "cannot tell when to run again: not a duration: ''")]
+)
+async def test_a_time_that_is_none_is_a_failure_that_says_so(here: World, period: str, message: str) -> None:
+    await create(here, "ReconciliationTest", period=period)
+    failed = await here.wait_for(kind("ReconciliationTest"), "one", lambda obj: conditions(obj).get("Failure"), 60)
+    assert message in conditions(failed)["Failure"]
+    await here.delete(kind("ReconciliationTest"), "one")
+
+
 async def test_a_secret_is_reconciled_whenever_it_changes_if_the_selector_takes_it(here: World) -> None:
     for name, labels in (("unmarked", "{}"), ("one", "{reconcile: 'yes'}")):
         await here.create(
@@ -179,6 +189,12 @@ async def create(
     }
     await here.create(shown(obj))
     return obj
+
+
+def conditions(obj: RawObject) -> dict[str, str]:
+    """Return the messages of the conditions that hold."""
+    found = obj.get("status", {}).get("conditions", [])
+    return {each["type"]: each["message"] for each in found if each["status"] == "True"}
 
 
 async def wait_for_success(here: World, kind_name: str) -> RawObject:

@@ -75,6 +75,7 @@ async def test_a_role_makes_what_the_object_asks_for_and_keeps_it_so(one: World,
     await one.delete(MEMCACHED, "memcached-sample")
     await one.wait_until_gone(DEPLOYMENT, "memcached-sample-memcached", 60)
     log = memcached.log_file.read_text()
+    assert memcached.messages("Ansible-runner exited successfully")
     assert "Gathering Facts" not in log
     assert "failed=1" not in log
 
