@@ -14,7 +14,6 @@ from pathlib import Path
 
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier, read_manifests
-from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -85,16 +84,7 @@ class Project:
         applier.apply(read_manifests(self.path / "config" / "crd" / "bases"))
         applier.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces)
 
-    def operator(self, control_plane: ControlPlane, home: Path, namespaces: str, *program: str) -> Operator:
+    def operator(self, control_plane: ControlPlane, home: Path, namespaces: str) -> Operator:
         """Return its operator, not started yet, which has an administrator's rights."""
         image = Image.build(self.path, home)
-        operator = Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)
-        if program:
-            operator.program = program
-        return operator
-
-
-def has_succeeded(obj: RawObject) -> bool:
-    """Tell whether the object's last run succeeded."""
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Successful" and each["status"] == "True" for each in conditions)
+        return Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)

@@ -12,9 +12,9 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.conftest import NAMESPACE, wait_until_ready
-from tests.integration.example_projects import Project, has_succeeded
+from tests.integration.example_projects import Project
 from tests.integration.operators import Operator
-from tests.integration.world import CONFIG_MAP, World, always, eventually
+from tests.integration.world import CONFIG_MAP, World, always, condition, eventually, is_true
 
 PROJECT = Project("advanced")
 SECRET = GVK("", "v1", "Secret")
@@ -138,8 +138,8 @@ async def test_a_play_comes_back_as_often_as_it_asks_to(here: World) -> None:
 )
 async def test_a_time_that_is_none_is_a_failure_that_says_so(here: World, period: str, message: str) -> None:
     await create(here, "ReconciliationTest", period=period)
-    failed = await here.wait_for(kind("ReconciliationTest"), "one", lambda obj: conditions(obj).get("Failure"), 60)
-    assert message in conditions(failed)["Failure"]
+    failed = await here.wait_for(kind("ReconciliationTest"), "one", lambda obj: is_true(obj, "Failure"), 60)
+    assert message in condition(failed, "Failure")["message"]
     await here.delete(kind("ReconciliationTest"), "one")
 
 
@@ -191,10 +191,8 @@ async def create(
     return obj
 
 
-def conditions(obj: RawObject) -> dict[str, str]:
-    """Return the messages of the conditions that hold."""
-    found = obj.get("status", {}).get("conditions", [])
-    return {each["type"]: each["message"] for each in found if each["status"] == "True"}
+def has_succeeded(obj: RawObject) -> bool:
+    return is_true(obj, "Successful")
 
 
 async def wait_for_success(here: World, kind_name: str) -> RawObject:

@@ -1,8 +1,6 @@
 """A project of the Operator SDK's usual shape, unchanged, run by the program under the Go runner's name."""
 
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,9 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import has_finalizer, metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.conftest import wait_until_ready
-from tests.integration.example_projects import Project, has_succeeded
-from tests.integration.operators import Operator
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, always
+from tests.integration.example_projects import Project
+from tests.integration.operators import ANSIBLE_OPERATOR, Operator
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, always, is_true
 
 PROJECT = Project("memcached")
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
@@ -21,6 +19,8 @@ FOO = GVK("cache.example.com", "v1alpha1", "Foo")
 MEMFIN = GVK("cache.example.com", "v1alpha1", "Memfin")
 SERVICE = GVK("", "v1", "Service")
 SECRET = GVK("", "v1", "Secret")
+ANY_PORTS = ("--proxy-port=0", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+"""As the arguments of a container, so that tests meet nobody else's."""
 ONE, OTHER, FOREIGN = "memcached-one", "memcached-other", "memcached-foreign"
 
 
@@ -28,8 +28,10 @@ ONE, OTHER, FOREIGN = "memcached-one", "memcached-other", "memcached-foreign"
 def memcached(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Give the project's operator, which serves two of the three namespaces."""
     PROJECT.install(defined, ONE, OTHER, FOREIGN)
-    program = str(Path(sys.executable).parent / "ansible-operator")
-    operator = PROJECT.operator(defined, tmp_path_factory.mktemp("memcached"), f"{ONE}, {OTHER}", program)
+    home = tmp_path_factory.mktemp("memcached")
+    operator = PROJECT.operator(defined, home, f"{ONE}, {OTHER}")
+    operator.command = ANSIBLE_OPERATOR
+    operator.arguments += (*ANY_PORTS, f"--work-dir={home / 'runner'}")
     operator.start()
     yield operator
     operator.stop()
@@ -124,6 +126,10 @@ async def test_a_built_in_kind_without_spec_and_status_is_reconciled(one: World)
 
 def is_available(deployment: RawObject) -> bool:
     return bool(deployment.get("status", {}).get("availableReplicas") == 1)
+
+
+def has_succeeded(obj: RawObject) -> bool:
+    return is_true(obj, "Successful")
 
 
 def has_seen_its_generation(obj: RawObject) -> bool:
