@@ -11,6 +11,7 @@ from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.control_plane import control_plane
+from tests.integration.example_projects import ADVANCED, MEMCACHED
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.things import DEFINITION
 from tests.integration.world import World, eventually
@@ -28,6 +29,9 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
     for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
     applier.apply([DEFINITION])
+    # Those of the projects too: a garbage collector takes up to half a minute to hear of a new kind.
+    for project in (ADVANCED, MEMCACHED):
+        applier.apply(read_manifests(project.definitions))
     return control_plane
 
 

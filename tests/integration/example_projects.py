@@ -1,8 +1,8 @@
 """Projects of others, made into what their image would be, and operators for them.
 
 A project's Dockerfile is carried out as far as it copies files, sets variables and names the entry point's arguments;
-a folder stands for ``/opt/ansible``. The rest belongs to the base image, whose place rolecall takes: RUN lines install
-collections from Galaxy, which the tests do without. The files themselves are used as they are.
+a folder stands for ``/opt/ansible``. Its base is our own image, of which ``/etc/ansible/ansible.cfg`` matters here. RUN
+lines install collections from Galaxy, which the tests do without. The files themselves are used as they are.
 """
 
 import json
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.controlplane import ControlPlane
-from rolecall.demo.manifests import Applier, read_manifests
-from tests.integration.operators import Operator
+from tests.integration.operators import PROJECT, Operator
 
 PROJECTS = Path(__file__).parent / "projects"
 IMAGE_HOME = "/opt/ansible"
@@ -34,6 +33,9 @@ class Image:
     def build(cls, project: Path, home: Path) -> "Image":
         """Carry out a project's Dockerfile into an empty folder."""
         image = cls(home, {"HOME": str(home)})
+        settings = home / "of-the-base-image.cfg"
+        settings.write_text(image._placed((PROJECT / "build/etc/ansible/ansible.cfg").read_text()))
+        image.environment["ANSIBLE_CONFIG"] = str(settings)
         for instruction, rest in _instructions(project / "Dockerfile"):
             image._carry_out(project, instruction, rest)
         return image
@@ -78,13 +80,16 @@ class Project:
         """Return the text of one of its samples."""
         return (self.path / "config" / "samples" / f"{name}.yaml").read_text()
 
-    def install(self, control_plane: ControlPlane, *namespaces: str) -> None:
-        """Apply its CRDs, and make namespaces."""
-        applier = Applier(control_plane.kubeconfig)
-        applier.apply(read_manifests(self.path / "config" / "crd" / "bases"))
-        applier.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces)
+    @property
+    def definitions(self) -> Path:
+        """Where its CRDs lie."""
+        return self.path / "config" / "crd" / "bases"
 
     def operator(self, control_plane: ControlPlane, home: Path, namespaces: str) -> Operator:
         """Return its operator, not started yet, which has an administrator's rights."""
         image = Image.build(self.path, home)
         return Operator(home, control_plane.kubeconfig, namespaces, image.arguments, image.environment)
+
+
+ADVANCED = Project("advanced")
+MEMCACHED = Project("memcached")

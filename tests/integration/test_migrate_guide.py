@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.example_projects import Project
+from tests.integration.example_projects import MEMCACHED
 from tests.integration.guides import Done, do, steps
 from tests.integration.operators import PROJECT
 
@@ -21,7 +21,7 @@ GUIDE = (PROJECT / "docs/guides/migrate.md").read_text()
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder with the project, under version control."""
     work = tmp_path_factory.mktemp("migration") / "memcached"
-    shutil.copytree(Project("memcached").path, work)
+    shutil.copytree(MEMCACHED.path, work)
     for words in (["init", "--quiet"], ["add", "."]):
         subprocess.run(["git", *words], cwd=work, check=True)
     return work
@@ -45,4 +45,4 @@ def test_every_command_of_the_guide_prints_what_the_guide_shows(done: list[Done]
 
 def test_the_way_back_leaves_the_project_as_it_was(done: list[Done], work: Path) -> None:
     assert done
-    assert (work / "Dockerfile").read_text() == (Project("memcached").path / "Dockerfile").read_text()
+    assert (work / "Dockerfile").read_text() == (MEMCACHED.path / "Dockerfile").read_text()

@@ -12,11 +12,10 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.conftest import NAMESPACE, wait_until_ready
-from tests.integration.example_projects import Project
+from tests.integration.example_projects import ADVANCED as PROJECT
 from tests.integration.operators import Operator
 from tests.integration.world import CONFIG_MAP, World, always, condition, eventually, is_true
 
-PROJECT = Project("advanced")
 SECRET = GVK("", "v1", "Secret")
 VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
 
@@ -24,7 +23,6 @@ VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
 @pytest.fixture(scope="module")
 def advanced(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """Give the project's operator, which serves the whole cluster."""
-    PROJECT.install(defined)
     operator = PROJECT.operator(defined, tmp_path_factory.mktemp("advanced"), "")
     operator.start()
     yield operator
