@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 
+import aiohttp
 import pytest
 
 from rolecall.controlplane import ControlPlane
@@ -12,6 +13,7 @@ from rolecall.kube.references import GVK, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
+from tests.integration.test_metrics import read
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
@@ -19,8 +21,12 @@ FOO = GVK("cache.example.com", "v1alpha1", "Foo")
 MEMFIN = GVK("cache.example.com", "v1alpha1", "Memfin")
 SERVICE = GVK("", "v1", "Service")
 SECRET = GVK("", "v1", "Secret")
-ANY_PORTS = ("--proxy-port=0", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+ANY_PORTS = ("--proxy-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0")
 """As the arguments of a container, so that tests meet nobody else's."""
+CREATED = (
+    'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="memcached-sample",'
+    'namespace="memcached-one",version="v1alpha1"}'
+)
 ONE, OTHER, FOREIGN = "memcached-one", "memcached-other", "memcached-foreign"
 
 
@@ -76,6 +82,11 @@ async def test_a_role_makes_what_the_object_asks_for_and_keeps_it_so(one: World,
     await one.wait_for(DEPLOYMENT, "memcached-sample-memcached", lambda obj: obj["spec"]["replicas"] == 2, 60)
     primary = await one.wait_for(MEMCACHED, "memcached-sample", has_seen_its_generation, 60)
     assert primary["status"]["test"] == "hello world"
+
+    async with aiohttp.ClientSession() as session:
+        metrics = await read(session, memcached)
+    assert metrics["memcached_runs"] >= 1
+    assert CREATED in metrics
 
     await one.delete(MEMCACHED, "memcached-sample")
     await one.wait_until_gone(DEPLOYMENT, "memcached-sample-memcached", 60)
