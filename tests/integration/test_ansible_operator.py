@@ -47,6 +47,7 @@ def drop_in(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Ope
         "--proxy-port=0",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
+        "--user-metrics-port=0",
         f"--work-dir={tmp_path / 'runner'}",
     )
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, arguments, command=ANSIBLE_OPERATOR)

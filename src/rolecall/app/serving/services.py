@@ -29,7 +29,7 @@ async def serving(
     async with AsyncExitStack() as stack:
         await _serve_probes(stack, settings, is_ready)
         await _serve_metrics(stack, settings, client, telemetry)
-        where = Address(HOST, settings.user_metrics_port, "the port for metrics of roles")
+        where = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
         port = await stack.enter_async_context(listening(user_metrics(telemetry.user_metrics.apply), where))
         logger.debug("Metrics of roles are taken", port=port)
         yield port

@@ -1,7 +1,7 @@
 """Flags of metrics and probes."""
 
 from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import ADDRESS, BOOLEAN
+from rolecall.cli.flags.kinds import ADDRESS, BOOLEAN, PORT
 
 METRICS = Group(
     "metrics and probes",
@@ -10,6 +10,7 @@ METRICS = Group(
         Flag("metrics-addr", "metrics_bind_address", ADDRESS, "as --metrics-bind-address", "metrics-bind-address"),
         Flag("metrics-secure", "metrics_secure", BOOLEAN, "serve metrics over HTTPS"),
         Flag("metrics-require-rbac", "metrics_require_rbac", BOOLEAN, "serve metrics to those only who may read them"),
+        Flag("user-metrics-port", "user_metrics_port", PORT, "where roles send metrics; 0 takes a free one"),
         Flag("enable-http2", "enable_http2", BOOLEAN, "accepted for the sake of manifests: HTTP/1.1 is served"),
         Flag("health-probe-bind-address", "health_probe_bind_address", ADDRESS, "where probes are; 0 for nowhere"),
     ),
