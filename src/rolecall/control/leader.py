@@ -199,7 +199,7 @@ class Elector:
         if self.is_leading and self._lease is not None:
             try:
                 return await self._put(self._claimed(self._lease))
-            except ConflictError:
+            except (ConflictError, NotFoundError):
                 self.observer.count_slow_renewal(self.election.key.name)
         try:
             self._lease = await self.client.get(LEASE, self.election.key)

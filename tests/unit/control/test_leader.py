@@ -54,7 +54,9 @@ class FakeLeases:
     async def replace(self, obj: RawObject) -> RawObject:
         """Replace it in the version that was read."""
         await self._answer()
-        if self.lease is None or obj["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+        if self.lease is None:
+            raise NotFoundError(404, "NotFound", "no such lease")
+        if obj["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise ConflictError(409, "Conflict", "it has changed")
         return self._store(obj)
 
@@ -246,3 +248,23 @@ async def test_the_end_of_the_lease_is_told_with_every_renewal(leases: FakeLease
     async with running(elector):
         await pass_time(clock, 4)
     assert told == [15, 17, 19]
+
+
+async def test_a_lease_that_somebody_deleted_is_made_again(leases: FakeLeases, clock: ManualClock) -> None:
+    elector = replica(leases, clock)
+    async with running(elector) as task:
+        leases.lease = None
+        await pass_time(clock, 20)
+        assert not task.done()
+        assert elector.is_leading
+        assert leases.spec["holderIdentity"] == "one"
+
+
+async def test_a_lease_without_a_holder_is_taken_back_by_its_leader(leases: FakeLeases, clock: ManualClock) -> None:
+    elector = replica(leases, clock)
+    async with running(elector):
+        assert leases.lease is not None
+        leases._store({**leases.lease, "spec": {}})
+        await pass_time(clock, 4)
+        assert elector.is_leading
+        assert leases.spec["holderIdentity"] == "one"
