@@ -68,7 +68,8 @@ def set_up(settings: LogSettings, *wording: Processor) -> None:
         cache_logger_on_first_use=True,
     )
     library_lines = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *closing]
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *closing],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(library_lines)

@@ -25,7 +25,7 @@ ROLE = """
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: sizes, namespace: "{{ ansible_operator_meta.namespace }}"}
-      data: {size: "{{ pod_size }}", from_inventory: "{{ from_inventory }}"}
+      data: {size: "size {{ pod_size }}", from_inventory: "{{ from_inventory }}"}
 """
 BROKEN_ROLE = """
 - name: Give up
@@ -63,7 +63,7 @@ async def test_an_image_made_for_the_go_runner_runs_unchanged(drop_in: Operator,
     await world.create(SPEC_MANIFEST)
     await world.wait_for(THING, "one", lambda thing: is_true(thing, "Successful"), 60)
     sizes = await world.get(CONFIG_MAP, "sizes")
-    assert sizes["data"] == {"size": "3", "from_inventory": "yes indeed"}
+    assert sizes["data"] == {"size": "size 3", "from_inventory": "yes indeed"}
     check_workspace(drop_in.folder / "runner" / "test.rolecall.dev" / "v1" / "Thing" / world.namespace / "one")
     assert drop_in.stop() == 0
     check_log(drop_in)
@@ -90,7 +90,7 @@ def check_log(operator: Operator) -> None:
     assert "thing : Keep the size" in [line["EventData.Name"] for line in started]
     assert {line["gvk"] for line in started} == {"test.rolecall.dev/v1, Kind=Thing"}
     assert all({"name", "namespace", "job", "event_type"} <= line.keys() for line in started)
-    [said] = operator.messages("[playbook debug]")
+    said, *_ = operator.messages("[playbook debug]")
     assert said["EventData.TaskArgs"] == "size 3 of one, yes indeed"
     assert len(operator.messages("Ansible-runner exited successfully", logger="runner")) >= 1
     recaps = [line["stdout"] for line in operator.messages("Ansible Task Status Event StdOut")]

@@ -39,7 +39,7 @@ def test_each_line_is_json_with_message_keys_and_context() -> None:
     assert (restarted["msg"], restarted["level"], restarted["logger"]) == ("Watch restarted", "info", "early")
     assert (restarted["kind"], restarted["job"], restarted["reason"]) == ("Foo", "7", "x")
     assert restarted["ts"].endswith("Z")
-    assert (slow["msg"], slow["level"], slow["job"]) == ("Slow answer", "warning", "7")
+    assert (slow["msg"], slow["level"], slow["job"], slow["logger"]) == ("Slow answer", "warning", "7", "library")
     assert crashed["error"] == "ZeroDivisionError: division by zero"
     assert crashed["stacktrace"].startswith("Traceback (most recent call last):")
 
