@@ -30,6 +30,7 @@ LEVELS = {
     "panic": logging.CRITICAL,
 }
 TIME_ENCODINGS = ("epoch", "millis", "nano", "nanos", "iso8601", "rfc3339", "rfc3339nano")
+_FIRST = ("level", "ts", "logger", "msg")
 _NANOSECONDS = 1_000_000_000
 
 
@@ -81,7 +82,16 @@ def _closing(form: str) -> list[Any]:
     on_terminal = sys.stderr.isatty()
     if form == "console" or (form == "auto" and on_terminal):
         return [_trace_for_people, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
-    return [structlog.processors.EventRenamer("msg"), structlog.processors.JSONRenderer(default=str)]
+    renderer = structlog.processors.JSONRenderer(default=str, separators=(",", ":"))
+    return [structlog.processors.EventRenamer("msg"), _in_order, renderer]
+
+
+def _in_order(_logger: object, _method: str, event: Event) -> Event:
+    """Put what every line has first, then what this one tells, then whose line it is: some search lines as text."""
+    context = structlog.contextvars.get_contextvars()
+    first = {key: event[key] for key in _FIRST if key in event}
+    told = {key: value for key, value in event.items() if key not in first and key not in context}
+    return first | told | {key: event[key] for key in context if key in event}
 
 
 def _trace_for_people(_logger: object, _method: str, event: Event) -> Event:

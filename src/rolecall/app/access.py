@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun
+from rolecall.jobs.proxy import Ownership, Proxy, ProxyRun, Seen
 from rolecall.jobs.workspace import write_private
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.metadata import uid_of
+from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -33,7 +33,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Opens the way to the API server for the runs of one kind."""
+    """Opens the way to the API server for the runs of one kind.
+
+    Reads of kinds that are not ``uncached`` may be answered from a cache where it is remembered what each primary's
+    runs have ``seen``.
+    """
 
     client: Client
     proxy: Proxy
@@ -43,6 +47,13 @@ class Access:
     inject_owner: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     """What runs are told besides."""
+    uncached: frozenset[GVK] = frozenset()
+    seen: dict[ObjectKey, Seen] | None = None
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known of a primary that is gone."""
+        if self.seen is not None:
+            self.seen.pop(key, None)
 
     @asynccontextmanager
     async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[Grant]:
@@ -58,6 +69,8 @@ class Access:
             on_write=lambda written: self.own_writes.note((gvk, key), written),
             on_dependent=self.on_dependent,
             job=ident,
+            seen=self._seen_by(resource, obj),
+            uncached=self.uncached,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"kubeconfig-{ident}"
@@ -77,3 +90,11 @@ class Access:
         finally:
             await self.proxy.revoke(run)
             kubeconfig.unlink(missing_ok=True)
+
+    def _seen_by(self, resource: ApiResource, obj: RawObject) -> Seen | None:
+        """Return what the object's runs have seen: what this one starts from too."""
+        if self.seen is None:
+            return None
+        seen = self.seen.setdefault(ObjectKey.of_object(obj), Seen())
+        seen.version((resource.gvk.group, resource.plural), resource_version_of(obj))
+        return seen

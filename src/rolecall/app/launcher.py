@@ -63,7 +63,8 @@ class Launcher:
         return summary
 
     def forget(self, key: ObjectKey) -> None:
-        """Remove what the runs of an object that is gone have left on disk."""
+        """Remove what the runs of an object that is gone have left, on disk and in memory."""
+        self.access.forget(key)
         Workspace(self.root, self.watch.gvk, key).remove()
 
     def _workspace(self, obj: RawObject) -> Workspace:

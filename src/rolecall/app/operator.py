@@ -24,6 +24,7 @@ from rolecall.app.watch_controller import Parts, WatchController
 from rolecall.app.watches import Watch
 from rolecall.control.clock import LoopClock
 from rolecall.control.manager import Manager
+from rolecall.control.object_cache import ObjectCache
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.proxy import Proxy
 from rolecall.jobs.runner import Runner
@@ -127,12 +128,13 @@ async def _manager(
 
 @asynccontextmanager
 async def _proxy(client: Client, settings: Settings) -> AsyncIterator[Proxy]:
-    proxy = Proxy(client, settings.proxy_port)
-    try:
-        await proxy.start()
-        yield proxy
-    finally:
-        await proxy.stop()
+    async with ObjectCache(client, settings.namespaces or None) as cache:
+        proxy = Proxy(client, settings.proxy_port, cache=cache if settings.cache_reads else None)
+        try:
+            await proxy.start()
+            yield proxy
+        finally:
+            await proxy.stop()
 
 
 @contextmanager

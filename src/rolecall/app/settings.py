@@ -91,6 +91,9 @@ class Settings:
     debug_logs: bool = False
     """Whether everything that a run has printed is logged at its end."""
 
+    cache_reads: bool = False
+    """Whether reads of a run may be answered from the operator's memory, which holds every kind that is read."""
+
     proxy_port: int = 0
     """The port of the API endpoint for runs, on loopback; 0 takes a free one."""
 

@@ -113,6 +113,8 @@ class WatchController:
             directory=parts.settings.kubeconfig_directory or parts.root,
             inject_owner=parts.settings.inject_owner_reference,
             environment=parts.run_environment,
+            uncached=watch.blacklist,
+            seen={} if parts.settings.cache_reads else None,
         )
         return Reconciler(
             watch=watch,

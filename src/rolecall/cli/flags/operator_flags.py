@@ -16,6 +16,7 @@ OPERATOR = Group(
         Flag("backoff-max", "back_off_max_seconds", DURATION, "the longest delay after failures"),
         Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long a stop may take"),
         Flag("proxy-port", "proxy_port", PORT, "what runs talk to; 0 takes a free one"),
+        Flag("cache-reads", "cache_reads", BOOLEAN, "answer what runs read from memory where that is no older"),
         Flag("inject-owner-ref", "inject_owner_reference", BOOLEAN, "give what a run creates an owner reference"),
         Flag("work-dir", "work_directory", FOLDER, "where runs leave their files; kept when given"),
     ),

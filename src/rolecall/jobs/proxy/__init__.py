@@ -9,6 +9,7 @@ operator does not wake itself. Neighbour: ``rolecall.kube.client`` provides the 
 from rolecall.jobs.proxy.credentials import Credentials
 from rolecall.jobs.proxy.ownership import Ownership
 from rolecall.jobs.proxy.runs import ProxyRun
+from rolecall.jobs.proxy.seen import Seen
 from rolecall.jobs.proxy.server import Proxy
 
-__all__ = ["Credentials", "Ownership", "Proxy", "ProxyRun"]
+__all__ = ["Credentials", "Ownership", "Proxy", "ProxyRun", "Seen"]

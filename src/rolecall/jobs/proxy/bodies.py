@@ -5,6 +5,7 @@ it is, because the API server is the one to judge it. YAML is read as the API se
 """
 
 import json
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -96,3 +97,13 @@ def objects_in(answer: Any) -> Iterator[RawObject]:
     else:
         found = [answer]
     yield from (obj for obj in found if isinstance(obj, dict))
+
+
+def unpacked(body: bytes) -> bytes:
+    """Return a body without compression; one that cannot be unpacked reads as empty."""
+    if not body.startswith(b"\x1f\x8b"):
+        return body
+    try:
+        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
+    except zlib.error:
+        return b""

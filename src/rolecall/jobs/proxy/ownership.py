@@ -69,6 +69,11 @@ def asks_for_adoption(obj: RawObject) -> bool:
     return annotation_of(obj, ADOPT_ANNOTATION) == "true"
 
 
+def asks_for_no_owner(obj: RawObject) -> bool:
+    """Tell whether the object carries the annotation by which a role keeps what it creates free of an owner."""
+    return annotation_of(obj, ADOPT_ANNOTATION) == "false"
+
+
 def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:
     """Return a copy that names the owner; one that names it already, in its own words, comes back as it is.
 

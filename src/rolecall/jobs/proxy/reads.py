@@ -5,12 +5,11 @@ looked through for objects that name the run's primary. A search for the owner's
 ends most of them; only an answer that has it is decoded, and no kind is reported twice for the same kind of primary.
 """
 
-import zlib
 from dataclasses import dataclass, field
 
 import aiohttp
 
-from rolecall.jobs.proxy.bodies import decode, decode_object, media_type, objects_in
+from rolecall.jobs.proxy.bodies import decode, decode_object, media_type, objects_in, unpacked
 from rolecall.jobs.proxy.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Ownership, ownership_of
 from rolecall.jobs.proxy.request_info import RequestInfo
 from rolecall.jobs.proxy.runs import LiveRun, ProxyRun
@@ -35,14 +34,14 @@ class Reads:
 
     def is_worth_a_copy(self, info: RequestInfo, answer: aiohttp.ClientResponse) -> bool:
         """Tell whether an answer may show dependents, or the version of an object."""
-        is_read = info.is_resource and not info.subresource and info.verb in {"get", "list"}
+        is_read = info.verb in {"get", "list"} and not info.is_long_running
         is_json = media_type(answer.headers.get("Content-Type", "")) == "application/json"
         return is_read and is_json and answer.status == 200  # noqa: PLR2004 - a plain success
 
     async def look_through(self, live: LiveRun, info: RequestInfo, body: bytes) -> None:
         """Report the kind if objects of the answer name the run's primary, and remember the version of a single one."""
         run, owner = live.run, live.run.owner
-        body = _unpacked(body)
+        body = unpacked(body)
         if info.verb == "get":
             _remember_version(live, info, body)
         if not run.inject_owner:
@@ -82,13 +81,3 @@ def _ownerships_in(body: bytes, owner: Owner) -> list[Ownership]:
     answer = decode(body, "application/json")
     found = {ownership_of(obj, owner) for obj in objects_in(answer)}
     return [ownership for ownership in Ownership if ownership in found]
-
-
-def _unpacked(body: bytes) -> bytes:
-    """Return a body without compression; one that cannot be unpacked reads as empty."""
-    if not body.startswith(b"\x1f\x8b"):
-        return body
-    try:
-        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
-    except zlib.error:
-        return b""

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from rolecall.jobs.proxy.ownership import Owner, Ownership
 from rolecall.jobs.proxy.request_info import RequestInfo
+from rolecall.jobs.proxy.seen import Seen
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -34,6 +35,8 @@ class ProxyRun:
     ``on_write`` gets every object that a write of the run has changed, as the API server returned it. ``on_dependent``
     gets the kind of a dependent that is about to be created, or was read, and how it names the primary. With
     ``inject_owner`` off, created objects are left alone and no dependent is reported. ``job`` names the run in the log.
+    ``seen`` is what the primary's runs have seen, None when nothing is to be answered from a cache; kinds that are
+    ``uncached`` never are.
     """
 
     request_gvk: GVK
@@ -44,6 +47,8 @@ class ProxyRun:
     on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
     job: str = ""
+    seen: Seen | None = None
+    uncached: frozenset[GVK] = frozenset()
 
     @property
     def owner(self) -> Owner:

@@ -11,6 +11,8 @@ from aiohttp import web
 from structlog.contextvars import bound_contextvars
 
 from rolecall.jobs.proxy import refusals
+from rolecall.jobs.proxy.bodies import decode
+from rolecall.jobs.proxy.cached_reads import Cache, CachedReads, Question
 from rolecall.jobs.proxy.conditional import ConditionalWrites
 from rolecall.jobs.proxy.credentials import Credentials
 from rolecall.jobs.proxy.forward import (
@@ -25,6 +27,7 @@ from rolecall.jobs.proxy.forward import (
 from rolecall.jobs.proxy.reads import LOOKED_THROUGH_BYTES, Reads
 from rolecall.jobs.proxy.request_info import RequestInfo, is_well_formed, origin_form, parse
 from rolecall.jobs.proxy.runs import LiveRun, ProxyRun, Runs
+from rolecall.jobs.proxy.seen import passing
 from rolecall.jobs.proxy.upgrade import is_upgrade, tunnel
 from rolecall.jobs.proxy.within import Within
 from rolecall.jobs.proxy.writes import Write, Writes
@@ -51,11 +54,12 @@ class Asked:
 class Proxy:
     """Serves the API server to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
-    ``port`` 0 takes a free one.
+    ``port`` 0 takes a free one. With a ``cache`` some reads are answered from it.
     """
 
-    def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1") -> None:
+    def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1", cache: Cache | None = None) -> None:
         self._client = client
+        self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = host, port
         self._runs = Runs()
         self._within = Within()
@@ -143,12 +147,19 @@ class Proxy:
             _ask_for_plain_json(headers)
             write = replace(write, body=await self._writes.body_for(live, write))
             return await live.finish(self._write(live, write, headers))
+        if self._cached is not None and request.method == "GET":
+            cached = await self._cached.answer(live.run, Question(target, info, request.headers))
+            if cached is not None and isinstance(cached.body, bytes):
+                await self._reads.look_through(live, info, cached.body)
+                return cached
         body_stream = request.content if request.body_exists else None
         async with await upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as answer:
-            copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
-            response = await relay(request, answer, copy)
+            with passing(live.run.seen, info, answer.status) as show:
+                copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
+                response = await relay(request, answer, copy)
+                show(None if copy is None else copy.body)
         if copy is not None and copy.body:
             await self._reads.look_through(live, info, copy.body)
         return response
@@ -159,6 +170,9 @@ class Proxy:
         for obj in outcome.changed:
             live.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             live.run.on_write(obj)
+        if live.run.seen is not None:
+            content = decode(outcome.body, outcome.answer.headers.get("Content-Type", ""))
+            live.run.seen.answer(write.info, outcome.answer.status, content)
         return whole_answer(outcome.answer, outcome.body)
 
 

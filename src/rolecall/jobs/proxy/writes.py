@@ -2,8 +2,9 @@
 
 POST creates. PUT and server-side apply create when the object is not there, so its metadata is read first. An object
 that exists is left alone, with two exceptions: one that names the owner already keeps doing so, because PUT and apply
-drop what they do not mention; and one whose new text carries the adoption annotation is taken over. A body that
-cannot be read passes as it is. Neighbour: ``ownership`` says how an object names its owner.
+drop what they do not mention; and one whose new text carries the adoption annotation is taken over. The same
+annotation, said to be false, keeps the owner out of what is created. A body that cannot be read passes as it is.
+Neighbour: ``ownership`` says how an object names its owner.
 """
 
 import json
@@ -17,6 +18,7 @@ from rolecall.jobs.proxy.ownership import (
     Owner,
     Ownership,
     asks_for_adoption,
+    asks_for_no_owner,
     is_report,
     ownership_between,
     ownership_of,
@@ -148,7 +150,10 @@ def _ownership_to_be(owner: Owner, key: ObjectKey, obj: RawObject, existing: Raw
         found = ownership_of(existing, owner)
         says_itself = "ownerReferences" in metadata_of(obj)
         return None if found is Ownership.OWNER_REFERENCE and says_itself else found
-    return ownership_of(obj, owner) or ownership_between(owner, key.namespace)
+    named = ownership_of(obj, owner)
+    if named is None and asks_for_no_owner(obj):
+        return None
+    return named or ownership_between(owner, key.namespace)
 
 
 def _with_kept(write: Write, obj: RawObject, existing: RawObject | None, owner: Owner) -> RawObject:
