@@ -13,10 +13,11 @@ from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.control_plane import control_plane
 from tests.integration.example_projects import ADVANCED, MEMCACHED
 from tests.integration.operators import PROJECT, Operator, copy_project
+from tests.integration.proxied import run
 from tests.integration.things import DEFINITION
 from tests.integration.world import World, eventually
 
-__all__ = ["control_plane"]
+__all__ = ["control_plane", "run"]
 
 NAMESPACE = GVK("", "v1", "Namespace")
 READY_SECONDS = 30.0

@@ -1,101 +1,15 @@
 """The proxy between real clients and a real API server: what kubectl, kubernetes.core and the Python client meet."""
 
-import asyncio
 import json
-import os
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.jobs.proxy import Credentials, Ownership, Proxy, ProxyRun
+from rolecall.jobs.proxy import Ownership
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from tests.integration.world import World
-
-CONFIG_MAP = GVK("", "v1", "ConfigMap")
-COMMAND_SECONDS = 60.0
-
-
-@dataclass
-class Run:
-    """A run of a ConfigMap named primary, and what it has reported."""
-
-    world: World
-    proxy: Proxy
-    run: ProxyRun
-    credentials: Credentials
-    home: Path
-    programs: Path
-    written: list[RawObject] = field(default_factory=list)
-    dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
-
-    async def kubectl(self, *arguments: str, text: str = "") -> tuple[int, str]:
-        """Run kubectl in the test's namespace as a play would; give exit code and output."""
-        return await self.command(
-            str(self.programs / "kubectl"), "--namespace", self.world.namespace, *arguments, text=text
-        )
-
-    async def command(self, *command: str, text: str = "") -> tuple[int, str]:
-        """Run a command with the run's environment; give exit code and output."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env=environment | self.credentials.environment({}),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await asyncio.wait_for(process.communicate(text.encode()), COMMAND_SECONDS)
-        return process.returncode or 0, output.decode()
-
-    async def metadata(self, name: str) -> dict[str, Any]:
-        """Return the metadata of a ConfigMap as it is in the cluster."""
-        found = await self.world.client.get(CONFIG_MAP, ObjectKey(self.world.namespace, name))
-        metadata: dict[str, Any] = found["metadata"]
-        return metadata
-
-    async def owners(self, name: str) -> list[str]:
-        """Return the uids of a ConfigMap's owners."""
-        return [reference["uid"] for reference in (await self.metadata(name)).get("ownerReferences", [])]
-
-    def noted(self) -> list[str]:
-        """Return the versions that were noted as the run's own."""
-        return [obj["metadata"]["resourceVersion"] for obj in self.written]
-
-
-def config_map(world: World, name: str, value: str = "1", **metadata: object) -> RawObject:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": world.namespace, **metadata},
-        "data": {"a": value},
-    }
-
-
-@pytest.fixture
-async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncIterator[Run]:
-    """Give a run that is registered, with its kubeconfig written."""
-    primary = await world.client.create(config_map(world, "primary"))
-    proxy = Proxy(world.client)
-    await proxy.start()
-    written: list[RawObject] = []
-    dependents: list[tuple[GVK, Ownership]] = []
-    proxy_run = ProxyRun(
-        request_gvk=CONFIG_MAP,
-        key=ObjectKey(world.namespace, "primary"),
-        uid=primary["metadata"]["uid"],
-        namespaced=True,
-        on_write=written.append,
-        on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
-    )
-    credentials = proxy.register(proxy_run)
-    (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
-    yield Run(world, proxy, proxy_run, credentials, tmp_path, defined.program_directory, written, dependents)
-    await proxy.stop()
+from tests.integration.proxied import Run, config_map
+from tests.integration.world import CONFIG_MAP
 
 
 async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:

@@ -91,3 +91,10 @@ def test_times_are_written_as_asked_for(encoding: str, shown: object) -> None:
 def test_the_time_of_a_line_is_now() -> None:
     before = time.time()
     assert before <= json.loads(lines(time_encoding="epoch")[0])["ts"] <= time.time()
+
+
+def test_tools_may_search_lines_as_text() -> None:
+    line = lines()[0]
+    assert line.startswith('{"level":"info","ts":"')
+    assert '","logger":"early","msg":"Watch restarted","reason":"x",' in line
+    assert line.endswith(('"kind":"Foo","job":"7"}', '"job":"7","kind":"Foo"}'))

@@ -117,7 +117,8 @@ class ApiServer:
             return web.json_response(self.objects[path])
         if path.endswith("s"):
             items = [obj for key, obj in self.objects.items() if key.startswith(f"{path}/")]
-            return web.json_response({"kind": "ThingList", "items": items})
+            metadata = {"resourceVersion": str(self._version)}
+            return web.json_response({"kind": "ThingList", "metadata": metadata, "items": items})
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
 
     def _changed(self, path: str, content: Any) -> web.Response:

@@ -333,6 +333,18 @@ async def test_the_dependent_is_reported_before_it_can_exist(run: Run, api_serve
     assert reported_when_created == [1]
 
 
+async def test_what_is_to_have_no_owner_gets_none_unless_it_names_it_itself(run: Run, api_server: ApiServer) -> None:
+    free = {"annotations": {"rolecall.dev/adopt": "false"}}
+    for name, metadata, expected in (
+        ("cm", free, None),
+        ("own", {**free, "ownerReferences": [REFERENCE]}, [REFERENCE]),
+    ):
+        async with run.session.post(CONFIG_MAPS, json=config_map(name, **metadata)) as answer:
+            assert answer.status == 201
+        assert owners(api_server, f"{CONFIG_MAPS}/{name}") == expected
+        assert len(run.dependents) == len(expected or ())
+
+
 async def test_generate_name_and_dry_run_get_the_owner_too(run: Run, api_server: ApiServer) -> None:
     body = {"metadata": {"generateName": "cm-"}}
     async with run.session.post(CONFIG_MAPS, json=body, params={"dryRun": "All"}):
@@ -644,3 +656,23 @@ async def test_an_object_that_only_mentions_the_owner_is_not_reported(run: Run, 
     async with run.session.get(CONFIG_MAPS) as answer:
         await answer.read()
     assert run.dependents == []
+
+
+async def test_a_client_that_does_not_read_is_not_read_ahead_for(run: Run, api_server: ApiServer) -> None:
+    limit, sent = 64 << 20, [0]
+
+    async def pour(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent[0] < limit:
+            await response.write(bytes(1 << 16))
+            sent[0] += 1 << 16
+        return response
+
+    api_server.answers["GET", "/api/v1/namespaces/ns/pods/web/log"] = pour
+    async with run.session.get("/api/v1/namespaces/ns/pods/web/log?follow=true"):
+        before = -1
+        while before != sent[0]:
+            before = sent[0]
+            await asyncio.sleep(0.2)  # it has stopped when nothing moves for so long
+        assert 0 < before < limit

@@ -212,3 +212,33 @@ async def test_an_answer_that_breaks_off_gives_502(answer: bytes) -> None:
         reader, writer = await connect()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 502 ")
         writer.close()
+
+
+async def test_who_does_not_read_is_not_read_ahead_for() -> None:
+    """What the proxy holds for a slow client is bounded, in both directions."""
+    limit = 32 << 20
+    sent = [0, 0]
+
+    async def pour(writer: asyncio.StreamWriter, place: int) -> None:
+        while sent[place] < limit:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent[place] += 1 << 16
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        await pour(writer, 0)
+
+    async with proxied(flood) as (proxy, run, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.create_task(pour(writer, 1))
+        before = [-1, -1]
+        while before != sent:
+            before = list(sent)
+            await asyncio.sleep(0.2)  # both have stopped when nothing moves for so long
+        assert 0 < max(sent) < limit
+        pouring.cancel()
+        await proxy.revoke(run)
+        writer.close()

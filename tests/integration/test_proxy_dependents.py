@@ -1,0 +1,147 @@
+"""Dependents of an operator's runs: which are watched, and what their changes start, in and beyond the namespace."""
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+
+from rolecall.kube.errors import KubeError, NotFoundError
+from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
+from tests.integration.world import CONFIG_MAP, World, always, eventually, is_true
+
+NAMESPACE = GVK("", "v1", "Namespace")
+CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
+DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+TOWN = GVK("test.rolecall.dev", "v1", "Town")
+PATIENCE = 60.0
+QUIET_SECONDS = 3.0
+
+BEYOND = """
+- name: Make what lies elsewhere
+  kubernetes.core.k8s:
+    definition: "{{ item }}"
+  loop:
+    - apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: far, namespace: "{{ elsewhere }}"}
+      data: {wanted: "yes"}
+    - apiVersion: rbac.authorization.k8s.io/v1
+      kind: ClusterRole
+      metadata: {name: "{{ elsewhere }}", labels: {wanted: "yes"}}
+      rules: []
+"""
+
+
+@pytest.fixture
+async def elsewhere(world: World) -> AsyncIterator[World]:
+    """Give another namespace."""
+    name = f"{world.namespace}-2"
+    await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield World(world.client, name)
+    await world.client.delete(NAMESPACE, ObjectKey("", name))
+    with suppress(NotFoundError):
+        await world.client.delete(CLUSTER_ROLE, ObjectKey("", name))
+
+
+async def start(operator: Operator, elsewhere: World, watch: str) -> None:
+    """Start an operator for both namespaces with one Thing."""
+    write_project(operator.folder, BEYOND, f"vars: {{elsewhere: {elsewhere.namespace}}}\n{watch}")
+    operator.environment["WATCH_NAMESPACE"] = f"{operator.namespace},{elsewhere.namespace}"
+    operator.start()
+    await wait_until_ready(operator)
+
+
+async def test_annotated_dependents_in_another_namespace_and_of_the_cluster_are_put_back(
+    world: World, elsewhere: World, thing_operator: Operator
+) -> None:
+    await start(thing_operator, elsewhere, "watchClusterScopedResources: true")
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    far, role = await elsewhere.get(CONFIG_MAP, "far"), await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
+    for made in (far, role):
+        assert owner_references_of(made) == ()
+        assert metadata_of(made)["annotations"] == {
+            "operator-sdk/primary-resource": f"{world.namespace}/one",
+            "operator-sdk/primary-resource-type": "Thing.test.rolecall.dev",
+        }
+    await elsewhere.delete(CONFIG_MAP, "far")
+    await elsewhere.wait_for(CONFIG_MAP, "far", lambda obj: obj["data"] == {"wanted": "yes"}, PATIENCE)
+    await elsewhere.client.patch(CLUSTER_ROLE, cluster_key(elsewhere), {"metadata": {"labels": {"wanted": "no"}}})
+
+    async def label() -> str:
+        role = await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
+        return str(metadata_of(role)["labels"]["wanted"])
+
+    await eventually(label, lambda value: value == "yes", PATIENCE, "the label is put back")
+
+
+async def test_dependents_that_nobody_wants_to_watch_start_nothing(
+    world: World, elsewhere: World, thing_operator: Operator
+) -> None:
+    """The blacklist keeps the ConfigMaps out, and without the key cluster-scoped dependents."""
+    await start(thing_operator, elsewhere, 'blacklist: [{group: "", version: v1, kind: ConfigMap}]')
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await elsewhere.delete(CONFIG_MAP, "far")
+    await elsewhere.client.delete(CLUSTER_ROLE, cluster_key(elsewhere))
+
+    async def runs() -> int:
+        return thing_operator.runs("Thing", "one")
+
+    await always(runs, lambda count: count == 1, QUIET_SECONDS, "a dependent that is not watched started a run")
+    assert len(thing_operator.messages("Resource will not be watched/cached.")) == 2
+
+
+def cluster_key(elsewhere: World) -> ObjectKey:
+    return ObjectKey("", elsewhere.namespace)
+
+
+async def made(world: World, obj: RawObject) -> bool:
+    """Make an object as soon as its kind is served."""
+    try:
+        await world.client.create(obj)
+    except KubeError:
+        return False
+    return True
+
+
+LOCAL = """
+- name: Make what lies in some namespace
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: local, namespace: "{{ _test_rolecall_dev_town_spec.namespace }}"}
+      data: {wanted: "yes"}
+"""
+
+
+async def test_a_cluster_scoped_kind_that_is_installed_later_is_woken_by_its_dependents(
+    world: World, thing_operator: Operator
+) -> None:
+    folder = thing_operator.folder
+    write_project(folder, LOCAL)
+    entries = (folder / "watches.yaml").read_text().replace("kind: Thing", "kind: Town")
+    (folder / "watches.yaml").write_text(entries)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    definition = copy.deepcopy(DEFINITION)
+    definition["metadata"]["name"] = "towns.test.rolecall.dev"
+    names = {"kind": "Town", "plural": "towns", "singular": "town"}
+    definition["spec"] |= {"names": names, "scope": "Cluster"}
+    await world.client.create(definition)
+    try:
+        town: RawObject = {"apiVersion": "test.rolecall.dev/v1", "kind": "Town", "metadata": {"name": "x"}}
+        town["spec"] = {"namespace": world.namespace}
+        await eventually(lambda: made(world, town), bool, PATIENCE, "the kind is installed")
+        local = await world.wait_for(CONFIG_MAP, "local", bool, PATIENCE)
+        assert [(owner.kind, owner.name) for owner in owner_references_of(local)] == [("Town", "x")]
+        await world.delete(CONFIG_MAP, "local")
+        await world.wait_for(CONFIG_MAP, "local", bool, PATIENCE)
+    finally:
+        await world.client.delete(DEFINITIONS, ObjectKey("", "towns.test.rolecall.dev"))

@@ -1,0 +1,261 @@
+"""What the proxy adds to requests and what it leaves alone, compared with what the API server itself says to them."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rolecall.jobs.proxy.forward import Upstream
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.proxied import Run, config_map
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, eventually, names
+
+API_SERVICE = GVK("apiregistration.k8s.io", "v1", "APIService")
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PATIENCE = 30.0
+
+
+class Asking:
+    """The same request, once through the proxy and once directly."""
+
+    def __init__(self, run: Run, session: aiohttp.ClientSession, upstream: Upstream) -> None:
+        self.run, self._session, self._upstream = run, session, upstream
+        self.path = f"/api/v1/namespaces/{run.world.namespace}/configmaps"
+
+    async def proxy(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        """Ask through the proxy; a body that is not bytes is sent as JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        async with self._session.request(method, target, data=data, headers=given) as answer:
+            return answer.status, await answer.read()
+
+    async def api_server(self, method: str, target: str, body: bytes | None = None, **headers: str) -> bytes:
+        """Ask the API server itself."""
+        given = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        async with await self._upstream.send(method, target, given, body) as answer:
+            return await answer.read()
+
+
+@pytest.fixture
+async def asking(run: Run) -> AsyncIterator[Asking]:
+    headers = {"Authorization": f"Bearer {run.credentials.secret}"}
+    upstream = Upstream(run.world.client)
+    async with aiohttp.ClientSession(run.proxy.url, headers=headers) as session:
+        yield Asking(run, session, upstream)
+    await upstream.close()
+
+
+def owners(obj: RawObject) -> list[str]:
+    return [reference["uid"] for reference in obj["metadata"].get("ownerReferences", [])]
+
+
+async def test_whatever_kubectl_does_works(run: Run) -> None:
+    """create, get, get -w, label, patch, scale, rollout, apply and delete; what is created is owned."""
+    code, output = await run.kubectl("create", "deployment", "web", "--image=none")
+    assert code == 0, output
+    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.run.uid]
+    for arguments in (
+        ("label", "deployment", "web", "tier=front"),
+        ("annotate", "deployment", "web", "a=b"),
+        ("scale", "deployment", "web", "--replicas=2"),
+        ("set", "image", "deployment/web", "none=other"),
+        ("rollout", "status", "deployment", "web", "--timeout=30s"),
+        ("get", "deployments,pods", "-o", "wide"),
+        ("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}"),
+        ("describe", "deployment", "web"),
+        ("explain", "deployment.spec"),
+        ("api-resources",),
+        ("auth", "can-i", "create", "pods"),
+        ("wait", "--for=condition=Available", "deployment/web", "--timeout=30s"),
+        ("delete", "deployment", "web", "--wait=true"),
+    ):
+        code, output = await run.kubectl(*arguments)
+        assert code == 0, f"{arguments}: {output}"
+    assert await run.world.find(DEPLOYMENT, "web") is None
+
+
+async def test_a_watch_of_kubectl_ends_with_the_run(run: Run) -> None:
+    async with run.process(*run.kubectl_command("get", "configmaps", "-w", "-o", "name")) as process:
+        assert process.stdout is not None
+        for name in ("first", "second"):
+            await run.world.client.create(config_map(run.world, name))
+            async with asyncio.timeout(PATIENCE):
+                while name not in (await process.stdout.readline()).decode():
+                    pass
+        await run.proxy.revoke(run.run)
+        await asyncio.wait_for(process.wait(), PATIENCE)
+
+
+async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
+    """The body comes from the API server itself: what it would have created."""
+    text = json.dumps(config_map(asking.run.world, "binary", finalizers=["example.com/none"])).encode()
+    body = await asking.api_server("POST", f"{asking.path}?dryRun=All", text, Accept=PROTOBUF)
+    assert body.startswith(b"k8s\x00")
+    status, answer = await asking.proxy("POST", asking.path, body, Content_Type=PROTOBUF, Accept=PROTOBUF)
+    assert (status, answer[:4]) == (201, b"k8s\x00")
+    metadata = await asking.run.metadata("binary")
+    assert owners({"metadata": metadata}) == [asking.run.run.uid]
+    assert metadata["finalizers"] == ["example.com/none"]
+    await asking.run.world.patch(CONFIG_MAP, "binary", {"metadata": {"finalizers": None}})
+
+
+async def test_generated_names_dry_runs_and_puts_that_create_are_owned(asking: Asking) -> None:
+    world, uid = asking.run.world, asking.run.run.uid
+    generated = config_map(world, "") | {"metadata": {"generateName": "made-"}}
+    status, answer = await asking.proxy("POST", asking.path, generated)
+    assert (status, owners(json.loads(answer))) == (201, [uid])
+    status, answer = await asking.proxy("POST", f"{asking.path}?dryRun=All", config_map(world, "dry"))
+    assert (status, owners(json.loads(answer))) == (201, [uid])
+    assert await world.find(CONFIG_MAP, "dry") is None
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "put"}, "spec": {}}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases/put"
+    for expected in (201, 200):
+        status, answer = await asking.proxy("PUT", path, lease)
+        assert (status, owners(json.loads(answer))) == (expected, [uid])
+
+
+async def test_a_list_that_is_posted_is_the_api_servers_to_refuse(asking: Asking) -> None:
+    posted = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [config_map(asking.run.world, "listed")]}
+    status, answer = await asking.proxy("POST", asking.path, posted)
+    direct = json.loads(await asking.api_server("POST", asking.path, json.dumps(posted).encode()))
+    assert (status, json.loads(answer)["message"]) == (direct["code"], direct["message"])
+    assert await asking.run.world.find(CONFIG_MAP, "listed") is None
+
+
+async def test_a_reference_that_the_role_wrote_is_left_as_it_is(asking: Asking) -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.run.uid}
+    written = [reference | {"controller": True, "blockOwnerDeletion": True}]
+    obj = config_map(asking.run.world, "own", ownerReferences=written)
+    status, answer = await asking.proxy("POST", asking.path, obj)
+    assert (status, json.loads(answer)["metadata"]["ownerReferences"]) == (201, written)
+
+
+@pytest.mark.parametrize(
+    ("oddity", "header"),
+    [
+        ("{path}/", ""),
+        ("/{path}", ""),
+        ("/api//v1/namespaces/{namespace}/configmaps", ""),
+        ("/api/v1/namespaces/{namespace}%2Fconfigmaps", ""),
+        ("/api/v1/namespaces/other/../{namespace}/configmaps", ""),
+        ("/api/v1/namespaces/%2e%2e/namespaces/{namespace}/configmaps", ""),
+        ("/%61pi/v1/namespaces/{namespace}/%63onfigmaps", ""),
+        ("{path};a=b", ""),
+        ("{path}?watch=true", ""),
+        ("{path}", "Upgrade: websocket\r\nConnection: Upgrade"),
+        ("{path}", "Content-Encoding: identity"),
+        ("{path}", "Content-Encoding: gzip"),
+        ("{path}", "X-HTTP-Method-Override: GET"),
+        ("{path}#fragment", ""),
+        ("http://elsewhere.example.com{path}", ""),
+    ],
+)
+async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, header: str) -> None:
+    """Each is sent letter by letter; the API server refuses it, or the object is there and owned."""
+    run = asking.run
+    target = oddity.format(path=asking.path, namespace=run.world.namespace)
+    body = json.dumps(config_map(run.world, "odd")).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(run.proxy.url.rpartition(":")[2]))
+    lines = [
+        f"POST {target} HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: Bearer {run.credentials.secret}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *filter(None, [header]),
+    ]
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    status = int((await asyncio.wait_for(reader.readline(), PATIENCE)).split()[1])
+    writer.close()
+    found = await run.world.find(CONFIG_MAP, "odd")
+    assert (status == 201) == (found is not None)
+    assert found is None or owners(found) == [run.run.uid]
+
+
+async def test_lists_tables_and_watches_are_the_api_servers(asking: Asking) -> None:
+    world = asking.run.world
+    for number in range(5):
+        await world.client.create(config_map(world, f"cm{number}", labels={"half": str(number % 2)}))
+    settled = [f"{asking.path}/cm0", f"{asking.path}?labelSelector=half%20in%20(1)", f"{asking.path}?limit=2"]
+    settled += [f"{asking.path}?fieldSelector=metadata.name%3Dcm3", f"{asking.path}?labelSelector=half!=1&limit=500"]
+    for target in settled:
+        for accept in (
+            "application/json",
+            TABLE,
+            PROTOBUF,
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        ):
+            _, through = await asking.proxy("GET", target, Accept=accept)
+            direct = await asking.api_server("GET", target, Accept=accept)
+            assert without_position(through) == without_position(direct)
+    found: list[str] = []
+    token = ""
+    while True:
+        _, answer = await asking.proxy("GET", f"{asking.path}?limit=2&labelSelector=half&continue={token}")
+        page = json.loads(answer)
+        found += names(page["items"])
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+    assert found == [f"cm{number}" for number in range(5)]
+    target = f"{asking.path}?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dcm3"
+    _, answer = await asking.proxy("GET", target)
+    events = [json.loads(line) for line in answer.splitlines()]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "cm3")]
+
+
+def without_position(answer: bytes) -> Any:
+    """Return an answer without what differs from one moment to the next: a list's version and its token."""
+    if not answer.startswith(b"{"):
+        return len(answer)
+    content = json.loads(answer)
+    if "items" in content or "rows" in content:
+        content["metadata"].pop("resourceVersion", None)
+        content["metadata"].pop("continue", None)
+    return content
+
+
+async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, tmp_path: Any) -> None:
+    """Its requests get the API server's own answer; kubectl and modules go on to work for all other kinds."""
+    run = asking.run
+    group = f"{run.world.namespace}.example.com"
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1.{group}"},
+        "spec": {
+            "group": group,
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "gone", "namespace": run.world.namespace},
+        },
+    }
+    await run.world.client.create(service)
+    try:
+        path = f"/apis/{group}/v1/namespaces/{run.world.namespace}/things"
+
+        async def answers() -> int:
+            return (await asking.proxy("POST", path, {"metadata": {"name": "one"}}))[0]
+
+        await eventually(answers, lambda status: status == 503, PATIENCE, "the group answers that it is not there")
+        code, output = await run.kubectl("apply", "-f", "-", text=json.dumps(config_map(run.world, "applied")))
+        assert code == 0, output
+        assert await run.owners("applied") == [run.run.uid]
+        playbook = tmp_path / "playbook.yml"
+        task = {"kubernetes.core.k8s": {"definition": config_map(run.world, "by-module")}}
+        playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
+        program = f"{sys.executable.rpartition('/')[0]}/ansible-playbook"
+        code, output = await run.command(
+            program, str(playbook), "-e", f"ansible_python_interpreter={sys.executable}", HOME=str(tmp_path)
+        )
+        assert code == 0, output
+        assert await run.owners("by-module") == [run.run.uid]
+    finally:
+        await run.world.client.delete(API_SERVICE, ObjectKey("", f"v1.{group}"))
