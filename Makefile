@@ -10,7 +10,7 @@ UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build roles/*/filter_plugins
-PLAYS := roles playbooks src/rolecall/collections
+PLAYS := roles playbooks molecule src/rolecall/collections
 COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
 
 PYTHONS ?= 3.11 3.12 3.13
@@ -57,7 +57,7 @@ undeploy: ## Remove the operator from the cluster; the kinds and their objects s
 ##@ Check it
 
 .PHONY: test
-test: setup check unit parity integration ## Everything that CI runs
+test: setup check unit parity integration molecule ## Everything that CI runs
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible
@@ -80,6 +80,12 @@ integration: setup ## The stories, on the embedded control plane with real Ansib
 .PHONY: parity
 parity: setup ## Roles and playbooks of every kind, warm and cold, compared
 	$(RUN) pytest tests/parity --timeout 300
+
+.PHONY: molecule
+molecule: setup ## The molecule scenarios: default, local, and cluster on a control plane that takes a cluster's place
+	$(RUN) molecule test
+	$(RUN) molecule test -s local
+	$(RUN) rolecall cluster exec --name molecule-cluster -- molecule test -s cluster
 
 .PHONY: test-matrix
 test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
