@@ -167,6 +167,15 @@ async def test_exec_and_logs_get_as_far_as_the_api_server_can_take_them(here: Wo
         assert "dial tcp" in answer, status
 
 
+async def test_nothing_but_json_is_logged_whatever_ansible_says_of_its_settings(
+    here: World, advanced: Operator
+) -> None:
+    await create(here, "CollectionTest")
+    await wait_for_success(here, "CollectionTest")
+    text = [line for line in advanced.log_file.read_text().splitlines() if not line.startswith("{")]
+    assert text == []
+
+
 def kind(name: str) -> GVK:
     return GVK("test.example.com", "v1alpha1", name)
 

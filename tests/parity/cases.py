@@ -294,6 +294,12 @@ _CASES = (
     ),
     Case(name="requeue", rule="the wish to run again and statistics reach the operator"),
     Case(
+        name="remarks_on_settings",
+        rule="what Ansible has to say of ansible.cfg is said by each run, once",
+        environment={"ANSIBLE_CONFIG": "{project}/ansible.cfg"},
+        says=("DEFAULT_JINJA2_NATIVE option",),
+    ),
+    Case(
         name="operator_sdk_names",
         rule="the names of operator_sdk.util, long and short, lead to our modules when nothing else is installed",
         status="failed",

@@ -49,11 +49,11 @@ def _constants(changed: set[str]) -> None:
 
 def _display() -> None:
     """Let Ansible's one display begin anew: terminal, width, colours, standard streams, what was said already."""
-    from ansible.utils import color  # noqa: PLC0415 - only the server has Ansible
-    from ansible.utils.display import Display  # noqa: PLC0415 - as above
+    from ansible.utils import color, display  # noqa: PLC0415 - only the server has Ansible
 
     importlib.reload(color)
-    Display().__init__()
+    display.Display().__init__()
+    display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - as when it is imported
 
 
 def _event_files() -> None:

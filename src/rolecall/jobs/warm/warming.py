@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
@@ -19,11 +19,13 @@ from types import ModuleType
 COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.legacy.stat", "ansible.legacy.file")
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
 _TASK = re.compile(r"^[\s-]*([a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_.]*)\s*:", re.MULTILINE)
+_REMARKS = ("_errors", "WARNINGS", "DEPRECATED")
 _TASK_FILES = ("*.yml", "*.yaml")
 
 
 def warm_up(contents: Iterable[Path]) -> None:
     """Prepare for the roles and playbooks that lie below these folders."""
+    give_remarks_back = _take_remarks()
     _import_ansible()
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run will say it for itself
         _look_up_plugins()
@@ -31,6 +33,21 @@ def warm_up(contents: Iterable[Path]) -> None:
         for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
             with suppress(Exception):  # a role may name what is not there; its run will say so
                 _prepare_module(name)
+    give_remarks_back()
+
+
+def _take_remarks() -> Callable[[], None]:
+    """Take what Ansible has to say of its settings, so that the server does not; return what lets each run say it."""
+    config = importlib.import_module("ansible.constants").config
+    taken = {name: getattr(config, name) for name in _REMARKS}
+    for name, remarks in taken.items():
+        setattr(config, name, type(remarks)())
+
+    def give_back() -> None:
+        for name, remarks in taken.items():
+            setattr(config, name, remarks)
+
+    return give_back
 
 
 def _import_ansible() -> None:
