@@ -40,12 +40,12 @@ def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
 class JobEvent:
     """One event of a run, reduced to what logs and the summary need.
 
-    `name` is the name that ansible-runner gives it (`runner_on_failed`, `playbook_on_stats`, ...). `full_name` is the
+    `name` is ansible-runner's (`runner_on_failed`, ...), empty if it gives none. `full_name` is the
     task's name with its role, where it differs from `task`, of a task that starts. `message` is already censored and
     cut; `stdout` is what Ansible printed, without colours, and empty for a censored result.
     """
 
-    name: str
+    name: str = ""
     created: str = ""
     task: str = ""
     full_name: str = ""

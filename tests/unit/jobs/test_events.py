@@ -26,6 +26,10 @@ def test_colours_and_carriage_returns_are_removed() -> None:
     assert strip_colours("\x1b[0;31mred\x1b[0m\r\nplain") == "red\nplain"
 
 
+def test_an_event_without_a_name_survives_the_way_through_a_pipe() -> None:
+    assert JobEvent.from_json(JobEvent("", stdout="a line").to_json()) == JobEvent("", stdout="a line")
+
+
 def test_an_event_survives_the_way_through_a_pipe() -> None:
     event = JobEvent(
         "runner_on_ok", task="Say", changed=True, requeue={"period": "3s"}, counts={"ok": {"localhost": 1}}

@@ -32,6 +32,13 @@ def set_again(before: Mapping[str, str]) -> None:
     set_kubeconfig()
 
 
+def say_remarks() -> None:
+    """Let Ansible say what it has to say of its settings, as it does when it is imported."""
+    from ansible.utils import display  # noqa: PLC0415 - only the server has Ansible
+
+    display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - its own way
+
+
 def set_kubeconfig() -> None:
     """Let the Kubernetes client look for its configuration where the environment says, as it did when imported."""
     for name in ("kubernetes.config", "kubernetes.config.kube_config"):
@@ -49,11 +56,11 @@ def _constants(changed: set[str]) -> None:
 
 def _display() -> None:
     """Let Ansible's one display begin anew: terminal, width, colours, standard streams, what was said already."""
-    from ansible.utils import color, display  # noqa: PLC0415 - only the server has Ansible
+    from ansible.utils import color  # noqa: PLC0415 - only the server has Ansible
+    from ansible.utils.display import Display  # noqa: PLC0415 - as above
 
     importlib.reload(color)
-    display.Display().__init__()
-    display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - as when it is imported
+    Display().__init__()
 
 
 def _event_files() -> None:

@@ -116,6 +116,7 @@ def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     sys.argv = list(start.words)
     constants.set_again(warmth.environment)
     print_plain_lines_first()
+    constants.say_remarks()
     warmth.install_seams(warmth)
     main(sys.argv)
 
