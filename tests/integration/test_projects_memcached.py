@@ -21,7 +21,12 @@ FOO = GVK("cache.example.com", "v1alpha1", "Foo")
 MEMFIN = GVK("cache.example.com", "v1alpha1", "Memfin")
 SERVICE = GVK("", "v1", "Service")
 SECRET = GVK("", "v1", "Secret")
-ANY_PORTS = ("--proxy-port=0", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0")
+ANY_PORTS = (
+    "--proxy-port=0",
+    "--user-metrics-port=0",
+    "--metrics-bind-address=127.0.0.1:0",
+    "--health-probe-bind-address=0",
+)
 """As the arguments of a container, so that tests meet nobody else's."""
 CREATED = (
     'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="memcached-sample",'
