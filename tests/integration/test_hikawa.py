@@ -116,6 +116,7 @@ async def test_sings_its_song_to_the_end(world: World, running: Operator, interv
         assert hikawa["status"]["numZundokosSaid"] == 6
         assert hikawa["spec"]["numZundokos"] == 6
         assert hikawa["spec"]["sayKiyoshi"] is True
+        assert hikawa["status"]["timing"].keys() == {"leadMillis", "sayingMillis", "wasEarly"}
         (kiyoshi,) = await world.objects(KIYOSHI)
         assert (names([kiyoshi]), kiyoshi["spec"]["say"]) == (["hikawa-sample-kiyoshi"], "Kiyoshi!")
 

@@ -5,14 +5,14 @@ next step is a pure function of the Hikawa, of the words that exist and of the t
 sooner. A word whose creation no earlier run has reported counts as said just now, because it was said at that time or
 before. The tasks of the role carry the step out.
 
-The beat is kept by two numbers, which go from run to run in the status:
+The beat is kept by what goes from run to run in the status:
 
 - `sayingMillis` is the least time that a word of this Hikawa has ever taken from the look at the clock to the API
   server's answer. What a word takes in any case need not be waited for; so the clock may be looked at that much sooner.
   The fewer words it was learned from, the less of it is used.
 - `leadMillis` is how long before a step is due its run is asked for, because a run needs time until it looks at the
   clock. It falls at once when a run came too early and rises slowly while runs come late, so that it follows the
-  quickest runs: one that is too early says nothing and costs another.
+  quickest runs: one that is too early says nothing and costs another. `wasEarly` tells that other one.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ def report(step: Object, hikawa: Object, now_millis: int) -> Object:
     timing, interval = dict(_timing(hikawa)), hikawa["spec"]["intervalMillis"]
     late = step["looked_at_millis"] - step["due_at_millis"]
     if step["say"] or step["is_kiyoshi_due"] or -timing.get("leadMillis", 0) <= late < 0:
-        timing["leadMillis"] = _lead(late, timing.get("leadMillis"), interval)
+        timing |= {"leadMillis": _lead(late, hikawa), "wasEarly": late < 0}
     if step["say"]:
         saying = max(0, now_millis - step["looked_at_millis"])
         timing["sayingMillis"] = min(saying, timing.get("sayingMillis", saying))
@@ -104,8 +104,8 @@ def report(step: Object, hikawa: Object, now_millis: int) -> Object:
     }
 
 
-def _timing(hikawa: Object) -> Mapping[str, int]:
-    timing: Mapping[str, int] = hikawa.get("status", {}).get("timing", {})
+def _timing(hikawa: Object) -> Mapping[str, Any]:
+    timing: Mapping[str, Any] = hikawa.get("status", {}).get("timing", {})
     return timing
 
 
@@ -114,17 +114,23 @@ def _allowance_before(hikawa: Object) -> int:
     return _allowance(_timing(hikawa), said, hikawa["spec"]["intervalMillis"])
 
 
-def _allowance(timing: Mapping[str, int], said: int, interval_millis: int) -> int:
+def _allowance(timing: Mapping[str, Any], said: int, interval_millis: int) -> int:
     """Say how much sooner than an interval after the last word the clock may be looked at."""
-    return min(timing.get("sayingMillis", 0) * said // (said + 1), interval_millis // 4)
+    saying: int = timing.get("sayingMillis", 0)
+    return min(saying * said // (said + 1), interval_millis // 4)
 
 
-def _lead(late_millis: int, lead_millis: int | None, interval_millis: int) -> int:
+def _lead(late_millis: int, hikawa: Object) -> int:
     """Say how long before the next step its run is asked for, when this one came so late, or so early."""
-    if lead_millis is None:
-        return min(late_millis, interval_millis) * 3 // 4
-    excess = min(late_millis - MARGIN_MILLIS, interval_millis)
-    return min(max(0, lead_millis + (excess // 16 if excess > 0 else excess)), interval_millis)
+    lead, interval = _timing(hikawa).get("leadMillis"), hikawa["spec"]["intervalMillis"]
+    if lead is None:
+        return min(late_millis, interval) * 3 // 4
+    excess = min(late_millis - MARGIN_MILLIS, interval)
+    if excess > 0:  # what few words have taught is a first guess; the run after an early one is always late
+        excess = (
+            0 if _timing(hikawa).get("wasEarly") else excess // min(hikawa["status"].get("numZundokosSaid", 0) + 2, 16)
+        )
+    return min(max(0, lead + excess), interval)
 
 
 def _own_words(zundokos: Iterable[Object], hikawa: Object) -> dict[int, Object]:

@@ -34,12 +34,20 @@ def test_a_run_before_any_word_was_due_teaches_no_lead() -> None:
 
 def test_a_run_that_came_too_early_shortens_the_lead_at_once_and_says_nothing() -> None:
     result = report(paced(-20, 150))
+    assert result["timing"]["wasEarly"]
     assert result["timing"]["leadMillis"] == 150 - 20 - filters.MARGIN_MILLIS
     assert (result["num_zundokos_said"], result["next_run_at_millis"]) == (1, NOW + 20 - 122)
 
 
-def test_late_runs_lengthen_the_lead_slowly() -> None:
-    assert report(paced(filters.MARGIN_MILLIS + 80, 150))["timing"]["leadMillis"] == 155
+@pytest.mark.parametrize(("said", "lead"), [(1, 176), (6, 160), (14, 155), (99, 155)])
+def test_late_runs_lengthen_the_lead_the_more_slowly_the_more_words_were_said(said: int, lead: int) -> None:
+    assert report(paced(filters.MARGIN_MILLIS + 80, 150, said=said))["timing"]["leadMillis"] == lead
+
+
+def test_the_run_after_an_early_one_is_late_and_teaches_nothing() -> None:
+    obj = paced(200, 150)
+    obj["status"]["timing"]["wasEarly"] = True
+    assert report(obj)["timing"] == {"leadMillis": 150, "sayingMillis": 0, "wasEarly": False}
 
 
 def test_a_run_that_something_else_brought_long_before_teaches_nothing() -> None:
@@ -47,7 +55,7 @@ def test_a_run_that_something_else_brought_long_before_teaches_nothing() -> None
 
 
 def test_a_pause_of_hours_lengthens_the_lead_by_little() -> None:
-    assert report(paced(600_000, 150))["timing"]["leadMillis"] == 150 + INTERVAL // 16
+    assert report(paced(600_000, 150, said=40))["timing"]["leadMillis"] == 150 + INTERVAL // 16
 
 
 @pytest.mark.parametrize("late_by", [0, -480])
