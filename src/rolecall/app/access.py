@@ -19,6 +19,7 @@ from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 OnDependent = Callable[[ApiResource, Ownership], None]
+KUBECONFIG_PREFIX = "kubeconfig-"
 SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 
@@ -67,13 +68,14 @@ class Access:
             namespaced=resource.namespaced,
             inject_owner=self.inject_owner,
             on_write=lambda written: self.own_writes.note((gvk, key), written),
+            on_removal=lambda uid: self.own_writes.note_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
             job=ident,
             seen=self._seen_by(resource, obj),
             uncached=self.uncached,
         )
         credentials = self.proxy.register(run)
-        kubeconfig = self.directory / f"kubeconfig-{ident}"
+        kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
         variables = {
             **self.environment,
             **credentials.environment(),

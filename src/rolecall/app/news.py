@@ -2,8 +2,9 @@
 
 A run hears of its own writes like everybody else, and of changes that it has read before they were announced. Neither
 may start another run, or an operator would wake itself for ever. Three rules, in this order: a version that a run of
-the same primary wrote is no news, unless it changed the primary's own spec and the run did not say itself when to
-come back; a version of the primary that the last run started from, or an older one, is no news; everything else is.
+the same primary wrote is no news, nor is the end of an object that a run removed, unless it changed the primary's own
+spec and the run did not say itself when to come back; a version of the primary that the last run started from, or an
+older one, is no news; everything else is.
 """
 
 from dataclasses import dataclass, field
@@ -49,6 +50,9 @@ class News:
         """Tell whether the change behind a cause can make a difference to a run."""
         if not cause.resource_version:
             return True
+        is_primary = isinstance(cause, PrimaryCause)
+        if cause.is_removal and not is_primary and self.own_writes.has_removed((self.gvk, key), cause.uid):
+            return False
         if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
             changed_spec = isinstance(cause, PrimaryCause) and cause.changed_spec
             return changed_spec and key not in self._named_their_time

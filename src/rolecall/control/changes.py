@@ -76,7 +76,7 @@ class Change:
         if not self.live:
             return Cause(text)
         version = self.obj.get("metadata", {}).get("resourceVersion") or entry.resource_version
-        return Cause(text, entry.uid, str(version))
+        return Cause(text, entry.uid, str(version), is_removal=self.new is None)
 
     @property
     def reason(self) -> str:

@@ -26,11 +26,15 @@ _MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: each
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a reconcile was asked for; uid and resource version name the object version behind it, if one is."""
+    """Why a reconcile was asked for; uid and resource version name the object version behind it, if one is.
+
+    ``is_removal`` when that object is gone.
+    """
 
     text: str
     uid: str = ""
     resource_version: str = ""
+    is_removal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,3 +73,16 @@ def test_an_object_that_was_forgotten_is_all_news(news: News) -> None:
     news.forget(ONE)
     for number in ("9", "10", "15"):
         assert news.is_news(ONE, PrimaryCause("added", "u", number))
+
+
+def test_the_end_of_an_object_that_the_run_removed_is_no_news_and_anybody_elses_is(news: News) -> None:
+    news.own_writes.note_removal((THING, ONE), "u")
+    assert not news.is_news(ONE, Cause("deleted", "u", "200", is_removal=True))
+    assert news.is_news(ONE, Cause("deleted", "made anew and deleted by a user", "201", is_removal=True))
+    assert news.is_news(ObjectKey("default", "other"), Cause("deleted", "u", "200", is_removal=True))
+    assert news.is_news(ONE, Cause("modified before that", "u", "150"))
+
+
+def test_the_end_of_the_primary_itself_is_news_whoever_removed_it(news: News) -> None:
+    news.own_writes.note_removal((THING, ONE), "u")
+    assert news.is_news(ONE, PrimaryCause("deleted", "u", "200", is_removal=True))

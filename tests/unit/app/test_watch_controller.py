@@ -293,3 +293,16 @@ async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
     assert await bench.due() == {}
     bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "web"})
     assert await bench.due() == {ONE: ["Thing default/one: metadata.labels"]}
+
+
+async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_removed_does(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    for name in ("mine", "theirs"):
+        bench.tell(CONFIG_MAP, name=name, ownerReferences=owned())
+    await bench.due()
+    bench.own_writes.note_removal((THING, ONE), "uid-mine")
+    bench.tell(CONFIG_MAP, "DELETED", name="mine", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "DELETED", name="theirs", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/theirs deleted"]}

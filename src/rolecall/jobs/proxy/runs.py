@@ -28,15 +28,19 @@ LAST_WRITES_SECONDS = 2.0
 _Result = TypeVar("_Result")
 
 
+def _nobody(_uid: str) -> None:
+    """Stand for somebody who wants to hear of removals."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ProxyRun:
     """One run of a primary's role, as the proxy needs to know it. Two runs are never equal.
 
-    ``on_write`` gets every object that a write of the run has changed, as the API server returned it. ``on_dependent``
-    gets the kind of a dependent that is about to be created, or was read, and how it names the primary. With
-    ``inject_owner`` off, created objects are left alone and no dependent is reported. ``job`` names the run in the log.
-    ``seen`` is what the primary's runs have seen, None when nothing is to be answered from a cache; kinds that are
-    ``uncached`` never are.
+    ``on_write`` gets every object that a write of the run has changed, as the API server returned it, ``on_removal``
+    the uid of each that it has deleted and that is gone. ``on_dependent`` gets the kind of a dependent that is about to
+    be created, or was read, and how it names the primary. With ``inject_owner`` off, created objects are left alone and
+    no dependent is reported. ``job`` names the run in the log. ``seen`` is what the primary's runs have seen, None when
+    nothing is to be answered from a cache; kinds that are ``uncached`` never are.
     """
 
     request_gvk: GVK
@@ -49,6 +53,7 @@ class ProxyRun:
     job: str = ""
     seen: Seen | None = None
     uncached: frozenset[GVK] = frozenset()
+    on_removal: Callable[[str], None] = _nobody
 
     @property
     def owner(self) -> Owner:

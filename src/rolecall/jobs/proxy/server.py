@@ -15,6 +15,7 @@ from rolecall.jobs.proxy.bodies import decode
 from rolecall.jobs.proxy.cached_reads import Cache, CachedReads, Question
 from rolecall.jobs.proxy.conditional import ConditionalWrites
 from rolecall.jobs.proxy.credentials import Credentials
+from rolecall.jobs.proxy.deletions import removed_uid
 from rolecall.jobs.proxy.forward import (
     Copy,
     Headers,
@@ -173,6 +174,8 @@ class Proxy:
         if live.run.seen is not None:
             content = decode(outcome.body, outcome.answer.headers.get("Content-Type", ""))
             live.run.seen.answer(write.info, outcome.answer.status, content)
+        if uid := removed_uid(write.info, outcome):
+            live.run.on_removal(uid)
         return whole_answer(outcome.answer, outcome.body)
 
 

@@ -25,6 +25,7 @@ class Run:
     session: aiohttp.ClientSession
     written: list[RawObject] = field(default_factory=list)
     dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
 
     def start(name: str = "one", *, namespace: str = "ns", inject_owner: bool = True) -> Run:
         written: list[RawObject] = []
+        removed: list[str] = []
         dependents: list[tuple[GVK, Ownership]] = []
         run = ProxyRun(
             request_gvk=DEMO,
@@ -62,13 +64,14 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
             uid=f"uid-of-{name}",
             namespaced=bool(namespace),
             on_write=written.append,
+            on_removal=removed.append,
             on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
             inject_owner=inject_owner,
         )
         credentials = proxy.register(run)
         headers = {"Authorization": f"Bearer {credentials.secret}"}
         session = aiohttp.ClientSession(credentials.url, headers=headers)
-        runs.append(Run(proxy, run, credentials, session, written, dependents))
+        runs.append(Run(proxy, run, credentials, session, written, dependents, removed))
         return runs[-1]
 
     yield start

@@ -1,0 +1,62 @@
+"""What a run deletes itself starts nothing, what others delete is never lost (design 3.2)."""
+
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.test_own_writes import quiet
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import CONFIG_MAP, World, is_true
+
+PATIENCE = 60.0
+TASKS = """
+- name: Make a dependent
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ item }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+  loop: [kept, temporary]
+- name: Delete one of them
+  kubernetes.core.k8s:
+    api_version: v1
+    kind: ConfigMap
+    name: temporary
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    state: absent
+"""
+
+
+async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: World, thing_operator: Operator) -> None:
+    """One run, although it deleted what it had made; a user's deletion is repaired, by one run."""
+    write_project(thing_operator.folder, TASKS)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert await quiet(thing_operator, 3.0) == 1
+    await world.delete(CONFIG_MAP, "kept")
+    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    assert await quiet(thing_operator, 3.0) == 2
+
+
+async def test_a_users_deletion_during_the_run_is_not_lost(world: World, thing_operator: Operator) -> None:
+    """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
+    tasks = TASKS.replace(
+        "- name: Delete one of them",
+        "- name: Let a user delete the other\n"
+        "  ansible.builtin.command:\n"
+        '    argv: [kubectl, --kubeconfig, "{{ admin }}", -n, "{{ ansible_operator_meta.namespace }}",\n'
+        "           delete, configmap, kept]\n"
+        "  when: lookup('ansible.builtin.fileglob', gate) | length == 0\n"
+        "- name: Remember that the user was here\n"
+        '  ansible.builtin.copy: {dest: "{{ gate }}", content: "", mode: "0600"}\n'
+        "- name: Delete one of them",
+    )
+    gate = thing_operator.folder / "gate"
+    write_project(thing_operator.folder, tasks, f"vars: {{gate: {gate}, admin: {thing_operator.kubeconfig}}}")
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    assert await quiet(thing_operator, 3.0) == 2
+    assert await world.find(CONFIG_MAP, "kept")
+    assert await world.find(CONFIG_MAP, "temporary") is None
