@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from rolecall.app.content_watch import directories_of, watch_content
 from rolecall.app.event_recorder import EventRecorder
 from rolecall.app.leadership import election_of, elector
+from rolecall.app.leftovers import remove_old_kubeconfigs
 from rolecall.app.measuring import Measuring
 from rolecall.app.serving.services import serving
 from rolecall.app.serving.user_metrics import environment_of_runs
@@ -35,12 +37,16 @@ from rolecall.logs import get_logger
 from rolecall.telemetry.operator import Telemetry
 
 logger = get_logger("operator")
+NESTING_LIMIT = 12_000
+"""The API server reads JSON up to 10,000 levels deep."""
 
 
 async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
     """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
     election = election_of(settings)
     telemetry = Telemetry(version("rolecall"))
+    # An object may be nested as deeply as the API server takes it; reading it must not end the operator.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
     if not watches:
         logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
     if settings.namespaces:
@@ -58,6 +64,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
             manager.leadership = elector(election, client, manager.clock, telemetry)
         root = settings.work_directory or private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_old_kubeconfigs(root)
         parts = Parts(
             settings=settings,
             client=client,
@@ -75,7 +82,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         try:
             controllers = [_add(watch, parts) for watch in watches]
             with _stopped_by_signals(manager):
-                await _run(manager, controllers)
+                await _run(manager, controllers, keeps_files=settings.work_directory is not None)
         finally:
             if settings.work_directory is None:
                 shutil.rmtree(root, ignore_errors=True)
@@ -89,17 +96,19 @@ def _add(watch: Watch, parts: Parts) -> WatchController:
     return controller
 
 
-async def _run(manager: Manager, controllers: list[WatchController]) -> None:
-    watching = [
+async def _run(manager: Manager, controllers: list[WatchController], *, keeps_files: bool) -> None:
+    beside = [
         asyncio.create_task(watch_content(directories_of(controller.watch), controller.content_changed))
         for controller in controllers
     ]
+    if keeps_files:
+        beside += [asyncio.create_task(controller.remove_leftovers()) for controller in controllers]
     try:
         await manager.run()
     finally:
-        for task in watching:
+        for task in beside:
             task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
+        await asyncio.gather(*beside, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from rolecall.app.access import Access
 from rolecall.app.event_recorder import EventRecorder
 from rolecall.app.launcher import Launcher
+from rolecall.app.leftovers import Leftovers
 from rolecall.app.measuring import Measuring
 from rolecall.app.news import News, PrimaryCause
 from rolecall.app.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
@@ -98,6 +99,11 @@ class WatchController:
             observer=self._metrics.observer,
         )
 
+    async def remove_leftovers(self) -> None:
+        """Remove the workspaces of objects that went while no operator was looking."""
+        parts = self._parts
+        await Leftovers(parts.root, self._primaries, parts.settings.namespaces, self.queue.is_processing).remove()
+
     def content_changed(self) -> None:
         """Retry at once whatever failed: the role's files have changed."""
         self.reconciler.content_changed = time.monotonic()
@@ -150,7 +156,9 @@ class WatchController:
             changed_spec = old is not None and new is not None and old.generation != new.generation
             generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
             cause = change.cause(change.reason + generation)
-            self._enqueue(change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, changed_spec))
+            self._enqueue(
+                change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec)
+            )
 
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
         """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""

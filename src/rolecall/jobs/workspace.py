@@ -129,6 +129,14 @@ class Workspace:
             write_private(folder / "hosts", Path(given).read_text(encoding="utf-8"))
 
 
+def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
+    """Return the objects of a kind that have a workspace; folders of another form are left out."""
+    base = root.joinpath(*(part for part in (gvk.group, gvk.version, gvk.kind) if part))
+    folders = [*base.glob("*"), *base.glob("*/*")]
+    found = [folder.relative_to(base).parts for folder in folders if (folder / "env" / "extravars").is_file()]
+    return [ObjectKey(parts[0] if len(parts) > 1 else "", parts[-1]) for parts in found]
+
+
 def _default_inventory() -> str:
     virtual_env = os.environ.get("VIRTUAL_ENV")
     interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"

@@ -1,0 +1,41 @@
+"""What runs leave on disk goes with their object, also when it went while no operator was looking."""
+
+import os
+from pathlib import Path
+
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import World, eventually, is_true
+
+PATIENCE = 30.0
+GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
+
+
+async def test_the_workspace_goes_with_the_object(world: World, thing_operator: Operator) -> None:
+    """At once while the operator runs, at the next start if it did not; those of living objects stay."""
+    work = thing_operator.folder / "work"
+    thing_operator.arguments += ("--work-dir", str(work))
+    write_project(thing_operator.folder, GOOD)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    for name in ("one", "two", "three"):
+        await world.create(MANIFEST.replace("one", name))
+    for name in ("one", "two", "three"):
+        await world.wait_for(THING, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+    base = work / THING.group / THING.version / THING.kind / world.namespace
+    assert sorted(path.name for path in base.iterdir()) == ["one", "three", "two"]
+
+    await world.delete(THING, "one")
+    await eventually(lambda: names(base), lambda left: left == ["three", "two"], PATIENCE, "it went at once")
+    thing_operator.kill()
+    (work / "kubeconfig-123456").write_text("of a run that was killed")
+    await world.delete(THING, "two")
+    thing_operator.start()
+    await eventually(lambda: names(base), lambda left: left == ["three"], PATIENCE, "it went at the next start")
+    assert list(work.glob("kubeconfig-*")) == []
+
+
+async def names(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted."""
+    return sorted(os.listdir(folder))  # noqa: PTH208 - a test may wait for its disk
