@@ -57,9 +57,12 @@ class Launcher:
                 )
                 summary = await self.runner.run(job, self._logging(obj))
                 self._tell_the_end(job, summary)
-        except (OSError, ValueError, RecursionError, KubeError) as error:  # RecursionError: a spec of a thousand levels
+        except (OSError, ValueError, KubeError) as error:
             logger.exception("The run could not be started")
-            return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
+            return _not_started(error)
+        except RecursionError as error:  # a spec of a thousand levels, whose traceback nobody reads
+            logger.error("The run could not be started", error=str(error))  # noqa: TRY400
+            return _not_started(error)
         return summary
 
     def forget(self, key: ObjectKey) -> None:
@@ -128,6 +131,10 @@ def _output_of(job: Job) -> str:
     except FileNotFoundError:
         return ""
     return strip_colours(text)
+
+
+def _not_started(error: Exception) -> RunSummary:
+    return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
 
 
 def _integer_annotation(obj: RawObject, name: str, default: int) -> int:

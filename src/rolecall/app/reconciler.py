@@ -16,7 +16,7 @@ from rolecall.app.attempt import Attempt
 from rolecall.app.launcher import Launcher
 from rolecall.app.news import News
 from rolecall.app.pause import is_paused
-from rolecall.app.persistence import until_written
+from rolecall.app.persistence import is_refusal, until_written
 from rolecall.app.reporting import Reporter
 from rolecall.app.schedule import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.app.status import Outcome, map_result, run_document, should_mark_running
@@ -103,12 +103,18 @@ class Reconciler:
             return self._forget(attempt, "The object is gone")
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
-            if attempt.obj:
-                message = f"The operator could not do its part: {error}"
-                await self._write(attempt, Outcome(failure=message))
-                self.report.failed(attempt, message)
+            await self._give_up(attempt, str(error))
             return Result(failed=True)
+        except Exception as error:
+            await self._give_up(attempt, repr(error))
+            raise  # the controller logs where it was
         return self._result(attempt)
+
+    async def _give_up(self, attempt: Attempt, reason: str) -> None:
+        if attempt.obj:
+            message = f"The operator could not do its part: {reason}"
+            await self._write(attempt, Outcome(failure=message))
+            self.report.failed(attempt, message)
 
     async def _fetch(self, attempt: Attempt) -> Result | None:
         attempt.obj = await self.client.get(self.watch.gvk, attempt.key)
@@ -206,17 +212,20 @@ class Reconciler:
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": run_document(summary)}
         mapped = map_result(self.watch.status, document) if attempt.failure is None else {}
-        await self._write(attempt, Outcome(attempt.failure, counts, summary.completion, mapped))
-        return None
+        outcome = Outcome(attempt.failure, counts, summary.completion, mapped)
+        return None if await self._write(attempt, outcome) else Result(failed=True)
 
-    async def _write(self, attempt: Attempt, outcome: Outcome) -> None:
+    async def _write(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Write a status; return whether it was, or can never be: False means that it is worth another reconcile."""
         self.count_outcome(outcome.failure is None)
         if not self.watch.manage_status:
-            return
+            return True
         try:
             await self.status.write(attempt.key, outcome, generation_of(attempt.obj))
         except KubeError as error:
             logger.error("The status could not be written", error=str(error))  # noqa: TRY400
+            return not is_refusal(error)
+        return True
 
     async def _edit(self, attempt: Attempt, edit: Callable[[RawObject], RawObject]) -> RawObject:
         """Read the object and put it with changed finalizers, until the API server has taken it."""

@@ -15,7 +15,7 @@ from rolecall.app import status as folding
 from rolecall.app.persistence import until_written
 from rolecall.app.status import Outcome, Stamp, Status
 from rolecall.kube.client import Client
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError
+from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLargeError
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -60,7 +60,7 @@ class StatusWriter:
 
         try:
             await self._write_until_done(key, fold_with(outcome))
-        except InvalidError as error:
+        except (InvalidError, TooLargeError) as error:
             if not outcome.mapped:
                 raise
             logger.warning("The API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))

@@ -68,7 +68,10 @@ def _fields(obj: RawObject) -> Iterator[tuple[str, int]]:
 
 def _sum(value: Any) -> int:
     # The API server sends equal values in an equal order, so that no slow, order-free form is needed here.
-    return zlib.crc32(marshal.dumps(value, _MARSHAL_FORMAT))
+    try:
+        return zlib.crc32(marshal.dumps(value, _MARSHAL_FORMAT))
+    except ValueError:  # nested more deeply than marshal goes: a change of it is not told
+        return 0
 
 
 @lru_cache(maxsize=4096)

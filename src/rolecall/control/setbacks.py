@@ -2,7 +2,8 @@
 
 Each kind of trouble has its own pace: a server that is away must be found again soon after its return, a kind that is
 not installed is asked for every few seconds, and what RBAC forbids only now and then. Each trouble is one warning
-when it begins and one line when it is over; what happens in between is for debugging. ``streams`` is the only user.
+when it begins, one every ten minutes as long as it lasts, and one line when it is over; the rest is for debugging.
+``streams`` is the only user.
 """
 
 import random
@@ -15,6 +16,7 @@ from rolecall.logs import get_logger
 
 logger = get_logger("informer")
 
+_REMIND_SECONDS = 600.0
 _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
@@ -65,16 +67,22 @@ class Setbacks:
     failures: int = 0
     trouble: Trouble | None = None
     expiries: int = 0
+    waited_seconds: float = 0.0
 
     def failed(self, error: KubeError) -> float:
         """Note a failure and return the seconds to wait; up to half are random, so that loops drift apart."""
         trouble = Trouble.of(error)
         if trouble is not self.trouble:
-            self.failures = 0
-        log = logger.debug if trouble is self.trouble else logger.warning
+            self.failures, self.waited_seconds = 0, 0.0
+        is_told = self.waited_seconds == 0 or self.waited_seconds >= _REMIND_SECONDS
+        if self.waited_seconds >= _REMIND_SECONDS:
+            self.waited_seconds = 0.0
+        log = logger.warning if is_told else logger.debug
         log(trouble.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
         self.trouble = trouble
-        return self._next_delay(trouble)
+        seconds = self._next_delay(trouble)
+        self.waited_seconds += seconds
+        return seconds
 
     def cut_short(self) -> float:
         """Note that a watch ended at once without an error, and return the seconds to wait."""

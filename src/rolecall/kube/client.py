@@ -29,7 +29,8 @@ PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
 # A line longer than the read buffer is a ValueError of aiohttp; a torn one is a ValueError of json.
-_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+# One that is nested more deeply than the interpreter goes is a RecursionError.
+_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ async def _load_configuration(configuration: Configuration, kubeconfig: str | No
 def _decode(body: bytes) -> object:
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.decode(errors="replace")
 
 

@@ -58,6 +58,10 @@ class GoneError(ApiError):
     """410: the resourceVersion is too old to go on from; list again."""
 
 
+class TooLargeError(ApiError):
+    """413, or what the storage says through a 500: the object does not fit, and waiting does not change that."""
+
+
 class InvalidError(ApiError):
     """422: the object does not fit the schema or a validation rule."""
 
@@ -65,10 +69,15 @@ class InvalidError(ApiError):
 _BY_STATUS: dict[int, type[ApiError]] = {
     403: ForbiddenError,
     404: NotFoundError,
+    413: TooLargeError,
     409: ConflictError,
     410: GoneError,
     422: InvalidError,
 }
+
+
+_TOO_LARGE_FOR_THE_STORAGE = ("request is too large", "message larger than max")
+_FIRST_OF_THE_SERVER = 500
 
 
 def from_status(status: int, body: object) -> ApiError:
@@ -77,4 +86,7 @@ def from_status(status: int, body: object) -> ApiError:
         reason, message, details = str(body.get("reason") or ""), str(body.get("message") or ""), body.get("details")
     else:
         reason, message, details = "", str(body), None
-    return _BY_STATUS.get(status, ApiError)(status, reason, message, details if isinstance(details, dict) else None)
+    kind = _BY_STATUS.get(status, ApiError)
+    if status >= _FIRST_OF_THE_SERVER and any(words in message for words in _TOO_LARGE_FOR_THE_STORAGE):
+        kind = TooLargeError
+    return kind(status, reason, message, details if isinstance(details, dict) else None)

@@ -1,5 +1,6 @@
 import json
 import stat
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -319,3 +320,11 @@ async def test_annotations_of_the_time_before_1_0_have_no_effect(launcher: Launc
     await launcher.run(obj, "7", finalizing=False)
     [job] = recorder.jobs
     assert (job.verbosity, job.workspace.keep_runs) == (2, 20)
+
+
+async def test_a_spec_that_is_nested_too_deeply_for_the_interpreter_is_a_failure(launcher: Launcher) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(sys.getrecursionlimit()):
+        deep = {"a": deep}
+    summary = await launcher.run(thing() | {"spec": deep}, "7", finalizing=False)
+    assert summary.message.startswith("Unable to run reconciliation: maximum recursion depth exceeded")

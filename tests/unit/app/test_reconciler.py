@@ -31,7 +31,7 @@ from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
 from tests.unit.app.fake_cluster import FakeCluster
 from tests.unit.app.reconciler_contract import PERIOD, SUCCESSFUL
-from tests.unit.app.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, Rig, finalizer, make_rig
+from tests.unit.app.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, Rig, do_nothing, finalizer, make_rig
 
 UNREACHABLE = UnreachableError("nobody there")
 CONFLICT = ConflictError(409, "Conflict", "the object has been modified")
@@ -647,3 +647,29 @@ async def test_a_recovery_is_told_after_a_restart_too(rig: Rig) -> None:
     rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
     await rig.reconcile()
     assert [happening.reason for happening in told] == ["ReconcileRecovered"]
+
+
+async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
+    async def break_down() -> None:
+        raise LookupError("nobody thought of this")
+
+    rig.runner.play = break_down
+    with pytest.raises(LookupError):
+        await rig.reconcile()
+    message = "The operator could not do its part: LookupError('nobody thought of this')"
+    assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
+
+
+async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
+    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "REFUSED_SECONDS", 0.0)
+
+    async def break_down() -> None:
+        cluster.troubles = [("replace status", BROKEN)]
+
+    rig.runner.play = break_down
+    assert await rig.reconcile() == Result(failed=True)
+    rig.runner.play = do_nothing
+    assert not (await rig.reconcile()).failed
+    assert await rig.conditions() == SUCCESSFUL

@@ -20,6 +20,7 @@ from rolecall.app.status import (
 )
 from rolecall.jobs.events import MESSAGE_LIMIT_BYTES, Counts
 from rolecall.kube.paths import parse_path
+from tests.unit.json_values import JSON, STATUS
 
 EARLIER = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NOW = EARLIER + timedelta(minutes=1)
@@ -322,3 +323,31 @@ def test_a_pause_that_is_over_leaves_no_condition() -> None:
     assert should_mark_running(status, 3)
     assert "Paused" not in conditions(running(status, STAMP))
     assert "Paused" not in conditions(finished(status, SUCCESS, STAMP))
+
+
+@given(STATUS, st.dictionaries(st.text(), JSON, max_size=2), st.none() | st.text(), st.integers(0, 2**63))
+def test_no_status_is_too_odd(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
+    stamp = Stamp(NOW, generation)
+    outcome = Outcome(failure, Counts(), COMPLETION, mapped)
+    before = copy.deepcopy(old)
+    for new in (running(old, stamp), paused(old, stamp), finished(old, outcome, stamp)):
+        assert should_write(old, new, NOW) in (True, False)
+        assert not should_write(new, new, NOW)
+        assert {key: new[key] for key in old if key not in {*mapped, "conditions", "observedGeneration"}} == {
+            key: old[key] for key in old if key not in {*mapped, "conditions", "observedGeneration"}
+        }
+    assert should_mark_running(old, generation) in (True, False)
+    assert old == before
+
+
+@given(STATUS)
+def test_foreign_conditions_stay_as_they_are(old: Status) -> None:
+    ours = ("Running", "Successful", "Failure", "Paused")
+    found = old.get("conditions")
+    foreign = (
+        [item for item in found if isinstance(item, dict) and item.get("type") not in ours]
+        if isinstance(found, list)
+        else []
+    )
+    new = finished(old, SUCCESS, STAMP)
+    assert [item for item in new["conditions"] if item.get("type") not in ours] == foreign

@@ -2,7 +2,7 @@ import pytest
 
 from rolecall.app.status import Outcome
 from rolecall.app.status_writer import StatusWriter
-from rolecall.kube.errors import InvalidError
+from rolecall.kube.errors import InvalidError, TooLargeError
 from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import ObjectKey
 from tests.integration.things import MANIFEST, THING
@@ -56,3 +56,15 @@ async def test_a_status_that_is_no_mapping_is_written_over(
     cluster.objects()[THING, ONE]["status"] = "fine"
     await writer.write(ONE, Outcome(), 1)
     assert condition(await world.get(THING, "one"), "Successful")["status"] == "True"
+
+
+@pytest.mark.parametrize("failure", [None, "Task 'Boom': no"])
+async def test_values_that_do_not_fit_are_left_out_and_told_of(
+    writer: StatusWriter, world: World, cluster: FakeCluster, failure: str | None
+) -> None:
+    cluster.troubles = [("replace status", TooLargeError(500, "InternalError", "etcdserver: request is too large"))]
+    await writer.write(ONE, Outcome(failure, mapped={"small": 1}), 1)
+    thing = await world.get(THING, "one")
+    message = condition(thing, "Failure" if failure else "Successful")["message"]
+    assert "the mapped status was refused: etcdserver: request is too large" in message
+    assert "small" not in thing["status"]

@@ -5,12 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.control.outline import Outline, told
+from tests.unit.json_values import JSON
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 WEB: dict[str, Any] = {
     "kind": "Pod",
     "metadata": {"name": "web", "resourceVersion": "1", "labels": {"a": "1"}},

@@ -1,9 +1,13 @@
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.jobs.parameters import ParameterRequest, extra_vars, object_variable
 from rolecall.kube.references import GVK
+from tests.unit.json_values import JSON
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
 
@@ -108,3 +112,14 @@ def test_a_finalizer_run_has_the_variables_of_the_watch_too() -> None:
     request = ParameterRequest(an_object(), MEMCACHED, watch_vars={"a": 1, "b": 1}, finalizer_vars={"b": 2})
     variables = extra_vars(request)
     assert (variables["a"], variables["b"]) == (1, 2)
+
+
+@given(JSON, st.booleans(), st.booleans())
+def test_no_spec_is_too_odd(spec: Any, snake: bool, unsafe: bool) -> None:  # noqa: FBT001 - hypothesis gives them by place
+    obj = {"metadata": {"name": "sample", "namespace": "default"}, "spec": spec}
+    variables = extra_vars(ParameterRequest(obj, MEMCACHED, snake_case=snake, mark_unsafe=unsafe))
+    assert json.loads(json.dumps(variables)) == variables
+    assert variables["ansible_operator_meta"] == {"name": "sample", "namespace": "default"}
+    expected = spec if isinstance(spec, dict) else {}
+    if not unsafe:
+        assert variables["_cache_example_com_memcached_spec"] == expected

@@ -8,6 +8,7 @@ from rolecall.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    TooLargeError,
     UnknownKindError,
     from_status,
 )
@@ -54,3 +55,17 @@ def test_an_unknown_kind_is_named() -> None:
     error = UnknownKindError(GVK("example.com", "v1", "Widget"))
     assert "example.com/v1, Kind=Widget" in str(error)
     assert error.gvk.kind == "Widget"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_too_large"),
+    [
+        (413, "limit is 3145728", True),
+        (500, "etcdserver: request is too large", True),
+        (500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max", True),
+        (500, "etcdserver: request timed out", False),
+        (422, "request is too large", False),
+    ],
+)
+def test_what_does_not_fit_is_told_from_trouble_that_passes(status: int, message: str, *, is_too_large: bool) -> None:
+    assert isinstance(from_status(status, {"message": message}), TooLargeError) is is_too_large

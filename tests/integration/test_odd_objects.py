@@ -1,0 +1,120 @@
+"""Whatever people write into an object ends in a condition with a reason, never in a crash or a stuck queue."""
+
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from rolecall.kube.references import GVK, RawObject
+from tests.integration.conftest import wait_until_ready
+from tests.integration.definitions import define, undefine
+from tests.integration.operators import Operator
+from tests.integration.things import write_role
+from tests.integration.world import World, condition, is_true
+
+PATIENCE = 60.0
+TASKS = """
+- name: Report
+  ansible.builtin.set_stats: {data: {report: "{{ 'x' * (large | default(1) | int) }}"}, aggregate: false}
+- name: Show a secret
+  ansible.builtin.debug: {msg: "{{ blob | b64decode }}"}
+  when: blob is defined
+"""
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Return a mapping of so many levels."""
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return found
+
+
+SUCCEEDING: dict[str, Any] = {
+    "no-spec": None,
+    "text": "a text",
+    "list": [1, {"a": 2}],
+    "number": 7,
+    "unicode": {"größe": "ünïcödé ☃", "键": {"值": "😀"}},
+    "odd-keys": {"": 1, " ": 2, "_": 3, "__": 4, "a b": 5, "1st": 6, "-": 7, "a.b/c": 8},
+    "n" * 253: {"size": 1},
+    "large-result": {"large": 700_000},
+}
+"""Each by the name of its object."""
+
+
+@pytest.fixture(autouse=True)
+def _deep() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(12_000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.fixture
+async def odd(world: World) -> AsyncIterator[GVK]:
+    """Give a kind whose schema refuses nothing."""
+    gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Odd")
+    await define(world.client, gvk)
+    yield gvk
+    await undefine(world.client, gvk)
+
+
+@pytest.fixture
+async def operator(thing_operator: Operator, odd: GVK) -> Operator:
+    entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{report: $.stats.report}}}}\n"
+    (thing_operator.folder / "watches.yaml").write_text(entry)
+    write_role(thing_operator.folder, TASKS)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    return thing_operator
+
+
+async def make(world: World, gvk: GVK, name: str, spec: Any) -> None:
+    """Create an object with any spec."""
+    metadata = {"name": name, "namespace": world.namespace}
+    obj: RawObject = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+    await world.client.create(obj | ({} if spec is None else {"spec": spec}))
+
+
+async def test_odd_specs_succeed_or_say_why_not(world: World, operator: Operator, odd: GVK) -> None:
+    """All at once in one queue, and an ordinary object after them."""
+    for name, spec in SUCCEEDING.items():
+        await make(world, odd, name, spec)
+    await make(world, odd, "too-large-a-result", {"large": 1_900_000})
+    await make(world, odd, "binary", {"blob": "//4AAQL/wMGAgQ=="})
+    for name in SUCCEEDING:
+        await world.wait_for(odd, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
+    large = await world.get(odd, "large-result")
+    assert len(large["status"]["report"]) == 700_000
+
+    too_large = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert "the mapped status was refused" in condition(too_large, "Successful")["message"]
+    assert "report" not in too_large["status"]
+
+    binary = await world.wait_for(
+        odd, "binary", lambda obj: is_true(obj, "Successful") or is_true(obj, "Failure"), PATIENCE
+    )
+    assert is_true(binary, "Successful") or "Show a secret" in condition(binary, "Failure")["message"]
+    await make(world, odd, "ordinary", {"size": 1})
+    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert operator.messages("Reconcile crashed") == []
+
+
+@pytest.mark.parametrize("levels", [1500, 9000])
+async def test_a_spec_of_thousands_of_levels_ends_nobody(
+    world: World, operator: Operator, odd: GVK, levels: int
+) -> None:
+    """The object says that it cannot be run; the operator goes on with the others."""
+    assert json.dumps(nested(levels))
+    await make(world, odd, "deep", nested(levels))
+    deep = await world.wait_for(
+        odd, "deep", lambda obj: is_true(obj, "Failure") or is_true(obj, "Successful"), PATIENCE
+    )
+    assert is_true(deep, "Successful") or condition(deep, "Failure")["message"]
+    await make(world, odd, "ordinary", {"size": 1})
+    await world.wait_for(odd, "ordinary", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    assert operator.is_ready()
