@@ -95,6 +95,7 @@ class WatchController:
             reconcile=self.reconciler.reconcile,
             keep=lambda key, cause, _result: self._news.is_news(key, cause),
             kind=watch.gvk.kind,
+            group=watch.gvk.group,
             limit=parts.limit,
             observer=self._metrics.observer,
         )

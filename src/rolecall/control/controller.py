@@ -2,8 +2,8 @@
 
 A reconcile is any coroutine from a request to a ``Result``. It runs at most once at a time for a request; one that
 raises is a failure with a traceback in the log and a back-off, and never costs a worker. The log lines of a reconcile
-carry the kind, namespace and name that are bound here. The ``work_queue`` remembers, the ``manager`` starts and
-stops.
+carry the kind, its group, namespace and name, which are bound here. The ``work_queue`` remembers, the ``manager``
+starts and stops.
 """
 
 import asyncio
@@ -73,6 +73,7 @@ class Controller:
     reconcile: Reconcile
     keep: Keep = keep_all
     kind: str = ""
+    group: str = ""
     limit: asyncio.Semaphore | None = None
     observer: ReconcileObserver = UNOBSERVED
     running: set[ObjectKey] = field(default_factory=set, init=False)
@@ -95,7 +96,9 @@ class Controller:
                 await asyncio.sleep(0)  # a reconcile that never waits must not keep everybody else from the loop
 
     async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
-        with bound_contextvars(kind=self.kind or self.name, namespace=request.namespace, name=request.name):
+        with bound_contextvars(
+            kind=self.kind or self.name, group=self.group, namespace=request.namespace, name=request.name
+        ):
             result = Result(failed=True)
             try:
                 async with self._permit():

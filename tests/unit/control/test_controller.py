@@ -52,7 +52,9 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def controller(clock: ManualClock, recorder: Recorder) -> Controller:
-    return Controller("foo-v1-controller", WorkQueue(clock, BackOff(1, 8)), 2, recorder, kind="Foo")
+    return Controller(
+        "foo-v1-controller", WorkQueue(clock, BackOff(1, 8)), 2, recorder, kind="Foo", group="example.com"
+    )
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +76,7 @@ async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
         controller.queue.add(A, CAUSE)
         await settle()
     assert recorder.ended == [A]
-    assert recorder.contexts == [{"kind": "Foo", "namespace": "default", "name": "a"}]
+    assert recorder.contexts == [{"kind": "Foo", "group": "example.com", "namespace": "default", "name": "a"}]
     assert controller.queue.waiting == 0
 
 
