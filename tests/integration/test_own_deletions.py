@@ -1,10 +1,12 @@
-"""What a run deletes itself starts nothing, what others delete is never lost (design 3.2)."""
+"""What a run deletes itself and what controllers keep starts nothing, what others do is never lost (design 3.2)."""
 
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.test_own_writes import quiet
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, is_true
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, is_true
 
 PATIENCE = 60.0
 TASKS = """
@@ -60,3 +62,38 @@ async def test_a_users_deletion_during_the_run_is_not_lost(world: World, thing_o
     assert await quiet(thing_operator, 3.0) == 2
     assert await world.find(CONFIG_MAP, "kept")
     assert await world.find(CONFIG_MAP, "temporary") is None
+
+
+async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World, thing_operator: Operator) -> None:
+    """The Deployment's controller writes its revision and status; only a label that a user changes is repaired."""
+    tasks = """
+- name: Make a Deployment
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: web
+        namespace: "{{ ansible_operator_meta.namespace }}"
+        labels: {app: web}
+      spec:
+        replicas: 0
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec: {containers: [{name: web, image: nginx}]}
+"""
+    write_project(thing_operator.folder, tasks)
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+
+    def has_revision(deployment: RawObject) -> bool:
+        annotations = metadata_of(deployment).get("annotations") or {}
+        return "deployment.kubernetes.io/revision" in annotations and bool(deployment["status"])
+
+    await world.wait_for(DEPLOYMENT, "web", has_revision, PATIENCE)
+    assert await quiet(thing_operator, 3.0) == 1
+    await world.patch(DEPLOYMENT, "web", {"metadata": {"labels": {"app": "changed"}}})
+    await world.wait_for(DEPLOYMENT, "web", lambda obj: metadata_of(obj)["labels"]["app"] == "web", PATIENCE)
+    assert await quiet(thing_operator, 3.0) == 2
