@@ -87,6 +87,10 @@ molecule: setup ## The molecule scenarios: default, local, and cluster on a cont
 	$(RUN) molecule test -s local
 	$(RUN) rolecall cluster exec --name molecule-cluster -- molecule test -s cluster
 
+.PHONY: e2e
+e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
+	$(RUN) pytest tests/e2e -x --timeout 600
+
 .PHONY: test-matrix
 test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
 	failed=; for version in $(PYTHONS); do \

@@ -1,0 +1,63 @@
+"""The images of the tests, built as users build them and loaded into the cluster."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.e2e.cluster import PROJECT, Cluster
+
+OPERATOR = "localhost/rolecall:e2e"
+CHANGED = "localhost/rolecall:e2e-changed"
+RUNNER = "localhost/rolecall-runner:e2e"
+MARK = """
+- name: Leave a mark, which only the changed role does
+  kubernetes.core.k8s:
+    state: patched
+    api_version: apps/v1
+    kind: Deployment
+    name: "{{ deployment_name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    definition: {metadata: {annotations: {e2e.rolecall.dev/role: changed}}}
+"""
+
+
+def base() -> str:
+    """Return the base that images are built on."""
+    (default,) = re.findall(r"^ARG BASE=(.+)$", (PROJECT / "build/Dockerfile").read_text(), re.MULTILINE)
+    return os.environ.get("BASE") or default
+
+
+def build(image: str, folder: Path, base_image: str) -> None:
+    """Build an image from a folder with a Dockerfile."""
+    engine = subprocess.run(["build/engine"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
+    command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def build_operator(cluster: Cluster) -> str:
+    """Build the operator's image by ``make image`` and load it."""
+    cluster.do("make", "image", f"IMG={OPERATOR}")
+    cluster.load(OPERATOR)
+    return OPERATOR
+
+
+def build_changed(cluster: Cluster, folder: Path) -> str:
+    """Build an image on the operator's with one more task in the role foo, and load it."""
+    shutil.copytree(PROJECT / "roles/foo", folder / "foo")
+    with (folder / "foo/tasks/main.yml").open("a") as tasks:
+        tasks.write(MARK)
+    (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY foo ${HOME}/roles/foo\n")
+    build(CHANGED, folder, OPERATOR)
+    cluster.load(CHANGED)
+    return CHANGED
+
+
+def load_nginx(cluster: Cluster) -> None:
+    """Load a stand-in for nginx:latest, and let pods use it without asking a registry."""
+    image = "docker.io/library/nginx:latest"
+    build(image, PROJECT / "tests/e2e/nginx", base())
+    cluster.load(image)
+    cluster.kubectl("apply", "-f", str(PROJECT / "tests/e2e/nginx/policy.yaml"))

@@ -1,0 +1,217 @@
+"""The operator on a real node, from ``make deploy`` to ``make undeploy``; tests build on each other in this order."""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import NAMESPACE, PROJECT, Cluster, Document, eventually, is_running
+
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:rolecall"
+SAID_AT = "zundokokiyoshi.kaitoy.github.com/said-at-millis"
+WORDS_DURING_TAKEOVER = 40
+PODS_DURING_TAKEOVER = 6
+FETCH = """
+import ssl, sys, urllib.error, urllib.request
+headers = {"Authorization": "Bearer " + sys.argv[2]} if sys.argv[2:] else {}
+request = urllib.request.Request(sys.argv[1], headers=headers)
+try:
+    print(urllib.request.urlopen(request, timeout=10, context=ssl._create_unverified_context()).read().decode())
+except urllib.error.HTTPError as error:
+    print("HTTP", error.code)
+"""
+TAKEOVER = f"""
+apiVersion: zundokokiyoshi.kaitoy.github.com/v1beta1
+kind: Hikawa
+metadata: {{name: song, namespace: takeover}}
+spec: {{intervalMillis: 500, numZundokos: {WORDS_DURING_TAKEOVER}}}
+---
+apiVersion: scaling.example.com/v1
+kind: PodScaler
+metadata: {{name: scaler, namespace: takeover}}
+spec: {{count: {PODS_DURING_TAKEOVER}, selector: {{app: takeover}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def deployed(cluster: Cluster, operator_image: str) -> Iterator[Cluster]:
+    """Give the cluster with the operator and its opt-in part deployed."""
+    cluster.make("deploy", f"IMG={operator_image}", "DEPLOY=deploy/podcount")
+    cluster.wait_for_rollout()
+    yield cluster
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "namespace", "takeover", "metrics-reader")
+    cluster.make("undeploy")
+    cluster.make("uninstall")
+
+
+def leader(cluster: Cluster) -> str:
+    """Return the name of the pod that holds the Lease."""
+    holder = cluster.get("lease/rolecall", "-n", NAMESPACE).get("spec", {}).get("holderIdentity") or ""
+    return str(holder).rpartition("_")[0]
+
+
+def in_operator(cluster: Cluster, *command: str) -> str:
+    return cluster.kubectl("exec", "-n", NAMESPACE, leader(cluster), "--", *command)
+
+
+def status(cluster: Cluster, obj: str, namespace: str) -> Document:
+    found: Document = cluster.get(obj, "-n", namespace).get("status", {})
+    return found
+
+
+def words(cluster: Cluster) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in cluster.items("zundokos", "takeover"))
+
+
+def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster) -> None:
+    deployed.kubectl("apply", "-k", "deploy/samples")
+
+    def reached() -> dict[str, Any]:
+        scaler = status(deployed, "podscaler/example-podscaler", "podscaler-sample")
+        song = status(deployed, "hikawa/hikawa-sample", "hikawa-sample")
+        foo = status(deployed, "foo/foos.samplecontroller.k8s.io", "foo-sample")
+        replica_set = deployed.get("replicaset/example-replicaset", "-n", "replicaset-sample")
+        return {
+            "ready pods": scaler.get("ready"),
+            "sung": song.get("kiyoshied"),
+            "available": foo.get("availableReplicas"),
+            "counted": replica_set["metadata"].get("labels", {}).get("pod-count"),
+        }
+
+    wanted = {"ready pods": 4, "sung": True, "available": 2, "counted": "3"}
+    eventually(reached, lambda seen: seen == wanted, 120, "every sample has reached its end state")
+    pods = deployed.items("pods", "podscaler-sample", "app=nginx")
+    assert len([pod for pod in pods if is_running(pod)]) == 4
+
+
+def test_the_operator_runs_as_nobody_special_and_cannot_write_to_its_image(deployed: Cluster) -> None:
+    assert in_operator(deployed, "id", "-u").strip() == "1001"
+    assert in_operator(deployed, "cat", "/proc/1/comm").strip() == "tini"
+    place = "/opt/ansible/roles/foo/tasks/main.yml"
+    refused = in_operator(deployed, "sh", "-c", f"echo >>{place} && echo written || true")
+    assert "written" not in refused
+    assert in_operator(deployed, "cat", "/licenses/dependencies").count("\n") > 40
+
+
+def test_its_namespace_admits_no_pod_with_more_rights(deployed: Cluster) -> None:
+    pod = ("run", "privileged", "--image=nginx:latest", "-n", NAMESPACE)
+    refused = deployed.run(*deployed.kubectl_words, *pod)
+    assert 'violates PodSecurity "restricted' in refused.stderr
+
+
+def test_another_replica_takes_over_and_nothing_is_lost_or_done_twice(deployed: Cluster) -> None:
+    first = eventually(lambda: leader(deployed), bool, 30, "a replica leads")
+    deployed.namespace("takeover")
+    deployed.apply(TAKEOVER)
+    eventually(lambda: words(deployed), lambda seen: len(seen) > 5, 60, "the song has begun")
+    deployed.kubectl("delete", "pod", first, "-n", NAMESPACE, "--wait=false")
+    eventually(lambda: leader(deployed), lambda name: name not in ("", first), 30, "the other replica leads")
+    sung = eventually(lambda: words(deployed), lambda seen: len(seen) >= WORDS_DURING_TAKEOVER, 90, "the song goes on")
+    assert sung == [f"song-zundoko-{number:03d}" for number in range(1, len(sung) + 1)]
+    assert gaps(deployed.items("zundokos", "takeover")) > 0.49
+    eventually(
+        lambda: status(deployed, "podscaler/scaler", "takeover").get("ready"),
+        lambda ready: ready == PODS_DURING_TAKEOVER,
+        60,
+        "all pods are ready",
+    )
+    events = deployed.items("events", "takeover")
+    assert [each["message"] for each in events if each["reason"] == "Killing"] == []
+    deployed.kubectl("delete", "-f", "-", stdin=TAKEOVER)
+
+
+def gaps(said: list[Document]) -> float:
+    """Return the shortest time between two words, in seconds."""
+    moments = sorted(int(each["metadata"]["annotations"][SAID_AT]) for each in said)
+    return min(after - before for before, after in pairwise(moments)) / 1000
+
+
+def rules(cluster: Cluster, account: str, namespace: str) -> set[tuple[str, ...]]:
+    """Return everything that an account may do in a namespace, as the API server sees it."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    answer = cluster.kubectl("create", "--as", account, "-o", "json", "-f", "-", stdin=json.dumps(review))
+    return flat(json.loads(answer)["status"]["resourceRules"])
+
+
+def flat(given: list[Document]) -> set[tuple[str, ...]]:
+    return {
+        (group, resource, name, verb)
+        for rule in given
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames") or [""]
+        for verb in rule["verbs"]
+    }
+
+
+def written(kind: str) -> set[tuple[str, ...]]:
+    """Return what the roles of a kind grant that ``make deploy DEPLOY=deploy/podcount`` has applied."""
+    files = [*(PROJECT / "deploy/rbac").glob("*.yaml"), PROJECT / "deploy/podcount/rbac.yaml"]
+    found = [each for path in files for each in yaml.safe_load_all(path.read_text()) if each.get("kind") == kind]
+    return set().union(*(flat(each["rules"]) for each in found))
+
+
+def test_the_service_account_can_do_nothing_beyond_its_role(deployed: Cluster) -> None:
+    anybody = rules(deployed, "system:serviceaccount:default:default", "default")
+    assert rules(deployed, ACCOUNT, "default") - anybody == written("ClusterRole")
+    assert rules(deployed, ACCOUNT, NAMESPACE) - anybody == written("ClusterRole") | written("Role")
+
+
+def fetch(cluster: Cluster, url: str, *token: str) -> str:
+    return in_operator(cluster, "python3", "-c", FETCH, url, *token)
+
+
+def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
+    address = deployed.get("service/rolecall-metrics", "-n", NAMESPACE)["spec"]["clusterIP"]
+    assert "ansible_operator_build_info" in fetch(deployed, f"http://{address}:8443/metrics")
+    of_leader = fetch(deployed, "http://localhost:8443/metrics")
+    assert re.search(
+        r'^resource_created_at_seconds\{.*kind="PodScaler".*name="example-podscaler"', of_leader, re.MULTILINE
+    )
+
+
+def test_metrics_want_a_token_when_asked_so(deployed: Cluster, operator_image: str) -> None:
+    deployed.make("deploy", f"IMG={operator_image}", "DEPLOY=deploy/secure-metrics")
+    deployed.wait_for_rollout()
+    eventually(lambda: leader(deployed), bool, 30, "a replica leads")
+    space = deployed.namespace("metrics-reader")
+    for name in ("reader", "stranger"):
+        deployed.apply(f"{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}, namespace: {space}}}}}")
+    binding = ("clusterrolebinding", "metrics-reader")
+    deployed.kubectl("delete", "--ignore-not-found", *binding)
+    deployed.kubectl("create", *binding, "--clusterrole=rolecall-metrics-reader", f"--serviceaccount={space}:reader")
+    tokens = {name: deployed.kubectl("create", "token", name, "-n", space).strip() for name in ("reader", "stranger")}
+    url = "https://localhost:8443/metrics"
+    assert fetch(deployed, url).strip() == "HTTP 401"
+    assert fetch(deployed, url, tokens["stranger"]).strip() == "HTTP 403"
+    assert "ansible_operator_build_info" in fetch(deployed, url, tokens["reader"])
+    deployed.kubectl("delete", *binding)
+
+
+def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(deployed: Cluster, changed_image: str) -> None:
+    deployed.make("deploy", f"IMG={changed_image}", "DEPLOY=deploy/podcount")
+    eventually(
+        lambda: deployed.get("deployment/foo-deployment", "-n", "foo-sample")["metadata"]["annotations"],
+        lambda seen: seen.get("e2e.rolecall.dev/role") == "changed",
+        120,
+        "the changed role has run for the Foo that was there",
+    )
+
+
+def test_undeploy_leaves_only_the_kinds(deployed: Cluster) -> None:
+    deployed.kubectl("delete", "-k", "deploy/samples")
+    deployed.make("undeploy")
+    kinds = "crd,clusterrole,clusterrolebinding,namespace,mutatingwebhookconfiguration,validatingwebhookconfiguration"
+    left = [name for name in deployed.kubectl("get", kinds, "-o", "name").split() if "rolecall" in name]
+    assert left == []
+    definitions = yaml.safe_load_all(deployed.kubectl("kustomize", "deploy/crds"))
+    for definition in definitions:
+        assert deployed.get("crd", definition["metadata"]["name"])
