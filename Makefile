@@ -122,7 +122,7 @@ clean: ## Remove what the targets made in this folder (not the cached binaries)
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: pyproject.toml uv.lock | $(filter .venv-uv/bin/uv,$(UV))
 	@echo "Installing the locked dependencies into .venv" >&2

@@ -16,7 +16,7 @@ from rolecall.cli.main import parser
 from rolecall.cli.program import Program, ansible_operator_program, rolecall_program
 from tests.unit.docs.pages import PROJECT, blocks, commands, name_of, pages
 
-TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
+TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)
 ROW = re.compile(r"^\| `(--[a-z0-9-]+)[^`]*` \| ([^|]*) \|", re.MULTILINE)
 REFERENCE = PROJECT / "docs/reference/command-line.md"
 
