@@ -51,5 +51,5 @@ def test_it_talks_to_a_pod_through_the_proxy_as_any_user(project: Cluster) -> No
 
 def test_packages_can_be_added_on_the_image(project: Cluster) -> None:
     pod = project.items("pods", NAMESPACE, "control-plane=controller-manager")[0]["metadata"]["name"]
-    places = project.kubectl("exec", "-n", NAMESPACE, pod, "--", "sh", "-c", "command -v pip3 ansible-galaxy; id -u")
+    places = project.kubectl("exec", "-n", NAMESPACE, pod, "--", "sh", "-c", "which pip3 ansible-galaxy; id -u")
     assert places.split() == ["/opt/rolecall/bin/pip3", "/opt/rolecall/bin/ansible-galaxy", "1000660000"]
