@@ -73,7 +73,9 @@ class Cluster:
 
     def items(self, kind: str, namespace: str, selector: str = "") -> list[Document]:
         """Return the objects of a kind, those with these labels."""
-        found: list[Document] = self.get(kind, "-n", namespace, *(["-l", selector] if selector else []))["items"]
+        found: list[Document] = self.get(kind, "-n", namespace, *(["-l", selector] if selector else [])).get(
+            "items", []
+        )
         return found
 
     def namespace(self, name: str) -> str:
