@@ -292,6 +292,12 @@ _CASES = (
         status="failed",
         says=("Found", "Destination directory /proc/nowhere does not exist"),
     ),
+    Case(
+        name="without_workers",
+        rule="a task that needs no worker process does what it does in one, and one that comes to need it does it once",
+        status="failed",
+        says=("words a b, deep c", "1 then 1 calls", "calls 1, environment clean", 'one;line of scratch"', "errantly"),
+    ),
     Case(name="requeue", rule="the wish to run again and statistics reach the operator"),
     Case(
         name="remarks_on_settings",

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from rolecall.jobs.warm.constants import set_kubeconfig
 from rolecall.jobs.warm.forking import keep_descriptors, leave, reset_signals, set_environment, set_standard_streams
+from rolecall.jobs.warm.place import Outcome
 from rolecall.jobs.warm.titles import Titles
 
 _READ_BYTES = 1 << 16
@@ -40,12 +41,14 @@ class ModuleCall:
     open_files_limit: int = 0
 
 
-def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles) -> tuple[int, bytes, bytes]:
-    """Run the module to its end; return exit code, standard output and standard error."""
+def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles, *, own_session: bool) -> Outcome:
+    """Run the module to its end, in a session of its own if it has no worker that would give it one."""
     out_reading, out_writing = os.pipe()
     err_reading, err_writing = os.pipe()
-    pid = os.fork()
+    pid = _fork()
     if pid == 0:
+        if own_session:
+            os.setsid()
         leave(lambda: _be_the_module(call, cwd, titles, (out_writing, err_writing)))
     os.close(out_writing)
     os.close(err_writing)
@@ -56,6 +59,14 @@ def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles) -> tuple[int
         os.close(out_reading)
         os.close(err_reading)
     return _as_a_shell_says(status, out, err)
+
+
+def _fork() -> int:
+    """Fork while no other thread writes, as ansible-core does with its workers."""
+    from ansible.utils.display import Display  # noqa: PLC0415 - only the server has Ansible
+
+    with Display()._lock:  # noqa: SLF001 - no public way
+        return os.fork()
 
 
 def _read_all(*descriptors: int) -> list[bytes]:
@@ -72,15 +83,15 @@ def _read_all(*descriptors: int) -> list[bytes]:
     return [b"".join(chunks) for chunks in found.values()]
 
 
-def _as_a_shell_says(status: int, out: bytes, err: bytes) -> tuple[int, bytes, bytes]:
+def _as_a_shell_says(status: int, out: bytes, err: bytes) -> Outcome:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return code, out, err
+        return Outcome(code, out, err)
     number = -code
     if number not in _SILENT_SIGNALS:
         dumped = " (core dumped)" if os.WCOREDUMP(status) else ""
         err += f"{signal.strsignal(number)}{dumped}\n".encode()
-    return _SIGNAL_EXIT_BASE + number, out, err
+    return Outcome(_SIGNAL_EXIT_BASE + number, out, err)
 
 
 def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: Titles, writing: tuple[int, int]) -> None:

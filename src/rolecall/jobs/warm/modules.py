@@ -23,6 +23,7 @@ from ansible.utils.display import Display
 
 from rolecall.jobs.warm import temporary_folders
 from rolecall.jobs.warm.module_process import ModuleCall, run_module
+from rolecall.jobs.warm.place import Outcome, Place
 from rolecall.jobs.warm.playbook import Warmth
 
 PROFILE = "legacy"
@@ -61,9 +62,9 @@ def missing() -> list[str]:
     ]
 
 
-def install(warmth: Warmth) -> None:
-    """Let eligible modules be forked from now on in this process and its workers."""
-    seam = _Seam(warmth)
+def install(warmth: Warmth, place: Place) -> None:
+    """Let eligible modules be forked from now on in this process and its workers; `place` is that of its tasks."""
+    seam = _Seam(warmth, place)
     base = action_plugins.ActionBase
     base._execute_module = seam.around_execute(base._execute_module)  # noqa: SLF001 - the seam
     base._is_pipelining_enabled = seam.around_pipelining(base._is_pipelining_enabled)  # noqa: SLF001 - the seam
@@ -76,8 +77,9 @@ def install(warmth: Warmth) -> None:
 class _Seam:
     """The four wrappers; one task is worked on at a time in each process."""
 
-    def __init__(self, warmth: Warmth) -> None:
+    def __init__(self, warmth: Warmth, place: Place) -> None:
         self._warmth = warmth
+        self._place = place
         self._is_trying = False
 
     def around_execute(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,6 +94,7 @@ class _Seam:
                 self._is_trying = True
                 return original(action, *args, **options)
             except _NotWarm as reason:
+                self._place.require_worker(str(reason))
                 self._warmth.note(f"module {name} is not forked: {reason}")
             finally:
                 self._is_trying = False
@@ -114,12 +117,20 @@ class _Seam:
     def around_command(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def execute(connection: Any, cmd: Any, in_data: Any = None, sudoable: bool = True) -> Any:  # noqa: FBT001, FBT002
             if not isinstance(in_data, _Payload):
+                self._place.require_worker("it starts a program")
                 return original(connection, cmd, in_data=in_data, sudoable=sudoable)
             ConnectionBase.exec_command(connection, cmd, in_data=in_data, sudoable=sudoable)
             Display().vvv(f"EXEC module {in_data.call.module} in a forked process")
-            return run_module(in_data.call, connection.cwd, self._warmth.titles)
+            return self._run(in_data.call, connection.cwd)
 
         return execute
+
+    def _run(self, call: ModuleCall, cwd: bytes | None) -> Outcome:
+        if outcome := self._place.done_before(call.module):
+            return outcome
+        outcome = run_module(call, cwd, self._warmth.titles, own_session=self._place.is_inside)
+        self._place.note(call.module, outcome)
+        return outcome
 
 
 def _check_task(action: Any, *, is_async: bool) -> None:

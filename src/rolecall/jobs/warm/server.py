@@ -31,6 +31,7 @@ from rolecall.jobs.warm.forking import (
     tell_of_parent,
 )
 from rolecall.jobs.warm.freshness import Freshness
+from rolecall.jobs.warm.place import Place
 from rolecall.jobs.warm.playbook import Warmth, warm_spawn
 from rolecall.jobs.warm.titles import SLOT_VARIABLE, Titles
 from rolecall.jobs.warm.warming import warm_up
@@ -164,12 +165,17 @@ def _wake_up_on_children() -> int:
 
 def _install_seams(warmth: Warmth) -> None:
     # These import Ansible, which `main` prepares first.
-    from rolecall.jobs.warm import modules, waiting  # noqa: PLC0415
+    from rolecall.jobs.warm import modules, waiting, workers  # noqa: PLC0415
 
+    place = Place()
     if names := modules.missing():
         warmth.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
     else:
-        modules.install(warmth)
+        modules.install(warmth, place)
+        if names := workers.missing():
+            warmth.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
+        else:
+            workers.install(place)
     if not waiting.missing():
         waiting.install()
 

@@ -60,6 +60,7 @@ def _import_ansible() -> None:
         "ansible._internal._templating._engine",
         "rolecall.jobs.warm.modules",
         "rolecall.jobs.warm.waiting",
+        "rolecall.jobs.warm.workers",
     ):
         importlib.import_module(name)
 
