@@ -31,6 +31,9 @@ COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 PARENT_DIED = signal.SIGUSR1
 """Tells this process that the one that had started it is gone."""
 
+Adapt = Callable[[Any], None]
+"""Changes ansible-runner's object for a play before it runs."""
+
 _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
 _LOOK_AGAIN_SECONDS = 0.1
@@ -71,10 +74,11 @@ class Play:
 class PlayThread(threading.Thread):
     """Runs ansible-runner and reports to `lines`; `finished_descriptor` becomes readable at its end."""
 
-    def __init__(self, play: Play, lines: "Lines") -> None:
+    def __init__(self, play: Play, lines: "Lines", adapt: Adapt) -> None:
         super().__init__(name="play", daemon=True)
         self._play = play
         self._lines = lines
+        self._adapt = adapt
         self.finished_descriptor, self._finish = os.pipe()
         self._is_stopping = threading.Event()
         self.ending: dict[str, Any] = {}
@@ -105,6 +109,7 @@ class PlayThread(threading.Thread):
 
     def _run(self) -> dict[str, Any]:
         runner = configure(self._play, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
+        self._adapt(runner)
         runner.config.env = hide_environment(runner.config.env)
         runner.config.env |= {name: HiddenText(value) for name, value in self._play.secrets.items()}
         status, rc = runner.run()
@@ -173,13 +178,13 @@ class Lines:
             self._is_open = False
 
 
-def main(notes: Notes | None = None) -> None:
+def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     """Run the play that standard input describes, and exit when nothing of it is left; pass on what notes say."""
     lines = Lines(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
     play = Play.from_line(sys.stdin.buffer.readline())
-    thread = PlayThread(play, lines)
+    thread = PlayThread(play, lines, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(play.grace_seconds)

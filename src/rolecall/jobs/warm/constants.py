@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from multiprocessing import util as multiprocessing_util
 
+from rolecall.jobs.warm.begun_events import EventWriter
+
 PER_RUN = frozenset(
     {"ANSIBLE_LOCAL_TEMP", "ANSIBLE_ROLES_PATH", "ANSIBLE_CACHE_PLUGIN_CONNECTION", "AWX_ISOLATED_DATA_DIR"}
 )
@@ -21,12 +23,15 @@ PER_RUN = frozenset(
 _RANDOM_LIMIT = 0x7FFFFFFF
 
 
-def set_again(before: Mapping[str, str]) -> None:
-    """Set everything that depends on the environment, the terminal or chance, after the environment has been set."""
+def set_again(before: Mapping[str, str], event_descriptor: int) -> None:
+    """Set everything that depends on the environment, the terminal or chance, after the environment has been set.
+
+    The descriptor is that of `BegunEvents`.
+    """
     atexit.register(multiprocessing_util._exit_function)  # type: ignore[attr-defined] # noqa: SLF001 - its own hook
     _constants({name for name in PER_RUN if before.get(name) != os.environ.get(name)})
     _display()
-    _event_files()
+    _events(event_descriptor)
     _chance()
     _collection_loader()
     set_kubeconfig()
@@ -63,11 +68,13 @@ def _display() -> None:
     Display().__init__()
 
 
-def _event_files() -> None:
-    """Let ansible-runner's callback begin anew too: it writes its events where this run wants them."""
+def _events(descriptor: int) -> None:
+    """Let ansible-runner's callback begin anew too: its events go where this run wants them."""
     module = sys.modules.get("ansible.plugins.callback.awx_display")
     if module:
-        module.event_context = module.EventContext()  # type: ignore[attr-defined]
+        context = module.event_context = module.EventContext()  # type: ignore[attr-defined]
+        if files := getattr(context, "cache", None):
+            context.cache = EventWriter(descriptor, module.AnsibleJSONEncoderLocal, files.set)
 
 
 def _chance() -> None:

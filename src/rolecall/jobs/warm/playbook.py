@@ -31,12 +31,13 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """What the server has prepared: its environment, where to write names, how to say why something is not warm."""
+    """What the server has prepared, its environment, and where names, remarks and events are written."""
 
     environment: Mapping[str, str]
     titles: Titles
     note: Note
     note_descriptor: int
+    event_descriptor: int
     install_seams: Callable[["Warmth"], None]
 
 
@@ -109,12 +110,12 @@ def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     if not start.echo:
         _disable_echo()
     open_standard_streams()
-    keep_descriptors([warmth.note_descriptor])
+    keep_descriptors([warmth.note_descriptor, warmth.event_descriptor])
     os.chdir(start.cwd)
     set_environment(start.environment)
     warmth.titles.rename(sys.executable, *start.words)
     sys.argv = list(start.words)
-    constants.set_again(warmth.environment)
+    constants.set_again(warmth.environment, warmth.event_descriptor)
     print_plain_lines_first()
     constants.say_remarks()
     warmth.install_seams(warmth)

@@ -23,6 +23,7 @@ import pexpect
 
 from rolecall.jobs import play
 from rolecall.jobs.processes import JOB_VARIABLE, PLAY_MODULE
+from rolecall.jobs.warm.begun_events import BegunEvents, take_from_memory
 from rolecall.jobs.warm.forking import (
     keep_descriptors,
     reset_signals,
@@ -111,10 +112,11 @@ class _Server:
             os.chdir(surroundings["directory"])
             set_environment(surroundings["environment"] | {JOB_VARIABLE: ident})
             notes = play.Notes()
+            begun = BegunEvents()
             pexpect.spawn = warm_spawn(
-                Warmth(self.environment, self.titles, notes.write, notes.descriptor, _install_seams)
+                Warmth(self.environment, self.titles, notes.write, notes.descriptor, begun.descriptor, _install_seams)
             )
-            play.main(notes)
+            play.main(notes, lambda runner: take_from_memory(runner, begun))
         finally:
             os._exit(1)  # the end of a play is in `main`; whatever came here must not return into the server
 

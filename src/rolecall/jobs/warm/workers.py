@@ -52,7 +52,7 @@ _GET_ACTION = "_get_action_handler_with_module_context"
 _SEAM = (
     (strategy_plugins, ("WorkerProcess",)),
     (worker_process.WorkerProcess, ("start", "_run")),
-    (worker_process, ("current_worker",)),
+    (worker_process, ("WorkerQueue", "current_worker", "multiprocessing_context")),
     (task_executor.TaskExecutor, ("_run_loop", "_get_connection", _GET_ACTION)),
     (task_queue_manager.FinalQueue, ("put", "send_callback", "send_task_result", "send_display", "send_prompt")),
     (_jinja_plugins.JinjaPluginIntercept, ("_invoke_plugin",)),
@@ -73,13 +73,17 @@ def missing() -> list[str]:
 def install(place: Place) -> None:
     """Spare workers from now on in this process; `place` is that of its tasks."""
 
+    make_queue = worker_process.WorkerQueue
+
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
         def start(self) -> None:
             if not (_is_usual(self) and _has_run_inside(self, place)):
+                self.worker_queue = make_queue(ctx=worker_process.multiprocessing_context)
                 with place.in_worker():
                     super().start()
 
     strategy_plugins.WorkerProcess = Worker
+    worker_process.WorkerQueue = lambda **_: None  # for answers to questions; only one that is started needs it
 
 
 def _is_usual(worker: Any) -> bool:
