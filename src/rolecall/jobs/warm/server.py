@@ -13,7 +13,7 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from rolecall.jobs.warm.freshness import Freshness
 from rolecall.jobs.warm.place import Place
 from rolecall.jobs.warm.playbook import Warmth, warm_spawn
 from rolecall.jobs.warm.titles import SLOT_VARIABLE, Titles
-from rolecall.jobs.warm.warming import warm_up
+from rolecall.jobs.warm.warming import Preparation, warm_up
 
 MODULE = "rolecall.jobs.warm.server"
 MESSAGE_LIMIT_BYTES = 4096
@@ -49,6 +49,7 @@ class _Server:
     environment: Mapping[str, str]
     freshness: Freshness
     children: dict[int, str]
+    preparations: Sequence[Preparation]
 
     def serve(self) -> None:
         """Fork children until the operator closes its end."""
@@ -114,11 +115,16 @@ class _Server:
             notes = play.Notes()
             begun = BegunEvents()
             pexpect.spawn = warm_spawn(
-                Warmth(self.environment, self.titles, notes.write, notes.descriptor, begun.descriptor, _install_seams)
+                Warmth(self.environment, self.titles, notes.write, notes.descriptor, begun.descriptor, self._install)
             )
             play.main(notes, lambda runner: take_from_memory(runner, begun))
         finally:
             os._exit(1)  # the end of a play is in `main`; whatever came here must not return into the server
+
+    def _install(self, warmth: Warmth) -> None:
+        _install_seams(warmth)
+        for preparation in self.preparations:
+            preparation.install()
 
 
 def main() -> None:
@@ -133,11 +139,12 @@ def main() -> None:
     set_environment(environment)
     os.chdir(Path(folder) / "project")
     sys.path.insert(_user_paths(), str(play.COLLECTIONS))
-    warm_up(map(Path, contents))
+    preparations = warm_up([Path(content) for content in contents])
     os.chdir(directory)
     gc.collect()
     gc.freeze()
-    server = _Server(control, titles, environment, Freshness.now(), {})
+    gc.set_threshold(20000, 50, 100)
+    server = _Server(control, titles, environment, Freshness.now(), {}, preparations)
     control.send(json.dumps({"ready": True}).encode())
     server.serve()
     os._exit(0)  # its folder is removed by the operator, and the exit hooks of Ansible are for plays

@@ -10,11 +10,12 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.legacy.stat", "ansible.legacy.file")
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
@@ -23,8 +24,15 @@ _REMARKS = ("_errors", "WARNINGS", "DEPRECATED")
 _TASK_FILES = ("*.yml", "*.yaml")
 
 
-def warm_up(contents: Iterable[Path]) -> None:
-    """Prepare for the roles and playbooks that lie below these folders."""
+class Preparation(Protocol):
+    """Something that was prepared for runs."""
+
+    def install(self) -> None:
+        """Use it from now on in this process."""
+
+
+def warm_up(contents: Sequence[Path]) -> list[Preparation]:
+    """Prepare for the roles and playbooks that lie below these folders; return what a run has to install."""
     give_remarks_back = _take_remarks()
     _import_ansible()
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run will say it for itself
@@ -33,7 +41,9 @@ def warm_up(contents: Iterable[Path]) -> None:
         for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
             with suppress(Exception):  # a role may name what is not there; its run will say so
                 _prepare_module(name)
+        preparations = list(_preparations(contents))
     give_remarks_back()
+    return preparations
 
 
 def _take_remarks() -> Callable[[], None]:
@@ -48,6 +58,17 @@ def _take_remarks() -> Callable[[], None]:
             setattr(config, name, remarks)
 
     return give_back
+
+
+def _preparations(contents: Sequence[Path]) -> Iterator[Preparation]:
+    documents = importlib.import_module("rolecall.jobs.warm.documents")
+    templates = importlib.import_module("rolecall.jobs.warm.templates")
+    if documents.missing():
+        return
+    parsed = documents.Documents.of_roles(contents)
+    yield parsed
+    if not templates.missing():
+        yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
 
 
 def _import_ansible() -> None:

@@ -72,7 +72,6 @@ def missing() -> list[str]:
 
 def install(place: Place) -> None:
     """Spare workers from now on in this process; `place` is that of its tasks."""
-
     make_queue = worker_process.WorkerQueue
 
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
