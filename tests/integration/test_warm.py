@@ -51,6 +51,17 @@ from ansible.module_utils.basic import AnsibleModule
 AnsibleModule({})
 os.kill(os.getpid(), signal.SIGKILL)
 """
+LEAK = """
+import os
+KEPT = []
+os.register_at_fork(after_in_parent=lambda: KEPT.append(b"x" * 4 * 1024 * 1024))
+"""
+LEAKY = """
+#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.some.thing.plugins.module_utils import leak
+AnsibleModule({}).exit_json()
+"""
 
 
 @pytest.fixture
@@ -169,6 +180,28 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
         await bench.run(role)
     said = [event.message for event in bench.events if event.name == "runner_on_ok"]
     assert said == ["before", "afterwards"]
+
+
+async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
+    plugins = tmp_path / "collections/ansible_collections/some/thing/plugins"
+    for name, source in (("module_utils/leak.py", LEAK), ("modules/leaky.py", LEAKY)):
+        (plugins / name).parent.mkdir(parents=True)
+        (plugins / name).write_text(source.lstrip())
+    bench = Bench(tmp_path, ColdRunner())
+    role = bench.role("- some.thing.leaky:\n")
+    servers = []
+    with capture_logs() as logs:
+        async with WarmRunner([role.path], growth_limit_bytes=1024 * 1024) as runner:
+            bench.runner = runner
+            for _ in range(2):
+                assert (await bench.run(role)).is_successful
+                servers.append(server_of(runner))
+            await until(lambda: not servers[0].is_running())
+    assert servers[0] != servers[1]
+    (reason,) = [line["reason"] for line in logs if line["event"] == "The warm server is replaced"]
+    assert reason.startswith("the server has grown by ")
 
 
 async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Bench, tmp_path: Path) -> None:

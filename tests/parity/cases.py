@@ -298,6 +298,26 @@ _CASES = (
         status="failed",
         says=("words a b, deep c", "1 then 1 calls", "calls 1, environment clean", 'one;line of scratch"', "errantly"),
     ),
+    Case(
+        name="libraries",
+        rule="libraries that look at the environment, when they are imported or later, find that of their run or task",
+        says=(
+            "run http://run.test:1 http://run.test 05 run.pem",
+            "task http://task.test:1 http://task.test 09 task",
+            "next http://run.test:1 http://run.test 05 config-of-run",
+            "05 Asia/Karachi http://run.test:1",
+        ),
+        ordinary=("its environment sets LC_ALL",),
+        job_environment={
+            "HTTPS_PROXY": "http://run.test:1",
+            "https_proxy": "http://run.test:1",
+            "KUBECONFIG": "{scratch}/config-of-run",
+            "REQUESTS_CA_BUNDLE": "{project}/run.pem",
+            "SSL_CERT_FILE": "{project}/run.pem",
+            "TZ": "Asia/Karachi",
+            "K8S_AUTH_HOST": "http://run.test",
+        },
+    ),
     Case(name="requeue", rule="the wish to run again and statistics reach the operator"),
     Case(
         name="remarks_on_settings",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rolecall.jobs.cold import LINE_LIMIT_BYTES, inherited_environment
+from rolecall.jobs.warm.freshness import GROWTH_LIMIT_BYTES
 from rolecall.jobs.warm.titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
 from rolecall.logs import get_logger
 
@@ -123,14 +124,14 @@ class WarmServer:
         loop.add_reader(control, self._read)
 
     @classmethod
-    async def launch(cls, contents: Sequence[Path]) -> Self:
-        """Start a server that prepares for these roles and playbooks. Raises OSError."""
+    async def launch(cls, contents: Sequence[Path], growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
+        """Start a server that prepares for these roles and playbooks and may grow so much. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", SERVER_MODULE),
-                *(str(theirs.fileno()), str(folder), TITLE_ROOM, *map(str, contents)),
+                *(str(theirs.fileno()), str(folder), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},

@@ -26,13 +26,14 @@ class Freshness:
 
     states: Mapping[str, _State]
     memory_bytes: int
+    growth_limit_bytes: int = GROWTH_LIMIT_BYTES
 
     @classmethod
-    def now(cls) -> Self:
+    def now(cls, growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
         """Take the state of everything that this process has loaded."""
         paths = set(_loaded_files()) | set(_configuration_files())
         folders = {os.path.dirname(path) for path in paths}  # noqa: PTH120 - plain text, and many
-        return cls({path: _state(path) for path in sorted(paths | folders)}, _memory_bytes())
+        return cls({path: _state(path) for path in sorted(paths | folders)}, _memory_bytes(), growth_limit_bytes)
 
     def lost(self) -> str:
         """Return what has changed since; empty text when nothing has."""
@@ -40,7 +41,7 @@ class Freshness:
             if _state(path) != state:
                 return f"{path} has changed"
         grown = _memory_bytes() - self.memory_bytes
-        return f"the server has grown by {grown} bytes" if grown > GROWTH_LIMIT_BYTES else ""
+        return f"the server has grown by {grown} bytes" if grown > self.growth_limit_bytes else ""
 
 
 def _loaded_files() -> Iterator[str]:

@@ -19,6 +19,7 @@ from rolecall.jobs.cold import ColdRunner, PlayProcess, describe, inherited_envi
 from rolecall.jobs.processes import kill_orphans
 from rolecall.jobs.runner import Job
 from rolecall.jobs.warm.client import ServerGoneError, StaleServerError, WarmServer
+from rolecall.jobs.warm.freshness import GROWTH_LIMIT_BYTES
 from rolecall.logs import get_logger
 
 logger = get_logger("warm")
@@ -31,11 +32,13 @@ _PAUSE_AFTER_FAILURE_SECONDS = 60.0
 class WarmRunner(ColdRunner):
     """Runs each job in a process that a warm server forks; use it as an asynchronous context manager.
 
-    `contents` are the folders of the roles and playbooks for which the server shall prepare itself.
+    `contents` are the folders of the roles and playbooks for which the server shall prepare itself. A server that has
+    grown by more than `growth_limit_bytes` is replaced.
     """
 
-    def __init__(self, contents: Sequence[Path] = ()) -> None:
+    def __init__(self, contents: Sequence[Path] = (), growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> None:
         super().__init__()
+        self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
         self._server: WarmServer | None = None
         self._launching = asyncio.Lock()
@@ -44,7 +47,7 @@ class WarmRunner(ColdRunner):
 
     async def __aenter__(self) -> Self:
         """Start the server; it prepares itself in the background."""
-        self._server = await WarmServer.launch(self._contents)
+        self._server = await WarmServer.launch(self._contents, self._growth_limit_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -101,7 +104,7 @@ class WarmRunner(ColdRunner):
                 if server:
                     logger.warning("The warm server has ended and is started again")
                     await server.stop()
-                server = self._server = await WarmServer.launch(self._contents)
+                server = self._server = await WarmServer.launch(self._contents, self._growth_limit_bytes)
             try:
                 async with asyncio.timeout(_READY_LIMIT_SECONDS):
                     await asyncio.shield(server.ready)

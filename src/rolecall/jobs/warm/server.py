@@ -1,4 +1,4 @@
-"""The fork server: `python -P -m rolecall.jobs.warm.server DESCRIPTOR FOLDER ROOM [CONTENT...]`.
+"""The fork server: `python -P -m rolecall.jobs.warm.server DESCRIPTOR FOLDER GROWTH ROOM [CONTENT...]`.
 
 It imports what plays need and then waits at an inherited socket. Each request carries the three standard descriptors of
 a play; the server forks a child for it, which does what `rolecall.jobs.play` does. It tells the operator the child's
@@ -129,7 +129,7 @@ class _Server:
 
 def main() -> None:
     """Prepare, say so, and serve until the operator is gone."""
-    descriptor, folder, _room, *contents = sys.argv[1:]
+    descriptor, folder, growth_limit_bytes, _room, *contents = sys.argv[1:]
     control = socket.socket(fileno=int(descriptor))
     titles = Titles.find()
     del os.environ[SLOT_VARIABLE]
@@ -144,7 +144,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
-    server = _Server(control, titles, environment, Freshness.now(), {}, preparations)
+    server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations)
     control.send(json.dumps({"ready": True}).encode())
     server.serve()
     os._exit(0)  # its folder is removed by the operator, and the exit hooks of Ansible are for plays
