@@ -54,6 +54,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"kube-api-access-\w{5}", "kube-api-access-<random>"),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"pid=\d+|pid \d+|PID \d+", "<pid>"),
+        (r"Paused for [\d.]+ seconds", "Paused for <seconds>"),
     )
 )
 

@@ -75,6 +75,13 @@ def install(place: Place) -> None:
     make_queue = worker_process.WorkerQueue
 
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
+        def __init__(self, **given: Any) -> None:
+            worker_process.WorkerQueue = lambda **_: None  # for answers to questions: only one that starts needs it
+            try:
+                super().__init__(**given)
+            finally:
+                worker_process.WorkerQueue = make_queue
+
         def start(self) -> None:
             if not (_is_usual(self) and _has_run_inside(self, place)):
                 self.worker_queue = make_queue(ctx=worker_process.multiprocessing_context)
@@ -82,7 +89,6 @@ def install(place: Place) -> None:
                     super().start()
 
     strategy_plugins.WorkerProcess = Worker
-    worker_process.WorkerQueue = lambda **_: None  # for answers to questions; only one that is started needs it
 
 
 def _is_usual(worker: Any) -> bool:
