@@ -1,3 +1,4 @@
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ def test_a_kustomization_lists_the_files_of_its_folder(path: Path) -> None:
     listed = yaml.safe_load((path / "kustomization.yaml").read_text())["resources"]
     files = {each.name for each in path.glob("*.yaml")} - {"kustomization.yaml"}
     assert {each for each in listed if not (path / each).is_dir()} == files
+
+
+@pytest.mark.parametrize("pattern", ["demo.yaml", "Makefile", "bench/*.py", "molecule/*/*.yml", "tests/*/*.py"])
+def test_every_manifest_that_is_named_elsewhere_is_there(pattern: str) -> None:
+    named = {
+        (path.name, word)
+        for path in ROOT.glob(pattern)
+        for word in re.findall(r"\bdeploy/[a-z-]+/[a-z_-]+\.yaml", path.read_text())
+    }
+    assert {each for each in named if not (ROOT / each[1]).exists()} == set()
 
 
 def test_the_demo_knows_the_end_of_every_watched_kind() -> None:
