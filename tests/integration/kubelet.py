@@ -1,0 +1,112 @@
+"""A node whose pods can be entered: kwok serves exec, attach, logs and port-forward for it, on this machine.
+
+The simulated nodes of the control plane have no kubelet. This one has: a second kwok that manages nothing and answers
+for the pods that tests put there. A command that is executed "in" such a pod runs here, so only tests may have it.
+"""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.controlplane import ControlPlane
+from rolecall.controlplane.certificates import CertificateAuthority
+from rolecall.controlplane.components import STAGES
+from rolecall.controlplane.startup import free_port
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.world import World, eventually, is_true
+
+NODE = GVK("", "v1", "Node")
+HOST = "127.0.0.1"
+READY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Kubelet:
+    """The node, the file that its pods log to and the port on this machine that their ports lead to."""
+
+    node: str
+    port: int
+    log: Path
+    target_port: int
+
+    async def register(self, client: Client) -> None:
+        """Make the node and say where its kubelet listens, which does so when this returns."""
+        await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}})
+        world = World(client, "")
+        await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"), READY_SECONDS)
+        status = {
+            "addresses": [{"type": "InternalIP", "address": HOST}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
+        }
+        await client.patch(NODE, ObjectKey("", self.node), {"status": status}, "status")
+        await eventually(self._listens, bool, READY_SECONDS, "the kubelet listens")
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(HOST, self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def run_pod(self, world: World, name: str) -> None:
+        """Run a pod there and wait until it is said to run."""
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": world.namespace},
+            "spec": {"nodeName": self.node, "containers": [{"name": "main", "image": "none"}]},
+        }
+        await world.client.create(pod)
+        gvk = GVK("", "v1", "Pod")
+        await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running", READY_SECONDS)
+
+
+@contextmanager
+def running_kubelet(control_plane: ControlPlane, folder: Path, target_port: int) -> Iterator[Kubelet]:
+    """Run the kubelet of a node that is still to be registered."""
+    port = free_port()
+    kubelet = Kubelet(f"kubelet-{port}", port, folder / "container.log", target_port)
+    kubelet.log.write_text("")
+    pair = CertificateAuthority.create("kubelet").server(HOST)
+    (folder / "kubelet.crt").write_bytes(pair.certificate)
+    (folder / "kubelet.key").write_bytes(pair.key)
+    (folder / "kubelet.yaml").write_text("\n---\n".join(map(json.dumps, _answers(kubelet))))
+    command = [
+        str(control_plane.program_directory / "kwok"),
+        f"--kubeconfig={control_plane.kubeconfig}",
+        f"--config={STAGES}",  # it does not start without any, though it plays none
+        f"--config={folder / 'kubelet.yaml'}",
+        f"--server-address={HOST}:{port}",
+        f"--tls-cert-file={folder / 'kubelet.crt'}",
+        f"--tls-private-key-file={folder / 'kubelet.key'}",
+        "--manage-nodes-with-label-selector=nobody=manages-these",
+    ]
+    with (folder / "kubelet.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        yield kubelet
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _answers(kubelet: Kubelet) -> list[RawObject]:
+    """Describe what every pod answers."""
+    log = str(kubelet.log)
+    forward = {"target": {"address": HOST, "port": kubelet.target_port}}
+    answers = {
+        "ClusterLogs": {"logs": [{"logsFile": log, "follow": True}]},
+        "ClusterAttach": {"attaches": [{"logsFile": log}]},
+        "ClusterExec": {"execs": [{"local": {}}]},
+        "ClusterPortForward": {"forwards": [forward]},
+    }
+    return [
+        {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": kind, "metadata": {"name": "all"}, "spec": spec}
+        for kind, spec in answers.items()
+    ]
