@@ -67,7 +67,8 @@ def run_demo(options: Options, console: Console) -> int:
                 operator.stop()
             plane.stop()
     if options.keep:
-        console.print(_how_to_use(options, plane, operator), soft_wrap=True, highlight=False)
+        kinds = ",".join(f"{goal.gvk.kind}.{goal.gvk.group}".lower().rstrip(".") for goal in script.goals)
+        console.print(_how_to_use(options, plane, operator, kinds), soft_wrap=True, highlight=False)
     return 0 if succeeded else 1
 
 
@@ -135,13 +136,13 @@ def _condition(obj: RawObject) -> str:
     return next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
 
 
-def _how_to_use(options: Options, plane: ControlPlane, operator: OperatorProcess | None) -> str:
+def _how_to_use(options: Options, plane: ControlPlane, operator: OperatorProcess | None, kinds: str) -> str:
     log = operator.log if operator else "-"
     return f"""
 Everything is left running.
   export KUBECONFIG={plane.kubeconfig}
   export PATH={plane.program_directory}:$PATH        # kubectl
-  kubectl get podscalers,hikawas,foos --all-namespaces
+  kubectl get {kinds} --all-namespaces
   tail -f {log}
 Stop it:
   kill {operator.pid if operator else ""}; rolecall cluster stop --name {options.name}"""

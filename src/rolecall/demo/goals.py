@@ -65,7 +65,7 @@ def read_script(path: Path) -> Script:
         document = yaml.safe_load(path.read_text())
         definitions = tuple(path.parent / name for name in document["definitions"])
         samples = tuple(path.parent / name for name in document["samples"])
-        return Script(definitions, samples, tuple(map(_read_goal, document["goals"])))
+        return Script(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
     except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
 

@@ -1,0 +1,42 @@
+"""The texts of the scaffold: files below ``templates``, with ``%{value}`` where a value comes in.
+
+A tree of templates gives a tree of files. In its paths ``_name_`` and ``_plural_`` stand for the values of these names,
+and ``dot.`` for a leading dot. A value that a template asks for and that is not given is a KeyError: a mistake of ours.
+"""
+
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+FOLDER = Path(__file__).parent / "templates"
+_ENDING = ".tmpl"
+
+
+class _Text(string.Template):
+    """A text whose values are marked in a way that neither make, nor shells, nor Ansible use."""
+
+    delimiter: ClassVar[str] = "%"
+
+
+def rendered_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of every file of a tree, by its path in the project."""
+    top = FOLDER / tree
+    return {
+        _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
+    }
+
+
+def rendered_snippet(name: str, values: Mapping[str, str]) -> str:
+    """Return a text that becomes a part of a file, without a newline at its end."""
+    return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
+
+
+def _path(template: Path, values: Mapping[str, str]) -> str:
+    name = template.name.removesuffix(_ENDING)
+    path = (template.parent / (name[3:] if name.startswith("dot.") else name)).as_posix()
+    return path.replace("_name_", values.get("name", "")).replace("_plural_", values.get("plural", ""))
+
+
+def _rendered(source: Path, values: Mapping[str, str]) -> str:
+    return _Text(source.read_text(encoding="utf-8")).substitute(values)

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from rolecall.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_was_written_is_listed_and_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--domain", "example.com", "web"]) == 0
+    text = capsys.readouterr().out
+    listed = {line.split()[1] for line in text.splitlines() if line.startswith("  created")}
+    assert listed == {str(path.relative_to("web")) for path in Path("web").rglob("*") if path.is_file()}
+    assert text.endswith("make demo\n")
+    assert "  cd web\n" in text
+
+
+def test_a_kind_is_added_from_outside_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["init", "--domain", "example.com", "web"])
+    line = "create api --project web --group shop --version v1 --kind Website --generate-role"
+    assert main(line.split()) == 0
+    assert "  extended watches.yaml\n" in capsys.readouterr().out
+    assert "kind: Website" in Path("web/watches.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("init --domain example.com Web", "rolecall init: NAME: found 'Web', expected "),
+        ("init --domain _ web", "rolecall init: --domain: found '_', expected "),
+        (
+            "create api --group a --version v1 --kind A --generate-role",
+            "rolecall create api: PROJECT: found no such file",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_error_and_exit_code_1(line: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 1
+    assert capsys.readouterr().err.startswith(error)
+    assert list(Path().iterdir()) == []

@@ -1,0 +1,85 @@
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolecall.scaffold.errors import ScaffoldError
+from rolecall.scaffold.yaml_lists import items_of, with_item
+
+KUSTOMIZATION = """\
+# ours
+kind: Kustomization
+resources: # in this order
+    - a.yaml   # the first
+    # the second
+    - b.yaml
+
+# what follows
+patches:
+  - path: x.yaml
+"""
+
+
+def test_an_item_comes_after_the_last_one_and_nothing_else_changes() -> None:
+    changed = with_item(KUSTOMIZATION, "resources", "- c.yaml", "file")
+    assert changed == KUSTOMIZATION.replace("    - b.yaml\n", "    - b.yaml\n    - c.yaml\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "---\n",
+        "# nothing yet",
+        "---\n# a\n- {kind: A}\n# end\n",
+        "- kind: A\n  role: |\n    a\n    b\n",
+        "- kind: A",
+        "  - kind: A\n    list:\n    - 1\n    # of the list\n",
+    ],
+)
+def test_a_document_that_is_a_list_gets_an_entry_more_and_keeps_its_lines(text: str) -> None:
+    changed = with_item(text, None, "- kind: B\n  role: b", "file")
+    assert yaml.safe_load(changed) == [*(yaml.safe_load(text) or []), {"kind": "B", "role": "b"}]
+    kept = iter(changed.splitlines())
+    assert all(line in kept for line in text.splitlines())
+
+
+def test_a_key_without_items_gets_the_first() -> None:
+    assert with_item("resources:\n# end\n", "resources", "- a", "file") == "resources:\n  - a\n# end\n"
+
+
+def test_lists_without_indentation_stay_as_they_are() -> None:
+    assert with_item("resources:\n- a\nkind: K\n", "resources", "- b", "file") == "resources:\n- a\n- b\nkind: K\n"
+
+
+@pytest.mark.parametrize("text", ["resources: [a]\n", "resources: []\n", "kind: K\n", "- a\n", "", "resources: a\n"])
+def test_where_no_item_can_be_added_the_error_says_what_to_add(text: str) -> None:
+    with pytest.raises(ScaffoldError, match=r"^deploy/k\.yaml: (?s:.*)"):
+        with_item(text, "resources", "- c.yaml", "deploy/k.yaml")
+
+
+def test_the_error_for_a_list_in_brackets_shows_the_item() -> None:
+    with pytest.raises(ScaffoldError, match=r"expected the list 'resources' with one item per line\. Add:\n- c\.yaml"):
+        with_item("resources: [a]\n", "resources", "- c.yaml", "file")
+
+
+def test_what_is_no_yaml_is_refused_with_the_place() -> None:
+    with pytest.raises(ScaffoldError, match=r"^file: (?s:.*)line 2"):
+        with_item("resources: [\n", "resources", "- c", "file")
+    with pytest.raises(ScaffoldError, match=r"^file: (?s:.*)line 1"):
+        items_of("[", "file")
+
+
+def test_a_document_that_is_no_list_has_no_items() -> None:
+    assert items_of("# nothing\n", "file") == []
+    with pytest.raises(ScaffoldError, match=r"^file: found dict, expected a list"):
+        items_of("a: 1\n", "file")
+
+
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9.]{0,9}", fullmatch=True), max_size=5), st.integers(0, 6), st.booleans())
+def test_every_list_of_names_can_be_added_to(names: list[str], indent: int, has_more: bool) -> None:  # noqa: FBT001
+    items = "".join(f"{' ' * indent}- {name!r} # why\n\n" for name in names)
+    text = "resources:\n" + items + ("more: 1\n" if has_more else "# end\n")
+    changed = with_item(text, "resources", "- new", "file")
+    assert yaml.safe_load(changed)["resources"] == [*names, "new"]
+    assert [line for line in changed.splitlines() if line.strip() != "- new"] == text.splitlines()
