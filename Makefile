@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
-SOURCES := src tests bench build roles/*/filter_plugins
+SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
 
@@ -53,6 +53,10 @@ deploy: ## Run image IMG in the cluster, with the kinds, the permissions and all
 undeploy: ## Remove the operator from the cluster; the kinds and their objects stay
 	$(KUBECTL) delete --ignore-not-found -k deploy/operator
 	$(KUBECTL) delete --ignore-not-found -f deploy/podcount/rbac.yaml -f deploy/secure-metrics/rbac.yaml
+
+.PHONY: bundle
+bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VERSION (unset: the project's) and image IMG
+	$(BIN)/python -m tools.bundle $(if $(VERSION),--version '$(VERSION)') --image '$(IMG)'
 
 ##@ Check it
 

@@ -1,0 +1,56 @@
+"""The committed bundle, read for the tests."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Document = dict[str, Any]
+PREFIX = "operators.operatorframework.io."
+
+
+@dataclass
+class Bundle:
+    """A bundle as it lies in its folder and in the labels of its Dockerfile."""
+
+    csv: Document
+    others: list[Document]
+    annotations: Document
+    labels: dict[str, str]
+    scorecard: Document
+    size_bytes: int
+
+    @property
+    def crds(self) -> list[Document]:
+        """The CRDs among the manifests."""
+        return [each for each in self.others if each["kind"] == "CustomResourceDefinition"]
+
+    @property
+    def owned(self) -> list[Document]:
+        """What the ClusterServiceVersion says of each CRD."""
+        found: list[Document] = self.csv["spec"]["customresourcedefinitions"]["owned"]
+        return found
+
+    @property
+    def examples(self) -> list[Document]:
+        """The examples that a console offers."""
+        found: list[Document] = json.loads(self.csv["metadata"]["annotations"]["alm-examples"])
+        return found
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read bundle/ and bundle.Dockerfile in a folder."""
+    manifests = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("bundle/manifests/*"))]
+    (csv,) = [each for each in manifests if each["kind"] == "ClusterServiceVersion"]
+    dockerfile = (folder / "bundle.Dockerfile").read_text()
+    return Bundle(
+        csv=csv,
+        others=[each for each in manifests if each is not csv],
+        annotations=yaml.safe_load((folder / "bundle/metadata/annotations.yaml").read_text())["annotations"],
+        labels=dict(re.findall(r"^LABEL ([^=\s]+)=(\S+)$", dockerfile, re.MULTILINE)),
+        scorecard=yaml.safe_load((folder / "bundle/tests/scorecard/config.yaml").read_text()),
+        size_bytes=sum(path.stat().st_size for path in folder.glob("bundle/**/*") if path.is_file()),
+    )

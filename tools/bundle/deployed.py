@@ -1,0 +1,94 @@
+"""What "kubectl apply -k deploy/" creates, read for the bundle.
+
+Only kustomizations that list resources are understood; whatever else one says raises an error, so that nothing that
+reaches a cluster one way is lost the other way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Document = dict[str, Any]
+
+KINDS = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Deployment",
+    "Namespace",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+}
+
+
+class BundleError(Exception):
+    """What was given cannot become a bundle; the message says what was found where and what to do."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """The objects of deploy/ and the file that each is in."""
+
+    objects: tuple[tuple[Path, Document], ...]
+
+    def of_kind(self, kind: str) -> list[Document]:
+        """Give the objects of a kind, in the order of deploy/."""
+        return [document for _, document in self.objects if document["kind"] == kind]
+
+    def only(self, kind: str) -> Document:
+        """Give the one object of a kind. Raises BundleError when there is none or there are several."""
+        found = self.of_kind(kind)
+        if len(found) != 1:
+            raise BundleError(f"deploy/ has {len(found)} objects of kind {kind!r}; the bundle takes exactly one")
+        return found[0]
+
+    def definitions(self) -> dict[str, tuple[Path, Document]]:
+        """Give the CRDs by their name, each with its file."""
+        found = {
+            document["metadata"]["name"]: (path, document)
+            for path, document in self.objects
+            if document["kind"] == "CustomResourceDefinition"
+        }
+        return dict(sorted(found.items()))
+
+    def rules(self, kind: str) -> dict[str, list[Document]]:
+        """Give the rules that bindings of a kind, RoleBinding or ClusterRoleBinding, grant to each service account."""
+        roles = {role["metadata"]["name"]: role["rules"] for role in self.of_kind(kind.removesuffix("Binding"))}
+        granted: dict[str, list[Document]] = {}
+        for binding in self.of_kind(kind):
+            for subject in binding["subjects"]:
+                granted.setdefault(subject["name"], []).extend(roles[binding["roleRef"]["name"]])
+        return granted
+
+
+def read_deployed(folder: Path) -> Deployed:
+    """Read the kustomization in a folder. Raises BundleError when it has what a bundle would lose."""
+    objects = tuple(_resources(folder))
+    for path, document in objects:
+        if document["kind"] not in KINDS:
+            raise BundleError(f"{path}: nothing is known of how kind {document['kind']!r} goes into a bundle")
+    return Deployed(objects)
+
+
+def documents(path: Path) -> list[Document]:
+    """Give the documents of a YAML file."""
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _resources(folder: Path) -> Iterator[tuple[Path, Document]]:
+    path = folder / "kustomization.yaml"
+    (kustomization,) = documents(path)
+    unknown = set(kustomization) - {"apiVersion", "kind", "resources"}
+    if unknown:
+        raise BundleError(f"{path}: {sorted(unknown)} would be lost in the bundle; only resources are understood")
+    for name in kustomization["resources"]:
+        resource = folder / name
+        if resource.is_dir():
+            yield from _resources(resource)
+        else:
+            yield from ((resource, document) for document in documents(resource))

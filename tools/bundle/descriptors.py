@@ -1,0 +1,50 @@
+"""How a console shows the fields of a kind: descriptors made from the schema of its CRD."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Document = dict[str, Any]
+
+CONDITIONS = "urn:alm:descriptor:io.kubernetes.conditions"
+POD_COUNT = "urn:alm:descriptor:com.tectonic.ui:podCount"
+OF_TYPES = {
+    "boolean": "urn:alm:descriptor:com.tectonic.ui:booleanSwitch",
+    "integer": "urn:alm:descriptor:com.tectonic.ui:number",
+    "string": "urn:alm:descriptor:com.tectonic.ui:text",
+}
+
+
+def spec_descriptors(version: Document) -> list[Document]:
+    """Describe the fields of the spec for a form; the one that sets the scale counts pods."""
+    scale = version.get("subresources", {}).get("scale", {}).get("specReplicasPath")
+    return [_input(name, field, scale) for name, field in _described(version, "spec")]
+
+
+def status_descriptors(version: Document) -> list[Document]:
+    """Describe the fields of the status that have a description, and the conditions."""
+    found = [_descriptor(name, field["description"]) for name, field in _described(version, "status")]
+    if "conditions" in _fields(version, "status"):
+        conditions = _descriptor("conditions", "What came of the last run, by type.")
+        found.append({**conditions, "x-descriptors": [CONDITIONS]})
+    return found
+
+
+def _input(name: str, field: Document, scale: str | None) -> Document:
+    shown = POD_COUNT if scale == f".spec.{name}" else OF_TYPES.get(field["type"])
+    return {**_descriptor(name, field["description"]), **({"x-descriptors": [shown]} if shown else {})}
+
+
+def _descriptor(name: str, description: str) -> Document:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return {"path": name, "displayName": words[0].upper() + words[1:].lower(), "description": description}
+
+
+def _described(version: Document, part: str) -> Iterator[tuple[str, Document]]:
+    return ((name, field) for name, field in _fields(version, part).items() if "description" in field)
+
+
+def _fields(version: Document, part: str) -> Document:
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    fields: Document = properties.get(part, {}).get("properties", {})
+    return fields
