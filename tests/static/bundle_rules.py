@@ -97,7 +97,7 @@ def has_an_example_of_each_kind(bundle: Bundle) -> Iterator[str]:
 
 
 def has_an_icon(bundle: Bundle) -> Iterator[str]:
-    """An icon is what its media type says."""
+    """Look at the icon: it must be what its media type says."""
     for icon in bundle.csv["spec"]["icon"]:
         try:
             root = ET.fromstring(base64.b64decode(icon["base64data"], validate=True))  # noqa: S314 - our own file
