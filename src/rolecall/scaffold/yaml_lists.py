@@ -1,7 +1,7 @@
 """Adds an item to a list in a YAML text and leaves every other character of it as it is, comments too.
 
 The new item comes after the last one of the list, with its indentation. The result is read again: it must say what the
-text said, and the item. Where that cannot be had, as in a list in brackets, ScaffoldError tells what to add by hand.
+text said, and the item. Where that cannot be had, as in a list in brackets, ScaffoldError tells what to change by hand.
 """
 
 import textwrap
@@ -16,17 +16,22 @@ from rolecall.scaffold.errors import ScaffoldError
 def with_item(text: str, key: str | None, item: str, where: str) -> str:
     """Return the text with the item, a YAML list of one, in the list under the key (None: the document is the list).
 
-    ``where`` is the file that the text is of, for the error.
+    A list that has the item already stays as it is. ``where`` is the file that the text is of, for the error.
     """
     try:
         before, [added] = yaml.safe_load(text), yaml.safe_load(item)
+        if added in ((before if key is None else before.get(key)) or ()):
+            return text
         changed = _inserted(text, _list_node(text, key), key, item)
         if changed is not None and yaml.safe_load(changed) == _expected(before, key, added):
             return changed
     except (yaml.YAMLError, AttributeError, TypeError) as error:
         raise ScaffoldError(f"{where}: {error}") from error
     place = f"the list {key!r}" if key else "the list"
-    raise ScaffoldError(f"{where}: found no place to add to, expected {place} with one item per line. Add:\n{item}")
+    raise ScaffoldError(
+        f"{where}: found no place for one item more, expected {place} with an item per line (and no line for none). "
+        "Write it so and try again; nothing was written."
+    )
 
 
 def items_of(text: str, where: str) -> list[Any]:
