@@ -25,27 +25,30 @@ class Places:
     environment: Mapping[str, str]
 
     def content(self, fields: Fields) -> Content | None:
-        """Return what the keys ``playbook`` and ``role`` name; the playbook wins, none of them is None."""
+        """Return what the keys ``playbook`` and ``role`` name; the playbook wins.
+
+        None of them, or one that is not there, is None; the latter is noted as a mistake.
+        """
         playbook, role = fields.text("playbook"), fields.text("role")
         if playbook:
-            return PlaybookContent(self._playbook(fields, playbook))
-        if role:
-            return RoleContent(self._role(fields, role))
+            return self._playbook(fields, playbook)
+        return self._role(fields, role) if role else None
+
+    def _playbook(self, fields: Fields, text: str) -> PlaybookContent | None:
+        path = self.directory / text
+        if path.is_file():
+            return PlaybookContent(path)
+        fields.refuse("playbook", f"playbook: {path} was not found")
         return None
 
-    def _playbook(self, fields: Fields, text: str) -> Path:
-        path = self.directory / text
-        if not path.is_file():
-            raise fields.error("playbook", f"playbook: {path} was not found")
-        return path
-
-    def _role(self, fields: Fields, text: str) -> Path:
+    def _role(self, fields: Fields, text: str) -> RoleContent | None:
         candidates = list(self._role_candidates(text))
         for candidate in candidates:
             if candidate.is_dir():
-                return candidate
+                return RoleContent(candidate)
         looked = ", ".join(map(str, candidates))
-        raise fields.error("role", f"role: {text} was not found (looked for {looked})")
+        fields.refuse("role", f"role: {text} was not found (looked for {looked})")
+        return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:
         if Path(text).is_absolute():

@@ -1,4 +1,6 @@
-"""Reading typed values out of a mapping of ``watches.yaml``, each error naming the file, the entry, the key, the line.
+"""Reading typed values out of a mapping of ``watches.yaml``, each mistake with its file, entry, key and line.
+
+A mistake stops nothing: it is noted, the value's default is returned, and the reader goes on to find the next one.
 
 Key names match in any case and scalars convert as the Go runner's parser converts them (a number for a text field
 becomes text), so a file means the same to both. Each key that is read counts as known, and so the rest is what nobody
@@ -20,7 +22,10 @@ _BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no":
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A mapping together with the place it was found at, for example ``watches.yaml: entry 2 (Kind=Foo)``."""
+    """A mapping together with the place it was found at, for example ``watches.yaml: entry 2 (Kind=Foo)``.
+
+    ``mistakes`` has what was wrong in it and in the mappings below, in the order in which it was found.
+    """
 
     values: Mapping[str, Any]
     place: str
@@ -28,14 +33,15 @@ class Fields:
     lines: Mapping[str, int] = field(default_factory=dict)
     line: int | None = None
     spellings: Mapping[str, str] = field(default_factory=dict)
+    mistakes: list[ConfigurationError] = field(default_factory=list)
     _known: dict[str, str] = field(default_factory=dict, init=False)
     _children: list["Fields"] = field(default_factory=list, init=False)
 
     @classmethod
-    def of(cls, raw: object, place: str, prefix: str = "") -> Self:
+    def of(cls, raw: object, place: str, prefix: str = "", mistakes: list[ConfigurationError] | None = None) -> Self:
         """Wrap a parsed mapping. Raises ConfigurationError when it is something else."""
         if not isinstance(raw, dict):
-            raise ConfigurationError(f"{place}: expected a mapping, found {_shown(raw)}")
+            raise ConfigurationError(f"expected a mapping, found {_shown(raw)}", place=place)
         lines = raw.lines if isinstance(raw, LocatedMapping) else {}
         spellings: dict[str, str] = {}
         for name in raw:
@@ -47,17 +53,20 @@ class Fields:
             {name.lower(): line for name, line in lines.items()},
             raw.line if isinstance(raw, LocatedMapping) else None,
             spellings,
+            [] if mistakes is None else mistakes,
         )
         for name in raw:
             if spellings[name.lower()] != name:
-                raise fields.error(name, f"is the same key as {spellings[name.lower()]!r}")
+                fields.refuse(name, f"is the same key as {spellings[name.lower()]!r}")
         return fields
 
     def error(self, key: str, message: str) -> ConfigurationError:
         """Return the error for one key of this mapping, which may be a path into the key's value."""
-        line = self._line_of(key)
-        where = f" (line {line})" if line else ""
-        return ConfigurationError(f"{self.place}, key {self.prefix}{key}{where}: {message}")
+        return ConfigurationError(message, place=self.place, key=f"{self.prefix}{key}", line=self._line_of(key))
+
+    def refuse(self, key: str, message: str) -> None:
+        """Note that one key of this mapping is wrong."""
+        self.mistakes.append(self.error(key, message))
 
     def _line_of(self, key: str) -> int | None:
         name, _, rest = key.partition(".")
@@ -65,13 +74,13 @@ class Fields:
         value = self.values.get(name.lower())
         return value.lines.get(rest, line) if isinstance(value, LocatedMapping) else line
 
-    def unknown(self) -> Iterator[str]:
+    def unknown(self) -> Iterator[ConfigurationError]:
         """Yield what can be said of each key, here and below, that nobody has read: its place, and the nearest one."""
         for name, spelling in self.spellings.items():
             if name not in self._known:
                 nearest = difflib.get_close_matches(name, self._known, 1)
                 hint = f"; did you mean {self._known[nearest[0]]!r}?" if nearest else ""
-                yield str(self.error(spelling, f"unknown key, which has no effect{hint}"))
+                yield self.error(spelling, f"unknown key, which has no effect{hint}")
         for child in self._children:
             yield from child.unknown()
 
@@ -89,7 +98,8 @@ class Fields:
             return "true" if value else "false"
         if isinstance(value, (str, int, float)):
             return str(value)
-        raise self.error(key, f"expected a text, found {_shown(value)}")
+        self.refuse(key, f"expected a text, found {_shown(value)}")
+        return default
 
     def boolean(self, key: str, *, default: bool) -> bool:
         """Return a boolean in any spelling of YAML 1.1."""
@@ -104,7 +114,8 @@ class Fields:
         if isinstance(value, str):
             value = _BOOLEANS.get(value.lower(), value)
         if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, found {_shown(value)}")
+            self.refuse(key, f"expected true or false, found {_shown(value)}")
+            return None
         return value
 
     def integer(self, key: str, default: int) -> int:
@@ -113,7 +124,8 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"expected a whole number, found {_shown(value)}")
+            self.refuse(key, f"expected a whole number, found {_shown(value)}")
+            return default
         return value
 
     def seconds(self, key: str) -> float | None:
@@ -121,15 +133,11 @@ class Fields:
         value = self.get(key)
         if value is None:
             return None
-        if not isinstance(value, str):
-            raise self.error(key, f"expected a duration with a unit such as 15s or 1m30s, found {_shown(value)}")
         try:
-            found = parse_duration(value)
+            return _seconds(value)
         except ValueError as error:
-            raise self.error(key, str(error)) from None
-        if found < 0:
-            raise self.error(key, f"a duration cannot be negative: {value!r}")
-        return found
+            self.refuse(key, str(error))
+            return None
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return a mapping whose keys keep their spelling, empty when it is absent."""
@@ -137,7 +145,8 @@ class Fields:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.error(key, f"expected a mapping, found {_shown(value)}")
+            self.refuse(key, f"expected a mapping, found {_shown(value)}")
+            return {}
         return {str(name): item for name, item in value.items()}
 
     def nested(self, key: str) -> "Fields | None":
@@ -148,12 +157,15 @@ class Fields:
     def entries(self, key: str) -> Iterator["Fields"]:
         """Yield each mapping of a list; none when it is absent."""
         for number, item in enumerate(self.items(key)):
-            yield self._child(item, f"{key}[{number}].")
+            child = self._child(item, f"{key}[{number}].")
+            if child is not None:
+                yield child
 
-    def _child(self, value: object, name: str) -> "Fields":
+    def _child(self, value: object, name: str) -> "Fields | None":
         if not isinstance(value, dict):
-            raise self.error(name.removesuffix("."), f"expected a mapping, found {_shown(value)}")
-        child = Fields.of(value, self.place, self.prefix + name)
+            self.refuse(name.removesuffix("."), f"expected a mapping, found {_shown(value)}")
+            return None
+        child = Fields.of(value, self.place, self.prefix + name, self.mistakes)
         self._children.append(child)
         return child
 
@@ -163,8 +175,18 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.error(key, f"expected a list, found {_shown(value)}")
+            self.refuse(key, f"expected a list, found {_shown(value)}")
+            return []
         return value
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a duration with a unit such as 15s or 1m30s, found {_shown(value)}")  # noqa: TRY004
+    found = parse_duration(value)
+    if found < 0:
+        raise ValueError(f"a duration cannot be negative: {value!r}")
+    return found
 
 
 def _shown(value: object) -> str:

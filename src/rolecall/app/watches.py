@@ -9,6 +9,7 @@ what is set per kind.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,38 +76,60 @@ class Watch:
         return self.content
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a watches file says: its watches, what is wrong in it, and the keys in it that nobody knows.
+
+    A watch with mistakes is among the watches where its role or playbook is there, with defaults for what is wrong.
+    """
+
+    watches: tuple[Watch, ...] = ()
+    mistakes: tuple[ConfigurationError, ...] = ()
+    unknown: tuple[ConfigurationError, ...] = ()
+
+
 def load_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> tuple[Watch, ...]:
     """Read and check ``watches.yaml``; roles are looked for from ``directory``, by default the working directory.
 
     Unknown keys are logged. Raises ConfigurationError with one line that names the file, the entry, the key, the line.
     """
-    watches, unknown = read_watches(path, environment, directory)
-    for key in unknown:
-        logger.warning("A key of the watches file is unknown", where=key)
-    return watches
+    reading = read_watches(path, environment, directory)
+    if reading.mistakes:
+        raise reading.mistakes[0]
+    for key in reading.unknown:
+        logger.warning("A key of the watches file is unknown", where=str(key))
+    return reading.watches
 
 
-def read_watches(
-    path: Path, environment: Mapping[str, str], directory: Path | None = None
-) -> tuple[tuple[Watch, ...], list[str]]:
-    """Do the same, but return the watches and what there is to say of unknown keys, one line for each."""
+def read_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> Reading:
+    """Do the same, but return everything that is wrong and unknown. Raises nothing."""
     places = Places(directory or Path.cwd(), environment)
+    try:
+        entries = _entries(path, environment)
+    except ConfigurationError as error:
+        return Reading(mistakes=(error,))
     watches: list[Watch] = []
-    unknown: list[str] = []
-    for number, raw in enumerate(_entries(path, environment), 1):
-        fields = _fields(raw, _place(path, number, raw))
-        watch = _read_watch(fields, places)
-        if any(watch.gvk == other.gvk for other in watches):
-            raise fields.error("kind", f"duplicate GVK: {watch.gvk}")
-        watches.append(watch)
+    mistakes: list[ConfigurationError] = []
+    unknown: list[ConfigurationError] = []
+    seen: set[GVK] = set()
+    for number, raw in enumerate(entries, 1):
+        try:
+            fields = _fields(raw, _place(path, number, raw))
+        except ConfigurationError as error:
+            mistakes.append(error)
+            continue
+        watch = _read_watch(fields, places, seen)
+        watches += [watch] if watch else []
+        mistakes += fields.mistakes
         unknown += fields.unknown()
-    return tuple(watches), unknown
+    return Reading(tuple(watches), tuple(mistakes), tuple(unknown))
 
 
 def _fields(raw: object, place: str) -> Fields:
     fields = Fields.of(raw, place)
     for key, first, line in duplicates(raw):
-        raise ConfigurationError(f"{place}, key {key} (line {line}): is given twice, first in line {first}")
+        message = f"is given twice, first in line {first}"
+        fields.mistakes.append(ConfigurationError(message, place=place, key=key, line=line))
     return fields
 
 
@@ -114,15 +137,21 @@ def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     try:
         document = first_document(expand(path.read_text(encoding="utf-8"), environment))
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigurationError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigurationError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        text = " ".join(str(error).split())
+        raise ConfigurationError(f"is not YAML: {text}", place=str(path), line=_line_of(error)) from error
     if document is None:
         return []
     if not isinstance(document, list):
         kind = "mapping" if isinstance(document, dict) else type(document).__name__
-        raise ConfigurationError(f"{path}: expected a list of entries, found a {kind}")
+        raise ConfigurationError(f"expected a list of entries, found a {kind}", place=str(path))
     return document
+
+
+def _line_of(error: Exception) -> int | None:
+    mark = getattr(error, "problem_mark", None)
+    return mark.line + 1 if mark else None
 
 
 def _place(path: Path, number: int, raw: object) -> str:
@@ -130,14 +159,19 @@ def _place(path: Path, number: int, raw: object) -> str:
     return f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
 
 
-def _read_watch(fields: Fields, places: Places) -> Watch:
+def _read_watch(fields: Fields, places: Places, seen: set[GVK]) -> Watch | None:
+    """Return the watch of an entry, None when there is nothing that it could run; add its kind to those seen."""
     gvk = _read_gvk(fields)
+    if gvk in seen:
+        fields.refuse("kind", f"duplicate GVK: {gvk}")
+    if gvk.version and gvk.kind:
+        seen.add(gvk)
     content = places.content(fields)
-    if content is None:
-        raise fields.error("role", "must specify Role or Playbook")
-    return Watch(
+    if not (fields.get("playbook") or fields.get("role")):
+        fields.refuse("role", "must specify Role or Playbook")
+    watch = partial(
+        Watch,
         gvk=gvk,
-        content=content,
         variables=fields.mapping("vars"),
         # As in the Go runner, 0s means that the flag decides; only the annotation can switch the period off.
         reconcile_period_seconds=fields.seconds("reconcilePeriod") or None,
@@ -153,17 +187,18 @@ def _read_watch(fields: Fields, places: Places) -> Watch:
         selector=_read_selector(fields),
         finalizer=_read_finalizer(fields, places),
         triggers=tuple(_read_triggers(fields)),
-        status={name: _read_path(fields, f"status.{name}", text) for name, text in fields.mapping("status").items()},
+        status=dict(_read_status(fields)),
         workers=workers_of(gvk, places.environment),
         verbosity=verbosity_of(gvk, places.environment),
     )
+    return watch(content=content) if content else None
 
 
 def _read_gvk(fields: Fields) -> GVK:
     gvk = GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
     for key in ("version", "kind"):
-        if not getattr(gvk, key):
-            raise fields.error(key, f"invalid GVK: {gvk}: {key} must not be empty")
+        if fields.get(key) in (None, ""):
+            fields.refuse(key, f"invalid GVK: {gvk}: {key} must not be empty")
     return gvk
 
 
@@ -179,7 +214,8 @@ def _read_selector(fields: Fields) -> LabelSelector:
     try:
         return LabelSelector.compile({"matchLabels": nested.mapping("matchLabels"), "matchExpressions": expressions})
     except ValueError as error:
-        raise fields.error("selector", f"error constructing predicate from watches selector: {error}") from error
+        fields.refuse("selector", f"error constructing predicate from watches selector: {error}")
+        return LabelSelector()
 
 
 def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
@@ -187,40 +223,47 @@ def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
     if nested is None:
         return None
     name, variables = nested.text("name"), nested.mapping("vars")
-    if not name:
-        raise nested.error("name", "finalizer must have name")
+    if nested.get("name") in (None, ""):
+        nested.refuse("name", "finalizer must have name")
     content = places.content(nested)
-    if content is None and not variables:
-        raise nested.error("role", "must specify Role or Playbook, or vars")
+    if not (nested.get("playbook") or nested.get("role") or variables):
+        nested.refuse("role", "must specify Role or Playbook, or vars")
     return Finalizer(name, content, variables)
 
 
 def _read_triggers(fields: Fields) -> Iterator[Trigger]:
     for entry in fields.entries("triggers"):
         gvk = _read_gvk(entry)
+        on = tuple(path for text in entry.items("on") if (path := _read_field(entry, "on", text)))
         given = [key for key in ("owner", "labels", "name") if entry.get(key)]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            raise entry.error("owner", f"a trigger has exactly one of owner, labels and name; found {found}")
+            entry.refuse("owner", f"a trigger has exactly one of owner, labels and name; found {found}")
+            continue
         reference = ReferenceKind(given[0])
-        if reference is ReferenceKind.OWNER and not entry.boolean("owner", default=False):
-            raise entry.error("owner", "a trigger by owner says owner: true")
-        path = None if reference is ReferenceKind.OWNER else _read_field(entry, given[0], entry.text(given[0]))
-        yield Trigger(gvk, reference, path, tuple(_read_field(entry, "on", text) for text in entry.items("on")))
+        if reference is not ReferenceKind.OWNER:
+            path = _read_field(entry, given[0], entry.text(given[0]))
+            yield from [Trigger(gvk, reference, path, on)] if path else []
+        elif (is_owner := entry.choice("owner")) is False:
+            entry.refuse("owner", "a trigger by owner says owner: true")
+        elif is_owner:
+            yield Trigger(gvk, reference, None, on)
 
 
-def _read_field(fields: Fields, key: str, text: object) -> FieldPath:
+def _read_field(fields: Fields, key: str, text: object) -> FieldPath | None:
     try:
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
-        raise fields.error(key, str(error)) from error
+        fields.refuse(key, str(error))
+        return None
 
 
-def _read_path(fields: Fields, key: str, text: object) -> JSONPath:
-    try:
-        return parse_path(_path_text(text))
-    except ValueError as error:
-        raise fields.error(key, str(error)) from error
+def _read_status(fields: Fields) -> Iterator[tuple[str, JSONPath]]:
+    for name, text in fields.mapping("status").items():
+        try:
+            yield name, parse_path(_path_text(text))
+        except ValueError as error:
+            fields.refuse(f"status.{name}", str(error))
 
 
 def _path_text(value: object) -> str:

@@ -273,7 +273,7 @@ def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> N
 def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directory: Path, keys: str, told: str) -> None:
     file = directory / "watches.yaml"
     file.write_text(f"{ENTRY}  {keys}\n")
-    _, unknown = read_watches(file, {}, directory)
+    unknown = [str(key) for key in read_watches(file, {}, directory).unknown]
     assert unknown == [f"{file}: entry 1 (kind Thing), {told}"]
 
 
@@ -300,7 +300,7 @@ def test_a_file_with_every_key_has_none_that_is_unknown(directory: Path) -> None
   status: {any: $.stats.any}
 """
     )
-    assert read_watches(file, {}, directory)[1] == []
+    assert read_watches(file, {}, directory).unknown == ()
 
 
 @pytest.mark.parametrize(
@@ -481,13 +481,33 @@ def test_whatever_the_text_it_is_read_or_refused_with_one_line(text: str) -> Non
         assert "\n" not in told
 
 
+def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> None:
+    file = directory / "watches.yaml"
+    file.write_text(
+        ENTRY
+        + "  timeout: 5\n  triggers: [{kind: Pod, name: '$.a[', on: ['$[']}, {version: v1, kind: Pod, oner: true}]\n"
+        "  status: {a: '$[', b: 1}\n- Thing\n- {version: v1, kind: Other, role: nowhere, vars: []}\n"
+    )
+    reading = read_watches(file, {}, directory)
+    assert [(mistake.key, mistake.line) for mistake in reading.mistakes] == [
+        ("timeout", 5),
+        ("triggers[0].version", 6),
+        ("triggers[0].on", 6),
+        ("triggers[0].name", 6),
+        ("triggers[1].owner", 6),
+        ("status.a", 7),
+        ("status.b", 7),
+        ("", None),
+        ("role", 9),
+        ("vars", 9),
+    ]
+    assert [(key.key, key.line) for key in reading.unknown] == [("triggers[1].oner", 6)]
+    assert [watch.gvk.kind for watch in reading.watches] == ["Thing"]
+
+
 def refusal(file: Path) -> str:
     """Return why a watches.yaml is refused, nothing when it is not."""
-    try:
-        read_watches(file, {}, file.parent)
-    except ConfigurationError as error:
-        return str(error)
-    return ""
+    return " and ".join(str(mistake) for mistake in read_watches(file, {}, file.parent).mistakes)
 
 
 @pytest.mark.parametrize("text", ["- &a [*a]", "- &a {kind: *a}", "- &a {version: v1, kind: A, role: thing, vars: *a}"])
