@@ -64,13 +64,14 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 test: setup check unit parity integration molecule ## Everything that CI runs
 
 .PHONY: check
-check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible
+check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
 	$(RUN) ansible-lint --offline $(PLAYS)
+	$(RUN) rolecall validate --strict
 
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)

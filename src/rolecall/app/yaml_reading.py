@@ -105,6 +105,14 @@ def first_document(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def all_documents(text: str) -> list[Any]:
+    """Return every document of a YAML text. Raises yaml.YAMLError or ValueError."""
+    try:
+        return list(yaml.load_all(text, _Loader))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
     """Yield each key, at any depth, that its mapping has twice: its path, the first line and the line."""
     if isinstance(value, LocatedMapping):

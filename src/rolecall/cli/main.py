@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from rolecall.cli import cluster, create, demo, init, run
+from rolecall.cli import cluster, create, demo, init, run, validate
 from rolecall.cli.flags.line import joined
 
 
@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"rolecall {version('rolecall')}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, cluster, demo, init, create):
+    for command in (run, validate, cluster, demo, init, create):
         command.add_parser(commands)
     return top
 

@@ -9,8 +9,11 @@ from rolecall.jobs.runner import PlaybookContent, RoleContent
 
 
 def found(directory: Path, role: str, **environment: str) -> Path:
-    """Return where a role is found."""
-    content = Places(directory, environment).content(Fields({"role": role}, "here"))
+    """Return where a role is found; raise the mistake that is noted when it is not."""
+    fields = Fields({"role": role}, "here")
+    content = Places(directory, environment).content(fields)
+    if fields.mistakes:
+        raise fields.mistakes[0]
     assert isinstance(content, RoleContent)
     return content.path
 

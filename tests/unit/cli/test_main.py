@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.cli.main import main
 
-COMMANDS = ("run", "cluster", "demo", "init", "create")
+COMMANDS = ("run", "validate", "cluster", "demo", "init", "create")
 
 
 def printed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
