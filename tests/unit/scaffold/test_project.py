@@ -87,7 +87,7 @@ def test_with_both_the_playbook_runs_the_role(project: Path) -> None:
     [watch] = read(project / "watches.yaml")
     [task] = read(project / "playbooks/website.yml")[0]["tasks"]
     assert watch["playbook"] == "playbooks/website.yml"
-    assert task["ansible.builtin.include_role"] == {"name": "website"}
+    assert task["ansible.builtin.include_role"] == {"name": "{{ playbook_dir }}/../roles/website"}
     assert (project / "roles/website/tasks/main.yml").is_file()
 
 
