@@ -18,7 +18,8 @@ TASKS = """
       metadata:
         name: "{{ state | default('size-' ~ size) }}"
         namespace: "{{ ansible_operator_meta.namespace }}"
-        ownerReferences: []
+        annotations:
+          rolecall.dev/adopt: "false"  # what a finalizer leaves would go with its owner
 """
 WATCH = "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: finalized}}"
 
