@@ -88,14 +88,19 @@ class Cluster:
         self.do(*self.environment.load, image)
 
     def wait_for_rollout(self, name: str = "rolecall", namespace: str = NAMESPACE) -> None:
-        """Wait until all pods of a Deployment are new ones and ready."""
+        """Wait until all pods of a Deployment are new ones and ready, and the old ones gone, leases and all."""
         self.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=180s")
+        eventually(lambda: self.items("pods", namespace), _none_is_leaving, 60, "the old pods are gone")
 
 
 def is_true(obj: Document, kind: str) -> bool:
     """Tell whether a condition of an object is true."""
     conditions = obj.get("status", {}).get("conditions", [])
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+
+def _none_is_leaving(pods: list[Document]) -> bool:
+    return not any("deletionTimestamp" in pod["metadata"] for pod in pods)
 
 
 def is_running(pod: Document) -> bool:

@@ -55,7 +55,8 @@ def leader(cluster: Cluster) -> str:
 
 
 def in_operator(cluster: Cluster, *command: str) -> str:
-    return cluster.kubectl("exec", "-n", NAMESPACE, leader(cluster), "--", *command)
+    pod = eventually(lambda: leader(cluster), bool, 30, "a replica leads")  # nobody does for a moment after a rollout
+    return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
 
 
 def status(cluster: Cluster, obj: str, namespace: str) -> Document:
@@ -182,7 +183,6 @@ def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
 def test_metrics_want_a_token_when_asked_so(deployed: Cluster, operator_image: str) -> None:
     deployed.make("deploy", f"IMG={operator_image}", "DEPLOY=deploy/secure-metrics")
     deployed.wait_for_rollout()
-    eventually(lambda: leader(deployed), bool, 30, "a replica leads")
     space = deployed.namespace("metrics-reader")
     for name in ("reader", "stranger"):
         deployed.apply(f"{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}, namespace: {space}}}}}")
