@@ -91,13 +91,7 @@ class Informer:
 
     def listed(self, obj: RawObject) -> None:
         """Take one object of a list."""
-        entry = Entry.of(obj, self._fields)
-        before = self.store.put(entry)
-        if before is not None and before.uid != entry.uid:
-            self._tell_of_loss(before)
-            before = None
-        if before is None or before.resource_version != entry.resource_version:
-            self._tell(before, entry, obj, live=False)
+        self._take(Entry.of(obj, self._fields), obj, live=False)
 
     def list_ended(self, namespace: str | None, seen: set[ObjectKey]) -> None:
         """Drop what a list no longer had; the first complete set of lists makes the informer synced."""
@@ -114,17 +108,20 @@ class Informer:
         if event_type == "DELETED":
             self._tell(self.store.remove(entry.key) or entry, None, obj, live=True)
             return
-        before = self.store.put(entry)
-        if before is not None and before.uid != entry.uid:
-            self._tell_of_loss(before)
-            before = None
-        if before is None or before.resource_version != entry.resource_version:
-            self._tell(before, entry, obj, live=True)
+        self._take(entry, obj, live=True)
 
     def stuck(self, namespace: str | None) -> None:
         """Hear that a stream cannot go on until somebody does something about it."""
         self._stuck.add(namespace)
         self._see_where_we_are()
+
+    def _take(self, entry: Entry, obj: RawObject, *, live: bool) -> None:
+        before = self.store.put(entry)
+        if before is not None and before.uid != entry.uid:
+            self._tell_of_loss(before)
+            before = None
+        if before is None or before.resource_version != entry.resource_version:
+            self._tell(before, entry, obj, live=live)
 
     def _see_where_we_are(self) -> None:
         if not self._unlisted and not self.has_synced:

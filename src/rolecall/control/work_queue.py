@@ -93,11 +93,6 @@ class WorkQueue(Generic[RequestT]):
         return len(self._order)
 
     @property
-    def depth(self) -> int:
-        """The number of requests that are due and not yet taken."""
-        return len(self._order)
-
-    @property
     def waiting(self) -> int:
         """The number of requests whose time has not come yet."""
         return len(self._timers)

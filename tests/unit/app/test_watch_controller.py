@@ -71,7 +71,7 @@ class Bench:
     async def due(self) -> dict[ObjectKey, list[str]]:
         """Take everything that is due: the keys and why."""
         found = {}
-        while self.controller.queue.depth:
+        while len(self.controller.queue):
             key, causes = await self.controller.queue.get()
             found[key] = [cause.text for cause in causes]
             self.controller.queue.done(key, lambda _cause: False)
@@ -254,7 +254,7 @@ async def test_a_changed_role_ends_every_back_off(bench: Bench) -> None:
     key, _ = await queue.get()
     queue.add_rate_limited(key, Cause("retry after a failure"))
     queue.done(key)
-    assert queue.depth == 0
+    assert len(queue) == 0
     bench.controller.content_changed()
     assert await bench.due() == {ONE: ["files of the role changed"]}
     assert bench.controller.reconciler.content_changed > 0

@@ -25,6 +25,7 @@ from rolecall.jobs.warm import temporary_folders
 from rolecall.jobs.warm.module_process import ModuleCall, run_module
 from rolecall.jobs.warm.place import Outcome, Place
 from rolecall.jobs.warm.playbook import Warmth
+from rolecall.jobs.warm.seams import missing_from
 
 PROFILE = "legacy"
 _LOCAL = "ansible.plugins.connection.local"
@@ -54,12 +55,7 @@ _SEAM = (
 
 def missing() -> list[str]:
     """Return the names that this version of ansible-core would need to have; none of them: modules can be forked."""
-    return [
-        f"{getattr(place, '__name__', place)}.{name}"
-        for place, names in _SEAM
-        for name in names
-        if not hasattr(place, name)
-    ]
+    return missing_from(_SEAM)
 
 
 def install(warmth: Warmth, place: Place) -> None:

@@ -15,7 +15,11 @@ from typing import Any
 from ansible import constants
 from ansible.plugins import strategy as strategy_plugins
 
+from rolecall.jobs.warm.seams import missing_from
+
 LOOK_AGAIN_SECONDS = 0.02
+
+_SEAM = ((strategy_plugins, ("StrategyBase", "time")), (constants, ("DEFAULT_INTERNAL_POLL_INTERVAL",)))
 
 
 class _Results(deque[Any]):
@@ -33,8 +37,7 @@ class _Results(deque[Any]):
 
 def missing() -> list[str]:
     """Return the names that this version of ansible-core would need to have; none of them: strategies can wait."""
-    has_time = hasattr(strategy_plugins, "time") and hasattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL")
-    return [] if has_time else ["ansible.plugins.strategy.time"]
+    return missing_from(_SEAM)
 
 
 def install() -> None:

@@ -30,6 +30,7 @@ from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
 
 from rolecall.jobs.warm.place import NeedsWorker, Place
+from rolecall.jobs.warm.seams import missing_from
 
 _QUIET_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
 """ansible-core's action plugins that do nothing but compute a result or start one module."""
@@ -62,12 +63,7 @@ _SEAM = (
 
 def missing() -> list[str]:
     """Return the names that this version of ansible-core would need to have; none of them: workers can be spared."""
-    return [
-        f"{getattr(place, '__name__', place)}.{name}"
-        for place, names in _SEAM
-        for name in names
-        if not hasattr(place, name)
-    ]
+    return missing_from(_SEAM)
 
 
 def install(place: Place) -> None:
