@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.app.fields import Fields
+from rolecall.app.watch_keys import PLAYBOOK, ROLE
 from rolecall.jobs.runner import PlaybookContent, RoleContent
 
 Content = RoleContent | PlaybookContent
@@ -29,7 +30,7 @@ class Places:
 
         None of them, or one that is not there, is None; the latter is noted as a mistake.
         """
-        playbook, role = fields.text("playbook"), fields.text("role")
+        playbook, role = fields.read(PLAYBOOK), fields.read(ROLE)
         if playbook:
             return self._playbook(fields, playbook)
         return self._role(fields, role) if role else None
@@ -38,7 +39,7 @@ class Places:
         path = self.directory / text
         if path.is_file():
             return PlaybookContent(path)
-        fields.refuse("playbook", f"playbook: {path} was not found")
+        fields.refuse(PLAYBOOK.name, f"playbook: {path} was not found")
         return None
 
     def _role(self, fields: Fields, text: str) -> RoleContent | None:
@@ -47,7 +48,7 @@ class Places:
             if candidate.is_dir():
                 return RoleContent(candidate)
         looked = ", ".join(map(str, candidates))
-        fields.refuse("role", f"role: {text} was not found (looked for {looked})")
+        fields.refuse(ROLE.name, f"role: {text} was not found (looked for {looked})")
         return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:

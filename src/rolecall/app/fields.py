@@ -1,53 +1,58 @@
-"""Reading typed values out of a mapping of ``watches.yaml``, each mistake with its file, entry, key and line.
+"""Reading a mapping of ``watches.yaml`` by the declarations of its keys, each mistake with file, entry, key and line.
 
-A mistake stops nothing: it is noted, the value's default is returned, and the reader goes on to find the next one.
+A mistake stops nothing: it is noted, the key's default is returned, and the reader goes on to find the next one.
 
-Key names match in any case and scalars convert as the Go runner's parser converts them (a number for a text field
-becomes text), so a file means the same to both. Each key that is read counts as known, and so the rest is what nobody
-knows. Neighbours: ``yaml_reading`` makes the mappings, ``watches`` says which keys there are.
+Key names match in any case, as in the Go runner's parser. Only declared keys can be read, and a key that nobody has
+read is unknown: so what is declared and what is read cannot differ without being seen. Neighbours: ``yaml_reading``
+makes the mappings, ``keys`` says what a declaration is, ``watches`` reads.
 """
 
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rolecall.app.errors import ConfigurationError
+from rolecall.app.keys import Key, shown
 from rolecall.app.yaml_reading import LocatedMapping
-from rolecall.kube.durations import parse_duration
 
-# Quoted spellings are texts, which a boolean may be all the same.
-_BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
+T = TypeVar("T")
+Keys = tuple[Key[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """A mapping together with the place it was found at, for example ``watches.yaml: entry 2 (Kind=Foo)``.
 
-    ``mistakes`` has what was wrong in it and in the mappings below, in the order in which it was found.
+    ``keys`` are those that it may have. ``mistakes`` has what was wrong in it and in the mappings below, in the order
+    in which it was found.
     """
 
     values: Mapping[str, Any]
+    keys: Keys
     place: str
     prefix: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
     line: int | None = None
     spellings: Mapping[str, str] = field(default_factory=dict)
     mistakes: list[ConfigurationError] = field(default_factory=list)
-    _known: dict[str, str] = field(default_factory=dict, init=False)
+    _read: set[str] = field(default_factory=set, init=False)
     _children: list["Fields"] = field(default_factory=list, init=False)
 
     @classmethod
-    def of(cls, raw: object, place: str, prefix: str = "", mistakes: list[ConfigurationError] | None = None) -> Self:
+    def of(
+        cls, raw: object, keys: Keys, place: str, prefix: str = "", mistakes: list[ConfigurationError] | None = None
+    ) -> Self:
         """Wrap a parsed mapping. Raises ConfigurationError when it is something else."""
         if not isinstance(raw, dict):
-            raise ConfigurationError(f"expected a mapping, found {_shown(raw)}", place=place)
+            raise ConfigurationError(f"expected a mapping, found {shown(raw)}", place=place)
         lines = raw.lines if isinstance(raw, LocatedMapping) else {}
         spellings: dict[str, str] = {}
         for name in raw:
             spellings.setdefault(name.lower(), name)
         fields = cls(
             {name.lower(): value for name, value in raw.items()},
+            keys,
             place,
             prefix,
             {name.lower(): line for name, line in lines.items()},
@@ -76,120 +81,52 @@ class Fields:
 
     def unknown(self) -> Iterator[ConfigurationError]:
         """Yield what can be said of each key, here and below, that nobody has read: its place, and the nearest one."""
+        declared = {key.name.lower(): key.name for key in self.keys}
         for name, spelling in self.spellings.items():
-            if name not in self._known:
-                nearest = difflib.get_close_matches(name, self._known, 1)
-                hint = f"; did you mean {self._known[nearest[0]]!r}?" if nearest else ""
+            if name not in self._read:
+                nearest = difflib.get_close_matches(name, declared, 1)
+                hint = f"; did you mean {declared[nearest[0]]!r}?" if nearest else ""
                 yield self.error(spelling, f"unknown key, which has no effect{hint}")
         for child in self._children:
             yield from child.unknown()
 
-    def get(self, key: str) -> Any:
-        """Return the value as it was parsed, None when it is absent or null."""
-        self._known[key.lower()] = key
-        return self.values.get(key.lower())
+    def get(self, key: Key[Any]) -> Any:
+        """Return the value as it was parsed, None when it is absent or null.
 
-    def text(self, key: str, default: str = "") -> str:
-        """Return a text; numbers and booleans are written out."""
+        Raises LookupError for a key that is not declared for this mapping, which is a mistake of ours.
+        """
+        if key not in self.keys:
+            raise LookupError(f"{self.prefix}{key.name} is read and not declared")
+        self._read.add(key.name.lower())
+        return self.values.get(key.name.lower())
+
+    def read(self, key: Key[T]) -> T:
+        """Return the value, the key's default when it is absent or wrong."""
         value = self.get(key)
         if value is None:
-            return default
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, (str, int, float)):
-            return str(value)
-        self.refuse(key, f"expected a text, found {_shown(value)}")
-        return default
-
-    def boolean(self, key: str, *, default: bool) -> bool:
-        """Return a boolean in any spelling of YAML 1.1."""
-        value = self.choice(key)
-        return default if value is None else value
-
-    def choice(self, key: str) -> bool | None:
-        """Return a boolean in any spelling of YAML 1.1, None when it is absent and somebody else decides."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if isinstance(value, str):
-            value = _BOOLEANS.get(value.lower(), value)
-        if not isinstance(value, bool):
-            self.refuse(key, f"expected true or false, found {_shown(value)}")
-            return None
-        return value
-
-    def integer(self, key: str, default: int) -> int:
-        """Return a whole number."""
-        value = self.get(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.refuse(key, f"expected a whole number, found {_shown(value)}")
-            return default
-        return value
-
-    def seconds(self, key: str) -> float | None:
-        """Return the seconds of a duration, None when it is absent."""
-        value = self.get(key)
-        if value is None:
-            return None
+            return key.default
         try:
-            return _seconds(value)
+            return key.type.read(value)
         except ValueError as error:
-            self.refuse(key, str(error))
-            return None
+            self.refuse(key.name, str(error))
+            return key.default
 
-    def mapping(self, key: str) -> dict[str, Any]:
-        """Return a mapping whose keys keep their spelling, empty when it is absent."""
+    def nested(self, key: Key[Mapping[str, Any] | None]) -> "Fields | None":
+        """Return a mapping whose keys are declared, None when it is absent or no mapping."""
         value = self.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.refuse(key, f"expected a mapping, found {_shown(value)}")
-            return {}
-        return {str(name): item for name, item in value.items()}
+        return None if value is None else self._child(value, key, key.name)
 
-    def nested(self, key: str) -> "Fields | None":
-        """Return a mapping of known keys, None when it is absent."""
-        value = self.get(key)
-        return None if value is None else self._child(value, f"{key}.")
-
-    def entries(self, key: str) -> Iterator["Fields"]:
+    def entries(self, key: Key[Any]) -> Iterator["Fields"]:
         """Yield each mapping of a list; none when it is absent."""
-        for number, item in enumerate(self.items(key)):
-            child = self._child(item, f"{key}[{number}].")
+        for number, item in enumerate(self.read(key)):
+            child = self._child(item, key, f"{key.name}[{number}]")
             if child is not None:
                 yield child
 
-    def _child(self, value: object, name: str) -> "Fields | None":
+    def _child(self, value: object, key: Key[Any], name: str) -> "Fields | None":
         if not isinstance(value, dict):
-            self.refuse(name.removesuffix("."), f"expected a mapping, found {_shown(value)}")
+            self.refuse(name, f"expected a mapping, found {shown(value)}")
             return None
-        child = Fields.of(value, self.place, self.prefix + name, self.mistakes)
+        child = Fields.of(value, key.keys, self.place, f"{self.prefix}{name}.", self.mistakes)
         self._children.append(child)
         return child
-
-    def items(self, key: str) -> list[Any]:
-        """Return a list, empty when it is absent."""
-        value = self.get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self.refuse(key, f"expected a list, found {_shown(value)}")
-            return []
-        return value
-
-
-def _seconds(value: object) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a duration with a unit such as 15s or 1m30s, found {_shown(value)}")  # noqa: TRY004
-    found = parse_duration(value)
-    if found < 0:
-        raise ValueError(f"a duration cannot be negative: {value!r}")
-    return found
-
-
-def _shown(value: object) -> str:
-    kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
-    kind = next((text for kind, text in kinds.items() if isinstance(value, kind)), "")
-    return kind or f"{type(value).__name__} {value!r}"

@@ -3,8 +3,8 @@
 The format is the Go runner's, with the keys of ours that it ignores (``timeout``, ``triggers``, ``status``), so that
 one file serves both. Everything is checked before anything starts: an error names the file, the entry, the key and the
 line. Keys that nobody knows are told of and do no harm. The result is frozen, and nobody else reads the file.
-Neighbours: ``yaml_reading`` parses, ``fields`` reads values, ``content`` finds roles and playbooks, ``environment`` has
-what is set per kind.
+Neighbours: ``watch_keys`` says which keys there are, ``yaml_reading`` parses, ``fields`` reads values, ``content``
+finds roles and playbooks, ``environment`` has what is set per kind.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,13 @@ from typing import Any
 import yaml
 from jsonpath_ng import JSONPath
 
+from rolecall.app import watch_keys as keys
 from rolecall.app.content import Content, Places
 from rolecall.app.environment import verbosity_of, workers_of
 from rolecall.app.errors import ConfigurationError
 from rolecall.app.expansion import expand
 from rolecall.app.fields import Fields
+from rolecall.app.keys import Key
 from rolecall.app.yaml_reading import duplicates, first_document
 from rolecall.control.fields import FieldPath
 from rolecall.control.selectors import LabelSelector
@@ -29,8 +31,9 @@ from rolecall.kube.paths import parse_path
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 
-DEFAULT_ARTIFACTS = 20
 logger = get_logger("watches")
+
+_TIES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Watch:
     variables: Mapping[str, Any] = field(default_factory=dict)
     reconcile_period_seconds: float | None = None
     timeout_seconds: float | None = None
-    max_runner_artifacts: int = DEFAULT_ARTIFACTS
+    max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
     manage_status: bool = True
     watch_dependent_resources: bool = True
     watch_cluster_scoped_resources: bool = False
@@ -126,7 +129,7 @@ def read_watches(path: Path, environment: Mapping[str, str], directory: Path | N
 
 
 def _fields(raw: object, place: str) -> Fields:
-    fields = Fields.of(raw, place)
+    fields = Fields.of(raw, keys.ENTRY, place)
     for key, first, line in duplicates(raw):
         message = f"is given twice, first in line {first}"
         fields.mistakes.append(ConfigurationError(message, place=place, key=key, line=line))
@@ -163,27 +166,27 @@ def _read_watch(fields: Fields, places: Places, seen: set[GVK]) -> Watch | None:
     """Return the watch of an entry, None when there is nothing that it could run; add its kind to those seen."""
     gvk = _read_gvk(fields)
     if gvk in seen:
-        fields.refuse("kind", f"duplicate GVK: {gvk}")
+        fields.refuse(keys.KIND.name, f"duplicate GVK: {gvk}")
     if gvk.version and gvk.kind:
         seen.add(gvk)
     content = places.content(fields)
-    if not (fields.get("playbook") or fields.get("role")):
-        fields.refuse("role", "must specify Role or Playbook")
+    if not (fields.get(keys.PLAYBOOK) or fields.get(keys.ROLE)):
+        fields.refuse(keys.ROLE.name, "must specify Role or Playbook")
     watch = partial(
         Watch,
         gvk=gvk,
-        variables=fields.mapping("vars"),
+        variables=fields.read(keys.VARS),
         # As in the Go runner, 0s means that the flag decides; only the annotation can switch the period off.
-        reconcile_period_seconds=fields.seconds("reconcilePeriod") or None,
-        timeout_seconds=fields.seconds("timeout") or None,
-        max_runner_artifacts=fields.integer("maxRunnerArtifacts", 0) or DEFAULT_ARTIFACTS,
-        manage_status=fields.boolean("manageStatus", default=True),
-        watch_dependent_resources=fields.boolean("watchDependentResources", default=True),
-        watch_cluster_scoped_resources=fields.boolean("watchClusterScopedResources", default=False),
-        snake_case_parameters=fields.boolean("snakeCaseParameters", default=True),
-        watch_annotations_changes=fields.boolean("watchAnnotationsChanges", default=False),
-        mark_unsafe=fields.choice("markUnsafe"),
-        blacklist=frozenset(_read_gvk(entry) for entry in fields.entries("blacklist")),
+        reconcile_period_seconds=fields.read(keys.RECONCILE_PERIOD) or None,
+        timeout_seconds=fields.read(keys.TIMEOUT) or None,
+        max_runner_artifacts=fields.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
+        manage_status=fields.read(keys.MANAGE_STATUS),
+        watch_dependent_resources=fields.read(keys.WATCH_DEPENDENT_RESOURCES),
+        watch_cluster_scoped_resources=fields.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
+        snake_case_parameters=fields.read(keys.SNAKE_CASE_PARAMETERS),
+        watch_annotations_changes=fields.read(keys.WATCH_ANNOTATIONS_CHANGES),
+        mark_unsafe=fields.read(keys.MARK_UNSAFE),
+        blacklist=frozenset(_read_gvk(entry) for entry in fields.entries(keys.BLACKLIST)),
         selector=_read_selector(fields),
         finalizer=_read_finalizer(fields, places),
         triggers=tuple(_read_triggers(fields)),
@@ -195,75 +198,74 @@ def _read_watch(fields: Fields, places: Places, seen: set[GVK]) -> Watch | None:
 
 
 def _read_gvk(fields: Fields) -> GVK:
-    gvk = GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
-    for key in ("version", "kind"):
+    gvk = GVK(fields.read(keys.GROUP), fields.read(keys.VERSION), fields.read(keys.KIND))
+    for key in (keys.VERSION, keys.KIND):
         if fields.get(key) in (None, ""):
-            fields.refuse(key, f"invalid GVK: {gvk}: {key} must not be empty")
+            fields.refuse(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
     return gvk
 
 
 def _read_selector(fields: Fields) -> LabelSelector:
-    nested = fields.nested("selector")
+    nested = fields.nested(keys.SELECTOR)
     if nested is None:
         return LabelSelector()
-    names = ("key", "operator", "values")
     expressions = [
-        {name: value for name in names if (value := entry.get(name)) is not None}
-        for entry in nested.entries("matchExpressions")
+        {key.name: value for key in entry.keys if (value := entry.get(key)) is not None}
+        for entry in nested.entries(keys.MATCH_EXPRESSIONS)
     ]
     try:
-        return LabelSelector.compile({"matchLabels": nested.mapping("matchLabels"), "matchExpressions": expressions})
+        return LabelSelector.compile({"matchLabels": nested.read(keys.MATCH_LABELS), "matchExpressions": expressions})
     except ValueError as error:
-        fields.refuse("selector", f"error constructing predicate from watches selector: {error}")
+        fields.refuse(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
         return LabelSelector()
 
 
 def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
-    nested = fields.nested("finalizer")
+    nested = fields.nested(keys.FINALIZER)
     if nested is None:
         return None
-    name, variables = nested.text("name"), nested.mapping("vars")
-    if nested.get("name") in (None, ""):
-        nested.refuse("name", "finalizer must have name")
+    name, variables = nested.read(keys.FINALIZER_NAME), nested.read(keys.VARS)
+    if nested.get(keys.FINALIZER_NAME) in (None, ""):
+        nested.refuse(keys.FINALIZER_NAME.name, "finalizer must have name")
     content = places.content(nested)
-    if not (nested.get("playbook") or nested.get("role") or variables):
-        nested.refuse("role", "must specify Role or Playbook, or vars")
+    if not (nested.get(keys.PLAYBOOK) or nested.get(keys.ROLE) or variables):
+        nested.refuse(keys.ROLE.name, "must specify Role or Playbook, or vars")
     return Finalizer(name, content, variables)
 
 
 def _read_triggers(fields: Fields) -> Iterator[Trigger]:
-    for entry in fields.entries("triggers"):
+    for entry in fields.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
-        on = tuple(path for text in entry.items("on") if (path := _read_field(entry, "on", text)))
-        given = [key for key in ("owner", "labels", "name") if entry.get(key)]
+        on = tuple(path for text in entry.read(keys.ON) if (path := _read_field(entry, keys.ON, text)))
+        given = [key for key in _TIES if entry.get(key)]
         if len(given) != 1:
-            found = " and ".join(given) or "none of them"
-            entry.refuse("owner", f"a trigger has exactly one of owner, labels and name; found {found}")
+            found = " and ".join(key.name for key in given) or "none of them"
+            entry.refuse(keys.OWNER.name, f"a trigger has exactly one of owner, labels and name; found {found}")
             continue
-        reference = ReferenceKind(given[0])
-        if reference is not ReferenceKind.OWNER:
-            path = _read_field(entry, given[0], entry.text(given[0]))
-            yield from [Trigger(gvk, reference, path, on)] if path else []
-        elif (is_owner := entry.choice("owner")) is False:
-            entry.refuse("owner", "a trigger by owner says owner: true")
+        [tie] = given
+        if tie is not keys.OWNER:
+            path = _read_field(entry, tie, entry.read(tie))
+            yield from [Trigger(gvk, ReferenceKind(tie.name), path, on)] if path else []
+        elif (is_owner := entry.read(keys.OWNER)) is False:
+            entry.refuse(keys.OWNER.name, "a trigger by owner says owner: true")
         elif is_owner:
-            yield Trigger(gvk, reference, None, on)
+            yield Trigger(gvk, ReferenceKind.OWNER, None, on)
 
 
-def _read_field(fields: Fields, key: str, text: object) -> FieldPath | None:
+def _read_field(fields: Fields, key: Key[Any], text: object) -> FieldPath | None:
     try:
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
-        fields.refuse(key, str(error))
+        fields.refuse(key.name, str(error))
         return None
 
 
 def _read_status(fields: Fields) -> Iterator[tuple[str, JSONPath]]:
-    for name, text in fields.mapping("status").items():
+    for name, text in fields.read(keys.STATUS).items():
         try:
             yield name, parse_path(_path_text(text))
         except ValueError as error:
-            fields.refuse(f"status.{name}", str(error))
+            fields.refuse(f"{keys.STATUS.name}.{name}", str(error))
 
 
 def _path_text(value: object) -> str:

@@ -3,65 +3,65 @@ from typing import Any
 import pytest
 
 from rolecall.app.fields import Fields
+from rolecall.app.keys import DURATION, LIST, MAPPING, TEXT, WHOLE, Key, Type
+
+INNER = Key("b", TEXT, "", default="")
+SECTION: Key[Any] = Key("a", MAPPING, "", default=None, keys=(INNER,))
+SECTIONS: Key[Any] = Key("list", LIST, "", default=(), keys=(SECTION,))
+PERIOD: Key[float | None] = Key("reconcilePeriod", DURATION, "", default=None)
 
 
-def fields(**values: Any) -> Fields:
-    """Return the fields of a mapping."""
-    return Fields.of(values, "watches.yaml: entry 1")
+def key(type_: Type[Any], default: Any = None) -> Key[Any]:
+    """Return a key ``a``."""
+    return Key("a", type_, "", default=default)
+
+
+def fields(*keys: Key[Any], **values: Any) -> Fields:
+    """Return the fields of a mapping with these keys."""
+    return Fields.of(values, keys, "watches.yaml: entry 1")
 
 
 def test_names_match_in_any_case() -> None:
-    assert fields(ReconcilePeriod="5s").seconds("reconcilePERIOD") == 5
+    assert fields(PERIOD, ReconcilePERIOD="5s").read(PERIOD) == 5
 
 
 def test_an_error_names_the_place_and_the_whole_key() -> None:
-    nested = next(fields(list=[{"a": {}}]).entries("list")).nested("a")
+    nested = next(fields(SECTIONS, list=[{"a": {}}]).entries(SECTIONS)).nested(SECTION)
     assert nested is not None
     assert str(nested.error("b", "no")) == "watches.yaml: entry 1, key list[0].a.b: no"
 
 
-def test_what_is_absent_or_null_has_its_default() -> None:
-    for found in (fields(), fields(a=None)):
-        assert found.text("a", "default") == "default"
-        assert found.boolean("a", default=True) is True
-        assert found.integer("a", 7) == 7
-        assert found.seconds("a") is None
-        assert found.mapping("a") == {}
-        assert found.nested("a") is None
-        assert found.items("a") == []
-        assert list(found.entries("a")) == []
+@pytest.mark.parametrize("values", [{}, {"a": None, "list": None}])
+def test_what_is_absent_or_null_has_its_default(values: dict[str, Any]) -> None:
+    wanted = key(TEXT, "default")
+    assert fields(wanted, **values).read(wanted) == "default"
+    assert fields(SECTION, **values).nested(SECTION) is None
+    assert list(fields(SECTIONS, **values).entries(SECTIONS)) == []
 
 
-@pytest.mark.parametrize(("value", "text"), [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("x", "x")])
-def test_a_scalar_becomes_a_text(value: object, text: str) -> None:
-    assert fields(a=value).text("a") == text
-
-
-def test_a_mapping_keeps_the_spelling_of_its_keys_and_makes_them_texts() -> None:
-    assert fields(a={"Key": 1, 2: "b"}).mapping("a") == {"Key": 1, "2": "b"}
-
-
-@pytest.mark.parametrize(
-    ("method", "value", "message"),
-    [
-        ("text", [], "expected a text, found a list"),
-        ("integer", 1.5, "expected a whole number, found float 1.5"),
-        ("integer", True, "expected a whole number, found bool True"),
-        ("seconds", 5, "expected a duration with a unit such as 15s or 1m30s, found int 5"),
-        ("mapping", "x", "expected a mapping, found str 'x'"),
-        ("items", {}, "expected a list, found a mapping"),
-    ],
-)
-def test_a_value_of_another_type_is_shown(method: str, value: object, message: str) -> None:
-    arguments = ("a", 0) if method == "integer" else ("a",)
-    read = fields(a=value)
-    assert getattr(read, method)(*arguments) == getattr(fields(), method)(*arguments)
-    assert [str(mistake) for mistake in read.mistakes] == [f"watches.yaml: entry 1, key a: {message}"]
+def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
+    wanted = key(WHOLE, 7)
+    read = fields(wanted, a="many")
+    assert read.read(wanted) == 7
+    assert [str(mistake) for mistake in read.mistakes] == [
+        "watches.yaml: entry 1, key a: expected a whole number, found str 'many'"
+    ]
 
 
 def test_an_entry_that_is_nothing_is_shown_as_nothing() -> None:
-    read = fields(list=[None])
-    assert list(read.entries("list")) == []
+    read = fields(SECTIONS, list=[None])
+    assert list(read.entries(SECTIONS)) == []
     assert [str(mistake) for mistake in read.mistakes] == [
         "watches.yaml: entry 1, key list[0]: expected a mapping, found nothing"
     ]
+
+
+def test_a_key_that_is_not_declared_cannot_be_read() -> None:
+    with pytest.raises(LookupError, match=r"^reconcilePeriod is read and not declared$"):
+        fields(SECTION, reconcilePeriod="5s").read(PERIOD)
+
+
+def test_a_declared_key_that_nobody_reads_is_unknown() -> None:
+    read = fields(SECTION, PERIOD, a={"b": "x"}, reconcilePeriod="5s")
+    read.nested(SECTION)
+    assert [each.key for each in read.unknown()] == ["reconcilePeriod", "a.b"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rolecall.app.errors import ConfigurationError
-from rolecall.app.watches import DEFAULT_ARTIFACTS, Watch, load_watches, read_watches
+from rolecall.app.watches import Watch, load_watches, read_watches
 from rolecall.control.triggers import ReferenceKind
 from rolecall.jobs.runner import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK
@@ -187,7 +187,7 @@ def test_only_the_first_document_counts(directory: Path) -> None:
 def test_the_defaults_are_those_of_the_go_runner(directory: Path) -> None:
     watch = load_entry(directory)
     assert watch == Watch(THING, RoleContent(directory / "roles" / "thing"))
-    assert watch.max_runner_artifacts == DEFAULT_ARTIFACTS == 20
+    assert watch.max_runner_artifacts == 20
     assert (watch.manage_status, watch.watch_dependent_resources, watch.snake_case_parameters) == (True, True, True)
     assert not watch.watch_cluster_scoped_resources
     assert not watch.watch_annotations_changes
@@ -234,7 +234,7 @@ def test_a_period_of_nothing_leaves_it_to_the_flag(directory: Path) -> None:
 
 
 def test_no_artifacts_means_the_default_and_a_negative_number_all(directory: Path) -> None:
-    assert load_entry(directory, "  maxRunnerArtifacts: 0\n").max_runner_artifacts == DEFAULT_ARTIFACTS
+    assert load_entry(directory, "  maxRunnerArtifacts: 0\n").max_runner_artifacts == 20
     assert load_entry(directory, "  maxRunnerArtifacts: -1\n").max_runner_artifacts == -1
 
 
