@@ -107,6 +107,10 @@ test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHON
 	done; \
 	[ -z "$$failed" ] || { echo "Failed on Python$$failed"; exit 1; }
 
+.PHONY: docs
+docs: .venv/.ready ## Write the parts of docs/reference that come from the code: commands, flags, keys, metrics
+	$(BIN)/python -m tools.docs
+
 .PHONY: format
 format: .venv/.ready ## Format the sources
 	$(BIN)/ruff format $(SOURCES)

@@ -2,7 +2,8 @@
 
 ``watches`` reads the file by these declarations and by nothing else: a key that is not here is unknown to it, and
 ``docs/reference/watches.md`` shows exactly these. A new key is a declaration here, in the tuple of its mapping, and a
-``fields.read`` there. Meanings are Markdown.
+``fields.read`` there. Meanings are
+Markdown without links.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,9 +76,7 @@ TIMEOUT: Key[float | None] = Key(
     default_words="`--run-timeout`",
     is_ours=True,
 )
-MANAGE_STATUS = Key(
-    "manageStatus", BOOLEAN, "whether the operator writes the [status](../concepts/status.md)", default=True
-)
+MANAGE_STATUS = Key("manageStatus", BOOLEAN, "whether the operator writes the status", default=True)
 SNAKE_CASE_PARAMETERS = Key(
     "snakeCaseParameters",
     BOOLEAN,
@@ -94,7 +93,7 @@ MARK_UNSAFE: Key[bool | None] = Key(
 SELECTOR: Key[Mapping[str, Any] | None] = Key(
     "selector",
     MAPPING,
-    "only objects with such labels are reconciled, see [below](#selector)",
+    "only objects with such labels are reconciled",
     default=None,
     default_words="all",
     keys=(MATCH_LABELS, MATCH_EXPRESSIONS),
@@ -105,7 +104,7 @@ WATCH_ANNOTATIONS_CHANGES = Key(
 WATCH_DEPENDENT_RESOURCES = Key(
     "watchDependentResources",
     BOOLEAN,
-    "whether changes of [dependents](../concepts/dependents-and-ownership.md) count",
+    "whether changes of dependents count",
     default=True,
 )
 WATCH_CLUSTER_SCOPED_RESOURCES = Key(
@@ -127,14 +126,14 @@ MAX_RUNNER_ARTIFACTS = Key(
 FINALIZER: Key[Mapping[str, Any] | None] = Key(
     "finalizer",
     MAPPING,
-    "what runs before an object may go, see [below](#finalizer)",
+    "what runs before an object may go",
     default=None,
     keys=(FINALIZER_NAME, ROLE, PLAYBOOK, VARS),
 )
 TRIGGERS = Key(
     "triggers",
     LIST,
-    "other objects whose changes count, see [below](#triggers)",
+    "other objects whose changes count",
     default=_NO_ITEMS,
     is_ours=True,
     keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, ON),
@@ -142,7 +141,7 @@ TRIGGERS = Key(
 STATUS = Key(
     "status",
     MAPPING,
-    "fields of the status, each with a JSONPath into [what a run gave](../concepts/status.md)",
+    "fields of the status, each with a JSONPath into what a run gave",
     default=_NOTHING,
     is_ours=True,
 )

@@ -27,55 +27,90 @@ STATE_VARIABLE = "ROLECALL_STATE_DIR"
 SIGNAL_EXIT_BASE = 128
 COMMAND_NOT_FOUND = 127
 
+_DESCRIPTION = (
+    "A Kubernetes control plane on this machine, without Docker: etcd, kube-apiserver, kube-controller-manager, "
+    "kube-scheduler, and nodes that kwok simulates. Several can run side by side, each under a name."
+)
+_START = (
+    "Starts a control plane, waits until everything is ready, and prints the path of its kubeconfig. One that runs "
+    "already is left as it is."
+)
+_STOP = "Ends a control plane and removes its state."
+_STATUS = "Shows the components of a control plane. The exit code is 0 only if all of them run."
+_KUBECONFIG = "Prints the path of a kubeconfig of a control plane that runs."
+_LOGS = "Prints the logs of a control plane's components."
+_EXEC = (
+    "Runs a command with KUBECONFIG set and kubectl on PATH. The control plane is started before and stopped "
+    "afterwards, unless it runs already. The exit code is that of the command."
+)
+_BINARIES = (
+    "Makes sure that the programs of a control plane are there, and prints their folder. Those of KUBEBUILDER_ASSETS, "
+    "PATH or the cache are taken; else they are downloaded, else built with Go."
+)
+
 Handler = Callable[[argparse.Namespace], int]
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its own commands."""
-    cluster = subparsers.add_parser("cluster", help="the embedded control plane", description=_description())
+    cluster = subparsers.add_parser("cluster", help="the embedded control plane", description=_DESCRIPTION)
     commands = cluster.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    start = _command(commands, "start", _start, "start a control plane; returns when everything is ready")
+    start = _command(commands, "start", _start, "start a control plane, print the path of its kubeconfig", _START)
     _add_nodes(start)
-    stop = _command(commands, "stop", _stop, "end a control plane and remove its state")
+    stop = _command(commands, "stop", _stop, "end a control plane and remove its state", _STOP)
     stop.add_argument("--all", action="store_true", help="end all control planes of this user")
-    status = _command(commands, "status", _status, "show the components; exit code 1 unless all of them run")
-    status.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to show it")
-    kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of the kubeconfig file")
-    kubeconfig.add_argument("--service-account", metavar="NAMESPACE/NAME", help="with a token of this service account")
-    logs = _command(commands, "logs", _logs, "print the logs of the components")
-    logs.add_argument("component", nargs="?", choices=COMPONENTS, metavar="COMPONENT", help=", ".join(COMPONENTS))
-    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is added")
-    execute = _command(commands, "exec", _exec, "run a command with KUBECONFIG set; start before and stop after it")
+    status = _command(commands, "status", _status, "show the components and whether they run", _STATUS)
+    status.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="how to show it (default: %(default)s)"
+    )
+    kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of a kubeconfig", _KUBECONFIG)
+    kubeconfig.add_argument(
+        "--service-account",
+        metavar="NAMESPACE/NAME",
+        help="the kubeconfig of this service account instead of the administrator's",
+    )
+    logs = _command(commands, "logs", _logs, "print the logs of the components", _LOGS)
+    logs.add_argument(
+        "component",
+        nargs="?",
+        choices=COMPONENTS,
+        metavar="COMPONENT",
+        help=f"one of {', '.join(COMPONENTS)} (default: all of them)",
+    )
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is added, until interrupted")
+    execute = _command(commands, "exec", _exec, "run a command with a control plane that is there just for it", _EXEC)
+    execute.usage = f"{execute.prog} [--name NAME] [--state-dir DIR] [--nodes N] -- COMMAND [ARGUMENT ...]"
     _add_nodes(execute)
-    execute.add_argument("command", nargs="+", metavar="COMMAND", help="the command and its arguments, after '--'")
-    binaries = commands.add_parser("binaries", help="make sure that the programs are there; print their folder")
+    execute.add_argument("command", nargs="+", metavar="COMMAND", help="the command and its arguments")
+    text = "make sure that the programs are there, print their folder"
+    binaries = commands.add_parser("binaries", help=text, description=_BINARIES)
     binaries.set_defaults(handler=_guarded(_binaries))
 
 
-def _description() -> str:
-    return (
-        "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and simulated nodes on loopback, without Docker."
-    )
-
-
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, handler: Handler, text: str
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    handler: Handler,
+    text: str,
+    description: str,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("--name", default="default", help="which control plane (default: %(default)s)")
+    parser = commands.add_parser(name, help=text, description=description)
+    parser.add_argument("--name", default="default", help="the name of the control plane (default: %(default)s)")
     parser.add_argument(
         "--state-dir",
         type=Path,
         default=os.environ.get(STATE_VARIABLE),
         metavar="DIR",
-        help=f"folder for the state of all control planes (default: ${STATE_VARIABLE} or a private one)",
+        help=f"the folder for the state of all control planes (default: ${STATE_VARIABLE}, or else a private one)",
     )
     parser.set_defaults(handler=_guarded(handler))
     return parser
 
 
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="simulated nodes (default: %(default)s)")
+    parser.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="how many nodes to simulate (default: %(default)s)"
+    )
 
 
 def _guarded(handler: Handler) -> Handler:

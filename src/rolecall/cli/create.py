@@ -24,12 +24,20 @@ def add_parser(commands: Any) -> None:
     api.add_argument("--group", required=True, metavar="GROUP", help="the API group, without the project's domain")
     api.add_argument("--version", required=True, metavar="VERSION", help="the API version, such as v1alpha1")
     api.add_argument("--kind", required=True, metavar="KIND", help="the kind, such as Website")
-    api.add_argument("--plural", metavar="WORD", help="the plural (default: that of simple English, such as websites)")
+    api.add_argument(
+        "--plural", metavar="WORD", help="the plural, such as websites (default: by the rules of simple English)"
+    )
     api.add_argument("--generate-role", action="store_true", help="reconcile the kind by a role")
     api.add_argument(
         "--generate-playbook", action="store_true", help="reconcile it by a playbook; with a role too, one that runs it"
     )
-    api.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="the project (default: here)")
+    api.add_argument(
+        "--project",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the folder of the project (default: the current one)",
+    )
     api.set_defaults(handler=_create_api)
 
 

@@ -21,10 +21,18 @@ def add_parser(commands: Any) -> None:
         "account among them, applies the samples, and shows a table until each of their objects has reached the end "
         "state that demo.yaml names. The exit code is 0 only then.",
     )
-    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="the project (default: here)")
-    parser.add_argument("--name", default="demo", help="the name of the control plane (default: demo)")
+    parser.add_argument(
+        "--project",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the folder of the project (default: the current one)",
+    )
+    parser.add_argument("--name", default="demo", help="the name of the control plane (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave everything running and say how to use it")
-    parser.add_argument("--timeout", default="5m", metavar="DURATION", help="give up after this time (default: 5m)")
+    parser.add_argument(
+        "--timeout", default="5m", metavar="DURATION", help="give up after this time (default: %(default)s)"
+    )
     parser.set_defaults(handler=_demo)
 
 

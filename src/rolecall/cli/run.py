@@ -42,7 +42,8 @@ def add_run(commands: Any, program: Program) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "run",
         help="run the operator for the kinds of watches.yaml",
-        description="Watches the kinds of watches.yaml and runs the role of each for every object that changes.",
+        description="Watches the kinds of watches.yaml and runs the role of each for every object that changes, until "
+        "SIGTERM or SIGINT; then exits with 0.",
         epilog=EPILOG,
         usage=f"{program.name} [flags]",
         formatter_class=FlagFormatter,

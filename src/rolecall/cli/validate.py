@@ -34,12 +34,17 @@ def add_parser(commands: Any) -> None:
         "validate",
         help="check watches.yaml, its roles and playbooks, without running anything",
         description="Checks watches.yaml strictly, every file of its roles and playbooks (YAML, tasks, names of "
-        "modules, arguments), and compares the arguments with the definitions of the kinds.",
+        "modules, arguments), and compares the arguments with the definitions of the kinds. Needs no cluster, runs "
+        "nothing, and tells everything that is wrong at once, on standard output.",
         epilog=EPILOG,
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--watches-file", type=Path, default=Path("watches.yaml"), metavar="FILE", help="default: %(default)s"
+        "--watches-file",
+        type=Path,
+        default=Path("watches.yaml"),
+        metavar="FILE",
+        help="what to check (default: %(default)s)",
     )
     parser.add_argument(
         "--crds",
@@ -49,8 +54,13 @@ def add_parser(commands: Any) -> None:
         help="a file or folder with definitions of kinds, may be repeated (default: deploy/crds and config/crd/bases, "
         "where they exist)",
     )
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("--strict", action="store_true", help="take warnings for errors")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="how to tell it: a line each, or a JSON object (default: %(default)s)",
+    )
     parser.set_defaults(handler=lambda options: _validate(options, parser))
 
 

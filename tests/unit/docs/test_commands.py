@@ -1,4 +1,4 @@
-"""What the pages tell a reader to type exists: make targets, commands, flags, with the defaults that are shown."""
+"""What the pages tell a reader to type exists: make targets, commands, flags, watches files."""
 
 import argparse
 import re
@@ -10,15 +10,10 @@ import pytest
 import yaml
 
 from rolecall.app.watches import load_watches
-from rolecall.cli.flags.flag import Flag
-from rolecall.cli.flags.table import GROUPS, all_flags
 from rolecall.cli.main import parser
-from rolecall.cli.program import Program, ansible_operator_program, rolecall_program
 from tests.unit.docs.pages import PROJECT, blocks, commands, name_of, pages
 
 TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)
-ROW = re.compile(r"^\| `(--[a-z0-9-]+)[^`]*` \| ([^|]*) \|", re.MULTILINE)
-REFERENCE = PROJECT / "docs/reference/command-line.md"
 
 
 def targets() -> set[str]:
@@ -70,46 +65,6 @@ def test_commands_are_found_in_blocks_and_in_the_text() -> None:
     assert not _is_known(["run", "--quickly"])
 
 
-@pytest.mark.parametrize("command", ["run", "demo", "init", "create api"])
-def test_the_reference_lists_exactly_the_flags_of_a_command(command: str) -> None:
-    section = REFERENCE.read_text().split(f"## `rolecall {command}`")[1].split("\n## ")[0]
-    found = parser()
-    for word in command.split():
-        found = subcommands(found)[word]
-    assert {flag for flag, _ in ROW.findall(section)} == flags(found) - {"--help"}
-
-
-def test_the_reference_shows_the_defaults_of_the_flags() -> None:
-    section = REFERENCE.read_text().split("## `rolecall run`")[1].split("\n## ")[0]
-    shown = {flag: text.strip("`") for flag, text in ROW.findall(section) if text.startswith("`")}
-    assert shown == {
-        f"--{flag.name}": default_of(flag, rolecall_program()) for flag in all_flags() if f"--{flag.name}" in shown
-    }
-
-
-def test_the_reference_shows_which_defaults_are_others_under_the_other_name() -> None:
-    section = REFERENCE.read_text().split("## `ansible-operator`")[1].split("\n## ")[0]
-    shown = {flag: text.strip("`") for flag, text in ROW.findall(section)}
-    here, there = rolecall_program(), ansible_operator_program()
-    both = {f"--{flag.name}": (default_of(flag, here), default_of(flag, there)) for flag in all_flags()}
-    assert shown == {
-        name: theirs for name, (ours, theirs) in both.items() if ours != theirs and name != "--metrics-addr"
-    }
-
-
-def default_of(flag: Flag, program: Program) -> str:
-    """Return how the help shows the default of a flag."""
-    by_type = {type(settings): settings for settings in (program.settings, program.logs)}
-    [group] = [group for group in GROUPS if flag in group.flags]
-    return flag.kind.show(getattr(by_type[group.fills], flag.setting))
-
-
-def test_the_reference_lists_every_command_of_the_control_plane() -> None:
-    section = REFERENCE.read_text().split("## `rolecall cluster`")[1].split("\n## ")[0]
-    listed = set(re.findall(r"^\| `rolecall cluster ([a-z]+)", section, re.MULTILINE))
-    assert listed == set(subcommands(subcommands(parser())["cluster"]))
-
-
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_every_block_of_yaml_can_be_read(page: Path) -> None:
     for block in blocks(page.read_text(), "yaml"):
@@ -126,17 +81,6 @@ def test_every_watches_file_in_a_page_is_valid(page: Path, tmp_path: Path) -> No
             (tmp_path / "roles" / entry["role"]).mkdir(parents=True, exist_ok=True)
         (tmp_path / "watches.yaml").write_text(block)
         assert len(load_watches(tmp_path / "watches.yaml", {}, tmp_path)) == len(document)
-
-
-def test_the_reference_lists_every_key_of_watches() -> None:
-    text = (PROJECT / "docs/reference/watches.md").read_text()
-    listed = set(re.findall(r"^\| `(\w+)`", text.split("## Keys")[1].split("\n## ")[0], re.MULTILINE))
-    source = (PROJECT / "src/rolecall/app/watches.py").read_text()
-    read = set(
-        re.findall(r'fields\.(?:text|boolean|choice|integer|seconds|mapping|entries|nested|get)\("(\w+)"', source)
-    )
-    assert read <= listed
-    assert listed - read == {"role", "playbook", "status", "triggers"} - read
 
 
 def _is_known(words: list[str]) -> bool:

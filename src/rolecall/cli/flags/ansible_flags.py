@@ -7,18 +7,28 @@ from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS
 ANSIBLE = Group(
     "Ansible",
     (
-        Flag("ansible-verbosity", "verbosity", WHOLE, "how many -v"),
+        Flag("ansible-verbosity", "verbosity", WHOLE, "how many -v Ansible gets"),
         Flag("ansible-args", "ansible_args", WORDS, "further words for ansible-playbook"),
         Flag("ansible-roles-path", "roles_path", FOLDERS, "sets ANSIBLE_ROLES_PATH"),
         Flag("ansible-collections-path", "collections_path", FOLDERS, "sets ANSIBLE_COLLECTIONS_PATH"),
-        Flag("mark-unsafe", "mark_unsafe", BOOLEAN, "never evaluate texts of objects; a watch's own markUnsafe wins"),
-        Flag("unreachable-ok", "unreachable_ok", BOOLEAN, "a host that cannot be reached is no failure"),
-        Flag("warm", "warm", BOOLEAN, "keep Ansible imported and fork each run from there"),
+        Flag(
+            "mark-unsafe",
+            "mark_unsafe",
+            BOOLEAN,
+            "take texts of objects as data that Ansible never evaluates; a watch's markUnsafe wins",
+        ),
+        Flag(
+            "unreachable-ok",
+            "unreachable_ok",
+            BOOLEAN,
+            "a host that cannot be reached, or a play without hosts, is no failure",
+        ),
+        Flag("warm", "warm", BOOLEAN, "fork runs from a process that has imported Ansible; false starts each anew"),
         Flag(
             "ansible-log-events",
             "log_events",
             Kind("WORD", str.lower, choices=LOG_EVENTS),
-            "which events of a run are logged",
+            "what is logged of a run; its recap always is",
         ),
     ),
 )

@@ -27,13 +27,18 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag ``--name`` that fills ``setting``; one that has been replaced names its successor in ``instead``."""
+    """A flag ``--name`` that fills ``setting``; one that has been replaced names its successor in ``instead``.
+
+    ``default_words`` say what the default of ``rolecall run`` means where its value does not, or is another on each
+    machine.
+    """
 
     name: str
     setting: str
     kind: Kind
     help: str
     instead: str = ""
+    default_words: str = ""
 
     @property
     def dest(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rolecall.cli.flags.flag import Flag
+from rolecall.cli.flags.flag import Flag, Group
 from rolecall.cli.flags.kinds import BOOLEAN
 from rolecall.cli.flags.table import GROUPS, all_flags
 
@@ -32,12 +32,11 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
     for group in GROUPS:
         section = parser.add_argument_group(group.title)
         for flag in group.flags:
-            default = getattr(by_type[group.fills], flag.setting)
             section.add_argument(
                 f"--{flag.name}",
                 type=flag.kind.parse,
                 metavar="|".join(flag.kind.choices) or flag.kind.metavar,
-                help=argparse.SUPPRESS if flag.instead else _help(flag, default),
+                help=argparse.SUPPRESS if flag.instead else _help(flag, group, by_type[group.fills]),
             )
 
 
@@ -75,8 +74,14 @@ def filled(defaults: "S", options: argparse.Namespace) -> "S":
     return replace(defaults, **values)
 
 
-def _help(flag: Flag, default: Any) -> str:
-    text = flag.help.replace("%", "%%")
-    if default is None or default == "":
-        return text
-    return f"{text} (default: {flag.kind.show(default)})"
+def _help(flag: Flag, group: Group, settings: object) -> str:
+    default = getattr(settings, flag.setting)
+    is_usual = default == getattr(group.fills(), flag.setting)
+    if flag.default_words and is_usual:
+        shown = flag.default_words
+    elif default is None or default == "":
+        shown = ""
+    else:
+        shown = flag.kind.show(default)
+    text = f"{flag.help} (default: {shown})" if shown else flag.help
+    return text.replace("%", "%%")

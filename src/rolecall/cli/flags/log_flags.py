@@ -26,7 +26,7 @@ LOGS = Group(
             "zap-encoder",
             "form",
             choice(*FORMS),
-            "json for machines, console for people; auto looks for a terminal",
+            "json for machines, console for people; auto is console on a terminal, else json",
         ),
         Flag(
             "zap-log-level",

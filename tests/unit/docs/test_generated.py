@@ -1,0 +1,33 @@
+"""The reference is what the code says: its generated blocks are fresh, and there is one for every command."""
+
+from pathlib import Path
+
+import pytest
+from tools.docs.blocks import names
+from tools.docs.commands import parsers
+from tools.docs.pages import pages as reference_pages
+from tools.docs.pages import written
+from tools.docs.watch_keys import TABLES
+
+from tests.unit.docs.pages import PROJECT, name_of
+
+REFERENCE = PROJECT / "docs" / "reference"
+WITHOUT_A_BLOCK = {"ansible-operator run", "ansible-operator version"}
+"""What differs from ``rolecall run`` is in a block, the rest is told in a sentence."""
+
+
+@pytest.mark.parametrize("page", reference_pages(), ids=name_of)
+def test_a_page_of_the_reference_is_as_make_docs_writes_it(page: Path) -> None:
+    assert page.read_text() == written(page), f"{name_of(page)} differs from the code: run 'make docs'"
+
+
+def test_every_command_has_a_block() -> None:
+    blocks = names((REFERENCE / "command-line.md").read_text())
+    assert {block.removeprefix("command ") for block in blocks if block.startswith("command ")} == (
+        set(parsers()) - WITHOUT_A_BLOCK
+    )
+    assert "defaults ansible-operator run against rolecall run" in blocks
+
+
+def test_every_table_of_keys_has_a_block() -> None:
+    assert set(names((REFERENCE / "watches.md").read_text())) == {f"keys {name}" for name in TABLES}

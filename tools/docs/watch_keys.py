@@ -1,0 +1,48 @@
+"""The tables of the keys of watches.yaml, from the declarations by which the file is read."""
+
+from typing import Any
+
+from tools.docs.markdown import code, linked, table
+
+from rolecall.app import watch_keys as declared
+from rolecall.app.keys import BOOLEAN, LIST, Key
+
+TABLES: dict[str, tuple[Key[Any], ...]] = {
+    "entry": declared.ENTRY,
+    "selector": declared.SELECTOR.keys,
+    "finalizer": declared.FINALIZER.keys,
+    "triggers": declared.TRIGGERS.keys,
+}
+"""The tables by name; what ``blacklist`` and ``matchExpressions`` have is told in their own rows."""
+
+_LINKS = {
+    declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
+    declared.SELECTOR: ("such labels", "#selector"),
+    declared.WATCH_DEPENDENT_RESOURCES: ("dependents", "../concepts/dependents-and-ownership.md"),
+    declared.FINALIZER: ("what runs", "#finalizer"),
+    declared.TRIGGERS: ("other objects", "#triggers"),
+    declared.STATUS: ("what a run gave", "../concepts/status.md"),
+}
+
+
+def keys_block(name: str) -> str:
+    """Return the table of the keys of an entry, or of a mapping in it. Raises LookupError."""
+    if name not in TABLES:
+        raise LookupError(f"expected one of {', '.join(TABLES)}")
+    return table(("key", "value", "default", "meaning"), map(_row, TABLES[name]))
+
+
+def _row(key: Key[Any]) -> tuple[str, str, str, str]:
+    value = "list of mappings" if key.type is LIST and key.keys else key.type.name
+    meaning = linked(key.meaning, *_LINKS[key]) if key in _LINKS else key.meaning
+    return f"{code(key.name)}{' *' if key.is_ours else ''}", value, _default(key), meaning
+
+
+def _default(key: Key[Any]) -> str:
+    if key.is_required:
+        return "required"
+    if key.default_words:
+        return key.default_words
+    if key.type is BOOLEAN and key.default is not None:
+        return code(str(key.default).lower())
+    return code(str(key.default)) if key.default else "none"
