@@ -7,7 +7,9 @@ import pytest
 
 from tests.e2e.cluster import NAMESPACE, Cluster
 from tests.e2e.environment import environment_of
-from tests.e2e.images import build_changed, build_operator, load_nginx
+from tests.e2e.images import OPERATOR, RUNNER, build_changed, load_nginx
+from tests.e2e.reader import Reader
+from tests.guides import guide
 
 SHOWN = (
     ("get", "pods,podscalers,hikawas,foos", "-A", "-o", "wide"),
@@ -46,9 +48,25 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def operator_image(cluster: Cluster) -> str:
+def image_page(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Give the reader of the page about the image."""
+    return Reader(guide("docs/guides/image.md"), cluster, tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="session")
+def operator_image(cluster: Cluster, image_page: Reader) -> str:
     """Give the operator's image, which is in the cluster."""
-    return build_operator(cluster)
+    image_page.do(f"make image IMG={OPERATOR}")
+    cluster.load(OPERATOR)
+    return OPERATOR
+
+
+@pytest.fixture(scope="session")
+def runner_image(operator_image: str, image_page: Reader) -> str:
+    """Give the image that operators of others are built on; it is made after the operator's, as the page has it."""
+    assert operator_image
+    image_page.do(f"make image IMG={RUNNER} TARGET=runner")
+    return RUNNER
 
 
 @pytest.fixture(scope="session")

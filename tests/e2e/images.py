@@ -1,4 +1,7 @@
-"""The images of the tests, built as users build them and loaded into the cluster."""
+"""The images of the tests, built as users build them and loaded into the cluster.
+
+The names are those of the pages about the image and the deployment, whose commands build and deploy them.
+"""
 
 import os
 import re
@@ -8,9 +11,9 @@ from pathlib import Path
 
 from tests.e2e.cluster import PROJECT, Cluster
 
-OPERATOR = "localhost/rolecall:e2e"
-CHANGED = "localhost/rolecall:e2e-changed"
-RUNNER = "localhost/rolecall-runner:e2e"
+OPERATOR = "registry.example/rolecall:0.1.0"
+CHANGED = "registry.example/rolecall:0.2.0"
+RUNNER = "registry.example/rolecall-runner:0.1.0"
 MARK = """
 - name: Leave a mark, which only the changed role does
   kubernetes.core.k8s:
@@ -35,13 +38,6 @@ def build(image: str, folder: Path, base_image: str) -> None:
     command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def build_operator(cluster: Cluster) -> str:
-    """Build the operator's image by ``make image`` and load it."""
-    cluster.do("make", "image", f"IMG={OPERATOR}")
-    cluster.load(OPERATOR)
-    return OPERATOR
 
 
 def build_changed(cluster: Cluster, folder: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster import PROJECT, Cluster, eventually, is_true
-from tests.e2e.images import RUNNER, build
+from tests.e2e.images import build
 
 IMAGE = "localhost/existing-project:e2e"
 NAMESPACE = "existing-project"
@@ -22,10 +22,9 @@ spec: {execMessage: from exec, logMessage: from the log}
 
 
 @pytest.fixture(scope="module")
-def project(cluster: Cluster) -> Iterator[Cluster]:
+def project(cluster: Cluster, runner_image: str) -> Iterator[Cluster]:
     """Give the cluster with the project deployed."""
-    cluster.do("make", "image", f"IMG={RUNNER}", "TARGET=runner")
-    build(IMAGE, PROJECT / "tests/e2e/project", RUNNER)
+    build(IMAGE, PROJECT / "tests/e2e/project", runner_image)
     cluster.load(IMAGE)
     cluster.kubectl("apply", "-f", MANIFESTS)
     cluster.wait_for_rollout("controller-manager", NAMESPACE)

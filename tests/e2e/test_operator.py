@@ -1,4 +1,7 @@
-"""The operator on a real node, from ``make deploy`` to ``make undeploy``; tests build on each other in this order."""
+"""The operator on a real node, from ``make deploy`` to ``make uninstall``; tests build on each other in this order.
+
+The commands are those of the page about the deployment, in its order.
+"""
 
 import json
 import re
@@ -10,6 +13,10 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import NAMESPACE, PROJECT, Cluster, Document, eventually, is_running
+from tests.e2e.images import CHANGED, OPERATOR
+from tests.e2e.reader import Reader
+from tests.guides import guide
+from tests.outcomes import check
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:rolecall"
 SAID_AT = "zundokokiyoshi.kaitoy.github.com/said-at-millis"
@@ -38,12 +45,19 @@ spec: {{count: {PODS_DURING_TAKEOVER}, selector: {{app: takeover}}}}
 
 
 @pytest.fixture(scope="module")
-def deployed(cluster: Cluster, operator_image: str) -> Iterator[Cluster]:
-    """Give the cluster with the operator and its opt-in part deployed."""
-    cluster.make("deploy", f"IMG={operator_image}", "DEPLOY=deploy/podcount")
+def page(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Give the reader of the page about the deployment."""
+    return Reader(guide("docs/guides/deploy.md"), cluster, tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(scope="module")
+def deployed(cluster: Cluster, page: Reader, operator_image: str) -> Iterator[Cluster]:
+    """Give the cluster with the operator deployed."""
+    page.do(f"make deploy IMG={operator_image}")
+    page.do("kubectl -n rolecall-system rollout status deployment/rolecall")
     cluster.wait_for_rollout()
     yield cluster
-    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "namespace", "takeover", "metrics-reader")
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "namespace", "takeover", "monitoring")
     cluster.make("undeploy")
     cluster.make("uninstall")
 
@@ -68,8 +82,10 @@ def words(cluster: Cluster) -> list[str]:
     return sorted(each["metadata"]["name"] for each in cluster.items("zundokos", "takeover"))
 
 
-def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster) -> None:
-    deployed.kubectl("apply", "-k", "deploy/samples")
+def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster, page: Reader) -> None:
+    page.do("kubectl apply -k deploy/samples")
+    page.do("kubectl -n podscaler-sample wait podscaler/example-podscaler --for=condition=Successful --timeout=120s")
+    page.do(f"make deploy IMG={OPERATOR} DEPLOY=deploy/podcount")
 
     def reached() -> dict[str, Any]:
         scaler = status(deployed, "podscaler/example-podscaler", "podscaler-sample")
@@ -180,25 +196,30 @@ def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
     )
 
 
-def test_metrics_want_a_token_when_asked_so(deployed: Cluster, operator_image: str) -> None:
-    deployed.make("deploy", f"IMG={operator_image}", "DEPLOY=deploy/secure-metrics")
+def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> None:
+    page.do(f"make deploy IMG={OPERATOR} DEPLOY=deploy/secure-metrics")
     deployed.wait_for_rollout()
-    space = deployed.namespace("metrics-reader")
-    for name in ("reader", "stranger"):
+    space = deployed.namespace("monitoring")
+    for name in ("prometheus", "stranger"):
         deployed.apply(f"{{apiVersion: v1, kind: ServiceAccount, metadata: {{name: {name}, namespace: {space}}}}}")
-    binding = ("clusterrolebinding", "metrics-reader")
-    deployed.kubectl("delete", "--ignore-not-found", *binding)
-    deployed.kubectl("create", *binding, "--clusterrole=rolecall-metrics-reader", f"--serviceaccount={space}:reader")
-    tokens = {name: deployed.kubectl("create", "token", name, "-n", space).strip() for name in ("reader", "stranger")}
+    deployed.kubectl("delete", "--ignore-not-found", "clusterrolebinding", "metrics")
+    (binding,) = [each.command for each in page.guide.steps if "clusterrolebinding" in each.command]
+    page.do(binding)
+    tokens = {
+        name: deployed.kubectl("create", "token", name, "-n", space).strip() for name in ("prometheus", "stranger")
+    }
     url = "https://localhost:8443/metrics"
     assert fetch(deployed, url).strip() == "HTTP 401"
     assert fetch(deployed, url, tokens["stranger"]).strip() == "HTTP 403"
-    assert "ansible_operator_build_info" in fetch(deployed, url, tokens["reader"])
-    deployed.kubectl("delete", *binding)
+    assert "ansible_operator_build_info" in fetch(deployed, url, tokens["prometheus"])
+    deployed.kubectl("delete", "clusterrolebinding", "metrics")
 
 
-def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(deployed: Cluster, changed_image: str) -> None:
-    deployed.make("deploy", f"IMG={changed_image}", "DEPLOY=deploy/podcount")
+def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(
+    deployed: Cluster, page: Reader, changed_image: str
+) -> None:
+    assert changed_image == CHANGED
+    page.do(f"make deploy IMG={CHANGED}")
     eventually(
         lambda: deployed.get("deployment/foo-deployment", "-n", "foo-sample")["metadata"]["annotations"],
         lambda seen: seen.get("e2e.rolecall.dev/role") == "changed",
@@ -207,12 +228,25 @@ def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(deployed: Cluster
     )
 
 
-def test_undeploy_leaves_only_the_kinds(deployed: Cluster) -> None:
-    deployed.kubectl("delete", "-k", "deploy/samples")
-    deployed.make("undeploy")
+def test_undeploy_leaves_only_the_kinds(deployed: Cluster, page: Reader) -> None:
+    page.do("kubectl delete -k deploy/samples")
+    page.do("make undeploy")
     kinds = "crd,clusterrole,clusterrolebinding,namespace,mutatingwebhookconfiguration,validatingwebhookconfiguration"
     left = [name for name in deployed.kubectl("get", kinds, "-o", "name").split() if "rolecall" in name]
     assert left == []
-    definitions = yaml.safe_load_all(deployed.kubectl("kustomize", "deploy/crds"))
-    for definition in definitions:
-        assert deployed.get("crd", definition["metadata"]["name"])
+    assert {name for name in kinds_of(deployed) if deployed.get("crd", name)} == kinds_of(deployed)
+
+
+def test_uninstall_removes_the_kinds(deployed: Cluster, page: Reader) -> None:
+    page.do("make uninstall")
+    assert [name for name in kinds_of(deployed) if deployed.get("crd", name)] == []
+
+
+def kinds_of(cluster: Cluster) -> set[str]:
+    """Return the names of the definitions in ``deploy/crds``."""
+    documents = yaml.safe_load_all(cluster.kubectl("kustomize", "deploy/crds"))
+    return {document["metadata"]["name"] for document in documents}
+
+
+def test_every_command_of_the_page_was_done_in_its_order(page: Reader) -> None:
+    check(page.guide, page.all_done)

@@ -1,28 +1,34 @@
-"""The ten-minutes guide, done as a new user does it: its files, its commands, in its order, in an empty folder."""
+"""The ten-minutes guide, done as a new user does it: its files, its commands, in its order, in an empty folder.
+
+What the concepts show of the same Website is done before it is deleted.
+"""
 
 import pytest
 
-from tests.integration.guides import Done, do, steps, write_files
-from tests.integration.operators import PROJECT
+from tests.guides import Guide, guide, write_files
+from tests.integration.shell import clone, do
+from tests.outcomes import Done, check
 
-GUIDE = (PROJECT / "docs/guides/write-your-own-operator.md").read_text()
-GETTING_ROLECALL = 5  # make setup, activate, PATH, an empty folder: what the test environment gives
+GUIDE = guide("docs/guides/write-your-own-operator.md")
+CONCEPTS = (guide("docs/concepts/status.md"), guide("docs/concepts/reconciliation.md"))
+CLEAN_UP = "kubectl delete website hello"
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
+def all_done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
     folder = tmp_path_factory.mktemp("guide")
-    work = folder / "website"
-    write_files(GUIDE, work)
-    return do(steps(GUIDE)[GETTING_ROLECALL:], work, folder / "state")
+    write_files(GUIDE.text, folder / "files")
+    end = [step.command for step in GUIDE.steps].index(CLEAN_UP)
+    of_concepts = [step for concept in CONCEPTS for step in concept.steps]
+    before = {"mkdir website": f"cd {folder}", "rolecall cluster start --name website": f"cp -R {folder}/files/. ."}
+    wanted = [*GUIDE.steps[:end], *of_concepts, *GUIDE.steps[end:]]
+    return do(wanted, clone(folder), folder / "state", before)
 
 
-def test_every_command_of_the_guide_ends_as_it_should(done: list[Done]) -> None:
-    ended = {each.step.command: each.code for each in done}
-    assert ended == {each.step.command: int(each.step.is_refused) for each in done}
-    assert len(done) == len(steps(GUIDE)) - GETTING_ROLECALL
+def test_every_command_of_the_guide_ends_and_prints_as_the_guide_says(all_done: list[Done]) -> None:
+    check(GUIDE, [each for each in all_done if each.step in GUIDE.steps])
 
 
-def test_every_command_of_the_guide_prints_what_the_guide_shows(done: list[Done]) -> None:
-    missing = {each.step.command: (each.unseen, each.printed) for each in done if each.unseen}
-    assert missing == {}
+@pytest.mark.parametrize("concept", CONCEPTS, ids=lambda concept: concept.page)
+def test_every_command_of_the_concepts_works_for_the_same_website(concept: Guide, all_done: list[Done]) -> None:
+    check(concept, [each for each in all_done if each.step in concept.steps])

@@ -1,0 +1,36 @@
+"""Somebody who reads a page and types its commands, on the cluster of the tests."""
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.cluster import Cluster
+from tests.guides import Guide
+from tests.outcomes import Done, done, told
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A reader of one page; ``programs`` is a folder of the test, for the kubectl that reaches the API server."""
+
+    guide: Guide
+    cluster: Cluster
+    programs: Path
+    all_done: list[Done] = field(default_factory=list)
+
+    def do(self, command: str) -> None:
+        """Do a command of the page at the top of the repository; it has to end and print as the page says."""
+        (step,) = [each for each in self.guide.steps if each.command == command]
+        self._write_kubectl()
+        path = os.pathsep.join([str(self.programs), os.environ["PATH"]])
+        ended = self.cluster.run("env", f"PATH={path}", "bash", "-c", command)
+        outcome = done(step, ended.returncode, ended.stdout + ended.stderr)
+        self.all_done.append(outcome)
+        assert outcome.is_as_shown, told(outcome)
+
+    def _write_kubectl(self) -> None:
+        program = self.programs / "kubectl"
+        words = shlex.join(self.cluster.kubectl_words)
+        program.write_text(f'#!/bin/sh\nexport PATH={shlex.quote(os.environ["PATH"])}\nexec {words} "$@"\n')
+        program.chmod(0o755)

@@ -1,0 +1,121 @@
+"""The pages of the documentation, and which test does the commands that they show.
+
+A page's commands are the lines after a prompt in its console blocks. Each of them is done by the tests of the page, or
+is a line of the Makefile that ``make test`` does anyway, or stands here with the reason why no test does it.
+``tests/unit/docs/test_commands_are_done.py`` compares this list with the pages.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+OF_DEBIAN = "needs root and a mirror of Debian; CI gives the tests a base that was made like this, in BASE"
+BOOTSTRAP = "debootstrap --variant=minbase --include=python3,python3-venv,python3-pip,ca-certificates bookworm rootfs"
+INTEGRATION = "tests/integration/test_guides.py"
+FILE = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a page and the lines that it shows for it."""
+
+    command: str
+    shown: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Tell whether the page shows that the command ends with an error."""
+        return any(re.search(r"is invalid|^rolecall \w+: |^\[ERROR\]", line) for line in self.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """A page, the file with its test, and the commands that this test leaves out: a target of make, or a reason."""
+
+    page: str
+    test: str
+    by_make: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The text of the page."""
+        return (PROJECT / self.page).read_text()
+
+    @property
+    def steps(self) -> list[Step]:
+        """What the test of the page does, in the page's order."""
+        return [step for step in steps(self.text) if step.command not in {*self.by_make, *self.left_out}]
+
+
+GUIDES = (
+    Guide(
+        "README.md",
+        INTEGRATION,
+        left_out={"make test": "it is what does all of these tests"},
+    ),
+    Guide(
+        "CONTRIBUTING.md",
+        INTEGRATION,
+        by_make={"make unit": "test"},
+        left_out={".venv/bin/pytest tests/integration/test_foo.py --timeout 300": "make integration does this file"},
+    ),
+    Guide("docs/guides/write-your-own-operator.md", "tests/integration/test_guide.py"),
+    Guide("docs/guides/first-operator.md", "tests/integration/test_scaffold.py"),
+    Guide("docs/guides/migrate.md", "tests/integration/test_migrate_guide.py"),
+    Guide("docs/guides/local-runs.md", INTEGRATION),
+    Guide("docs/guides/embedded-control-plane.md", INTEGRATION),
+    Guide(
+        "docs/guides/molecule.md",
+        INTEGRATION,
+        by_make={
+            "molecule test": "molecule",
+            "molecule test -s local": "molecule",
+            "rolecall cluster exec --name molecule-cluster -- molecule test -s cluster": "molecule",
+        },
+    ),
+    Guide("docs/guides/deploy.md", "tests/e2e/test_operator.py"),
+    Guide(
+        "docs/guides/image.md",
+        "tests/e2e/conftest.py",
+        left_out={
+            "docker push registry.example/rolecall:0.1.0": "needs a registry; the tests load the image into a node",
+            BOOTSTRAP: OF_DEBIAN,
+            "tar -C rootfs -c . | podman import - localhost/python-base:bookworm": OF_DEBIAN,
+            "BASE=localhost/python-base:bookworm make image": OF_DEBIAN,
+        },
+    ),
+    Guide("docs/reference/watches.md", INTEGRATION),
+    Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),
+    Guide("docs/concepts/reconciliation.md", "tests/integration/test_guide.py"),
+)
+BY_HAND = {
+    "docs/guides/olm.md": "no Operator Lifecycle Manager is at hand where the tests run",
+}
+
+
+def guide(page: str) -> Guide:
+    """Return what is known of a page. Raises KeyError."""
+    return {each.page: each for each in GUIDES}[page]
+
+
+def steps(text: str) -> list[Step]:
+    """Return the commands of a page in their order."""
+    return list(_steps(text))
+
+
+def write_files(text: str, folder: Path) -> None:
+    """Write the files that a page shows with their names."""
+    for name, content in FILE.findall(text):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def _steps(text: str) -> Iterator[Step]:
+    for block in CONSOLE.findall(text):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *shown = part.splitlines()
+            yield Step(command, tuple(shown))

@@ -1,0 +1,81 @@
+"""Pages of the documentation, done as a new user does them: their commands, in their order, in one shell.
+
+Control planes keep their state in a folder of the test, and whatever was started ends with the shell.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rolecall.controlplane.binaries import find_binaries
+from tests.guides import PROJECT, Step
+from tests.outcomes import Done, done
+
+MARK = "--- ended with "
+MOST_SECONDS = 240.0
+TOO_LONG = 124  # as timeout of coreutils says it
+
+
+def clone(folder: Path) -> Path:
+    """Give a copy of the repository as git would clone it, with the virtual environment of these tests in its place."""
+    place = folder / "rolecall"
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (PROJECT / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / name, place / name)
+    (place / ".venv").symlink_to(Path(sys.executable).parents[1])
+    return place
+
+
+def do(wanted: Sequence[Step], folder: Path, state: Path, before: Mapping[str, str] | None = None) -> list[Done]:
+    """Do the steps in one shell in the folder; ``before`` says what to do unseen before a command, such as ``cd``."""
+    unseen = before or {}
+    script = "".join(f'{unseen.get(step.command, ":")}\n{step.command}\necho "{MARK}$?"\n' for step in wanted)
+    printed = _run(script, folder, state)
+    parts = re.split(rf"^{MARK}(\d+)\n", printed, flags=re.MULTILINE)
+    codes = [*map(int, parts[1::2]), TOO_LONG]
+    return [done(step, code, lines) for step, lines, code in zip(wanted, parts[::2], codes, strict=False)]
+
+
+def _run(script: str, folder: Path, state: Path) -> str:
+    """Run a script in a session of its own and return what it printed; one that takes too long is ended."""
+    environment = _environment(state)
+    source, printed = state.with_suffix(".sh"), state.with_suffix(".printed")
+    source.write_text(script)
+    with printed.open("w") as output:
+        shell = subprocess.Popen(
+            ["bash", source],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            shell.wait(MOST_SECONDS)
+    _end(shell)
+    subprocess.run([sys.executable, "-m", "rolecall", "cluster", "stop", "--all"], env=environment, check=False)
+    return printed.read_text()
+
+
+def _environment(state: Path) -> dict[str, str]:
+    programs = [str(Path(sys.executable).parent), str(find_binaries(print)["kubectl"].parent), os.environ["PATH"]]
+    of_make = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    kept = {name: value for name, value in os.environ.items() if name not in (*of_make, "KUBECONFIG")}
+    return {**kept, "PATH": os.pathsep.join(programs), "ROLECALL_STATE_DIR": str(state)}
+
+
+def _end(shell: "subprocess.Popen[bytes]") -> None:
+    """End a shell and what it left, such as an operator in its background."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(shell.pid, signal.SIGTERM)
+    shell.wait()

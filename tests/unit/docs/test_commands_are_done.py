@@ -1,0 +1,70 @@
+"""Every command that a page shows is done by a test, by a target of make that CI runs, or is left out with a reason."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.guides import BY_HAND, GUIDES, INTEGRATION, Guide, guide, steps
+from tests.unit.docs.pages import PROJECT, name_of, pages
+
+MAKEFILE = (PROJECT / "Makefile").read_text()
+
+
+def shown(page: Path) -> list[str]:
+    return [step.command for step in steps(page.read_text())]
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_page_with_commands_has_a_test_that_does_them(page: Path) -> None:
+    known = {each.page for each in GUIDES} | set(BY_HAND)
+    assert (name_of(page) in known) == bool(shown(page)), "list it in tests/guides.py, with the test that does it"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_commands_stand_after_a_prompt_in_console_blocks_where_tests_find_them(page: Path) -> None:
+    fences = re.findall(r"^[ ]*```(\w+)[^\n]*\n(.)", page.read_text(), re.MULTILINE)
+    assert [language for language, _ in fences if language in ("bash", "sh", "shell")] == []
+    assert [first for language, first in fences if language == "console" and first != "$"] == []
+    assert not [command for command in shown(page) if command.endswith("\\")], "a command is one line"
+
+
+@pytest.mark.parametrize("each", GUIDES, ids=lambda each: each.page)
+def test_the_test_of_a_page_takes_it_from_the_list(each: Guide) -> None:
+    source = (PROJECT / each.test).read_text()
+    assert each.test == INTEGRATION or f'guide("{each.page}")' in source
+    assert guide(each.page) is each
+
+
+@pytest.mark.parametrize("each", GUIDES, ids=lambda each: each.page)
+def test_what_is_left_out_is_in_the_page_and_has_a_reason(each: Guide) -> None:
+    assert {*each.by_make, *each.left_out} - set(shown(PROJECT / each.page)) == set()
+    assert all(len(reason.split()) > 3 for reason in each.left_out.values())
+
+
+@pytest.mark.parametrize("each", [each for each in GUIDES if each.by_make], ids=lambda each: each.page)
+def test_what_make_does_is_a_part_of_make_test(each: Guide) -> None:
+    missing = {command: target for command, target in each.by_make.items() if not _is_made(command, target)}
+    assert missing == {}
+
+
+def test_a_command_that_make_does_not_do_is_found() -> None:
+    assert _is_made("molecule test", "molecule")
+    assert _is_made("make unit", "test")
+    assert not _is_made("molecule test -s nothing", "molecule")
+    assert not _is_made("molecule test", "e2e")
+    assert not _is_made("make e2e", "test")
+
+
+def _is_made(command: str, target: str) -> bool:
+    """Tell whether ``make test`` comes by a command: as a line of a target that it needs, or as such a target."""
+    needed, _ = _rule("test")
+    _, lines = _rule(target)
+    return (target in needed and command in lines) or (target == "test" and command.removeprefix("make ") in needed)
+
+
+def _rule(target: str) -> tuple[list[str], list[str]]:
+    """Return the prerequisites and the commands of a target of the Makefile."""
+    found = re.search(rf"^{target}:([^#\n]*)[^\n]*\n((?:\t[^\n]*\n)*)", MAKEFILE, re.MULTILINE)
+    assert found is not None
+    return found[1].split(), [line.strip().removeprefix("$(RUN) ") for line in found[2].splitlines()]
