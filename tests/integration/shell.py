@@ -32,6 +32,7 @@ def clone(folder: Path) -> Path:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(PROJECT / name, place / name)
     (place / ".venv").symlink_to(Path(sys.executable).parents[1])
+    subprocess.run(["git", "init", "--quiet"], cwd=place, check=True)
     return place
 
 
