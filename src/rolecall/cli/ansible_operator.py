@@ -12,13 +12,14 @@ from importlib.metadata import version
 from typing import NoReturn
 
 from rolecall.cli.flags.line import joined
+from rolecall.cli.parsing import Parser
 from rolecall.cli.program import ansible_operator_program
 from rolecall.cli.run import add_run
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """Shows the whole usage with an error, and exits with 1."""
 
     def error(self, message: str) -> NoReturn:
@@ -26,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(1, f"Error: {message}\n{self.format_help()}")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of the whole command line."""
     top = _Parser(prog="ansible-operator", description="Runs Ansible roles as Kubernetes operators.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, others = top.parse_known_args(list(joined(sys.argv[1:] if arguments is None else arguments)))
     before_rest = others[: others.index("--")] if "--" in others else others
     if flags := [word for word in before_rest if word.startswith("-")]:
-        getattr(options, "parser", top).error(f"unknown flag: {flags[0].partition('=')[0]}")
+        options.parser.error(f"unknown flag: {flags[0].partition('=')[0]}")
     if "handler" not in options:
         top.print_help()
         return 0

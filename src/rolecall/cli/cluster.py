@@ -27,10 +27,12 @@ STATE_VARIABLE = "ROLECALL_STATE_DIR"
 SIGNAL_EXIT_BASE = 128
 COMMAND_NOT_FOUND = 127
 
-_DESCRIPTION = (
-    "A Kubernetes control plane on this machine, without Docker: etcd, kube-apiserver, kube-controller-manager, "
-    "kube-scheduler, and nodes that kwok simulates. Several can run side by side, each under a name."
-)
+_DESCRIPTION = """A Kubernetes control plane on this machine, without Docker: etcd, kube-apiserver,
+kube-controller-manager, kube-scheduler, and nodes that kwok simulates.
+Several can run side by side, each under a name."""
+_EXAMPLES = """Examples:
+  export KUBECONFIG="$(rolecall cluster start)"
+  rolecall cluster exec -- kubectl get nodes"""
 _START = (
     "Starts a control plane, waits until everything is ready, and prints the path of its kubeconfig. One that runs "
     "already is left as it is."
@@ -53,8 +55,14 @@ Handler = Callable[[argparse.Namespace], int]
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its own commands."""
-    cluster = subparsers.add_parser("cluster", help="the embedded control plane", description=_DESCRIPTION)
-    commands = cluster.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    cluster = subparsers.add_parser(
+        "cluster",
+        help="the embedded control plane: a Kubernetes API without Docker",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = cluster.add_subparsers(title="commands", metavar="COMMAND")
     start = _command(commands, "start", _start, "start a control plane, print the path of its kubeconfig", _START)
     _add_nodes(start)
     stop = _command(commands, "stop", _stop, "end a control plane and remove its state", _STOP)

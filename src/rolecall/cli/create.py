@@ -11,8 +11,10 @@ from rolecall.scaffold import NewKind, ScaffoldError, create_api
 
 def add_parser(commands: Any) -> None:
     """Add the command and its own command."""
-    create = commands.add_parser("create", help="add to a project", description="Adds to a project of rolecall init.")
-    things = create.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    create = commands.add_parser(
+        "create", help="add a kind to a project", description="Adds to a project of rolecall init."
+    )
+    things = create.add_subparsers(title="commands", metavar="COMMAND")
     api = things.add_parser(
         "api",
         help="add a kind: definition, sample, permissions, role or playbook, test",

@@ -11,17 +11,24 @@ from importlib.metadata import version
 
 from rolecall.cli import cluster, create, demo, init, run, validate
 from rolecall.cli.flags.line import joined
+from rolecall.cli.parsing import Parser
+
+EPILOG = """To begin with:
+  rolecall demo             see the operators of this folder at work, without a cluster
+  rolecall init --help      start a project of your own
+  rolecall COMMAND --help   read about a command"""
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="rolecall",
         description="Runs Ansible roles as Kubernetes operators.",
-        epilog="Try 'rolecall COMMAND --help' for one command.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"rolecall {version('rolecall')}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in (run, validate, cluster, demo, init, create):
         command.add_parser(commands)
     return top
@@ -30,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments, by default those of the process, and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = parser().parse_args(list(joined(words)) if words[:1] == ["run"] else words)
+    options = parser().parse_command(list(joined(words)) if words[:1] == ["run"] else words)
     code: int = options.handler(options)
     return code
 

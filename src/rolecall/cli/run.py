@@ -47,10 +47,9 @@ def add_run(commands: Any, program: Program) -> argparse.ArgumentParser:
         epilog=EPILOG,
         usage=f"{program.name} [flags]",
         formatter_class=FlagFormatter,
-        allow_abbrev=False,
     )
     add_flags(parser, program.settings, program.logs)
-    parser.set_defaults(handler=lambda options: _run(options, program, parser), parser=parser)
+    parser.set_defaults(handler=lambda options: _run(options, program, parser))
     return parser
 
 

@@ -37,7 +37,6 @@ def add_parser(commands: Any) -> None:
         "modules, arguments), and compares the arguments with the definitions of the kinds. Needs no cluster, runs "
         "nothing, and tells everything that is wrong at once, on standard output.",
         epilog=EPILOG,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--watches-file",

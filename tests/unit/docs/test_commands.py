@@ -85,7 +85,8 @@ def test_every_watches_file_in_a_page_is_valid(page: Path, tmp_path: Path) -> No
 
 def _is_known(words: list[str]) -> bool:
     """Tell whether the words name a command, and only flags that it has."""
-    found, rest = parser(), list(words)
+    found: argparse.ArgumentParser = parser()
+    rest = list(words)
     while (commands_here := subcommands(found)) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
         if name in ("COMMAND", "…"):
