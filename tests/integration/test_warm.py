@@ -1,6 +1,7 @@
 """What a warm runner promises beyond what every runner does: it forgets, it lasts, it sees changes on disk."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -63,6 +64,36 @@ from ansible_collections.some.thing.plugins.module_utils import leak
 AnsibleModule({}).exit_json()
 """
 
+PARENTS = """
+- name: Ask alone
+  ansible.builtin.slurp: &own_status {src: /proc/self/status}
+  register: alone
+- name: Ask in a loop
+  ansible.builtin.slurp: *own_status
+  loop: [1, 2]
+  register: looped
+- name: Ask until it is enough
+  ansible.builtin.slurp: *own_status
+  register: repeated
+  until: repeated.attempts > 1
+  retries: 2
+  delay: 0
+- name: Ask within a time
+  ansible.builtin.slurp: *own_status
+  timeout: 60
+  register: timed
+- name: Ask alone again
+  ansible.builtin.slurp: *own_status
+  register: again
+- name: Tell
+  ansible.builtin.set_stats:
+    data:
+      alone: "{{ [alone.content, again.content] }}"
+      looped: "{{ looped.results | map(attribute='content') }}"
+      repeated: ["{{ repeated.content }}"]
+      timed: ["{{ timed.content }}"]
+"""
+
 
 @pytest.fixture
 async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WarmRunner]:
@@ -85,6 +116,12 @@ def server_of(runner: WarmRunner) -> psutil.Process:
     return psutil.Process(runner.server.process.pid)
 
 
+def parent_in(status: str) -> str:
+    """Return the parent's identifier in what /proc tells of a process, base64 as the module slurp gives it."""
+    lines = base64.b64decode(status).decode().splitlines()
+    return next(line for line in lines if line.startswith("PPid:"))
+
+
 async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
     """Run the role that looks around, with variables of its own in the environment."""
     job = bench.job(role, Inputs({"extra": {f"EXTRA_{name}": value for name, value in own.items()}}))
@@ -95,6 +132,13 @@ def seen_of(summary: RunSummary) -> dict[str, Any]:
     """Return what a run told, without what belongs to it by its nature."""
     assert summary.message == ""
     return {**summary.stats["seen"], "environment": summary.stats["environment"]}
+
+
+async def test_tasks_share_the_process_of_the_play_but_for_loops_and_others_that_need_their_own(bench: Bench) -> None:
+    told = (await bench.run(bench.role(PARENTS))).stats
+    parents = {name: {parent_in(status) for status in statuses} for name, statuses in told.items()}
+    assert [len(each) for each in parents.values()] == [1, 1, 1, 1]
+    assert len(set.union(*parents.values())) == 4
 
 
 async def test_a_run_knows_nothing_of_those_before_it(bench: Bench, tmp_path: Path) -> None:

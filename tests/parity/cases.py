@@ -296,7 +296,14 @@ _CASES = (
         name="without_workers",
         rule="a task that needs no worker process does what it does in one, and one that comes to need it does it once",
         status="failed",
-        says=("words a b, deep c", "1 then 1 calls", "calls 1, environment clean", 'one;line of scratch"', "errantly"),
+        says=(
+            "words a b, deep c",
+            "1 then 1 calls",
+            "calls 1, environment clean",
+            'one;line of scratch"',
+            "plain;first;second;plain;again;again",
+            "errantly",
+        ),
     ),
     Case(
         name="libraries",

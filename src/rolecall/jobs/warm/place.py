@@ -33,11 +33,13 @@ class Place:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Run a task in the process of ansible-playbook."""
+        """Run a task in the process of ansible-playbook; what its modules did is kept only if it is given up."""
         self._done.clear()
         self.is_inside = True
         try:
             yield
+            # The next task may begin in a worker, and is not this one.
+            self._done.clear()
         finally:
             self.is_inside = False
 

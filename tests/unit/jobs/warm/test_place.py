@@ -1,10 +1,20 @@
 """A task that is given up inside is begun again in a worker, and does nothing twice."""
 
+from contextlib import suppress
+
 import pytest
 
 from rolecall.jobs.warm.place import NeedsWorker, Outcome, Place
 
 FIRST, SECOND = Outcome(0, b"first", b""), Outcome(3, b"", b"second")
+
+
+def given_up(place: Place, *modules: tuple[str, Outcome]) -> None:
+    """Run a task inside that is given up after these modules."""
+    with suppress(NeedsWorker), place.inside():
+        for name, outcome in modules:
+            place.note(name, outcome)
+        place.give_up("it uses a filter of the role")
 
 
 def test_a_worker_is_required_inside_only() -> None:
@@ -16,9 +26,7 @@ def test_a_worker_is_required_inside_only() -> None:
 
 def test_a_worker_finds_the_modules_that_have_run_inside_in_their_order() -> None:
     place = Place()
-    with place.inside():
-        place.note("stat", FIRST)
-        place.note("copy", SECOND)
+    given_up(place, ("stat", FIRST), ("copy", SECOND))
     with place.in_worker():
         assert place.done_before("stat") == FIRST
         assert place.done_before("stat") is None
@@ -26,15 +34,21 @@ def test_a_worker_finds_the_modules_that_have_run_inside_in_their_order() -> Non
         assert place.done_before("copy") is None
 
 
-def test_the_next_task_finds_nothing_of_the_last_one() -> None:
+def test_a_task_that_begins_in_a_worker_finds_nothing_of_one_that_ended_inside() -> None:
     place = Place()
     with place.inside():
         place.note("stat", FIRST)
     with place.in_worker():
+        assert place.done_before("stat") is None
+
+
+def test_the_next_task_finds_nothing_of_the_last_one() -> None:
+    place = Place()
+    given_up(place, ("stat", FIRST))
+    with place.in_worker():
         pass
     assert place.done_before("stat") is None
-    with place.inside():
-        place.note("stat", FIRST)
+    given_up(place, ("stat", FIRST))
     with place.inside():
         assert place.done_before("stat") is None
     assert place.done_before("stat") is None
