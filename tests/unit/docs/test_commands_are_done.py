@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.guides import BY_HAND, GUIDES, INTEGRATION, Guide, guide, steps
-from tests.unit.docs.pages import PROJECT, name_of, pages
+from tests.unit.docs.pages import PROJECT, blocks, name_of, pages
 
 MAKEFILE = (PROJECT / "Makefile").read_text()
 
@@ -26,6 +26,8 @@ def test_commands_stand_after_a_prompt_in_console_blocks_where_tests_find_them(p
     fences = re.findall(r"^[ ]*```(\w+)[^\n]*\n(.)", page.read_text(), re.MULTILINE)
     assert [language for language, _ in fences if language in ("bash", "sh", "shell")] == []
     assert [first for language, first in fences if language == "console" and first != "$"] == []
+    prompts = [line for block in blocks(page.read_text(), "console") for line in block.splitlines() if "$ " in line[:9]]
+    assert [prompt.strip().removeprefix("$ ") for prompt in prompts] == shown(page), "a block is not indented"
     assert not [command for command in shown(page) if command.endswith("\\")], "a command is one line"
 
 

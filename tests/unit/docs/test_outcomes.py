@@ -1,0 +1,55 @@
+import pytest
+
+from tests.guides import Guide, Step, steps
+from tests.outcomes import check, done, masked
+
+PAGE = """
+```console
+$ first
+one line
+…
+another line
+$ second
+```
+"""
+
+
+def test_a_page_is_read_as_commands_with_the_lines_that_it_shows() -> None:
+    assert steps(PAGE) == [Step("first", ("one line", "…", "another line")), Step("second")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "code", "printed", "is_as_shown"),
+    [
+        ((), 0, "anything", True),
+        ((), 1, "", False),
+        (("a line", "…"), 0, "before\na line\nafter", True),
+        (("a line",), 0, "a line more", False),
+        (("Ready after 3s",), 0, "Ready after 0.5s", True),
+        (("Applied 11 definitions",), 0, "Applied 13 definitions", False),
+        (('The Website "hello" is invalid:',), 1, 'The Website "hello" is invalid:', True),
+        (('The Website "hello" is invalid:',), 0, 'The Website "hello" is invalid:', False),
+    ],
+)
+def test_a_step_is_as_shown_when_it_ends_and_prints_as_the_page_says(
+    shown: tuple[str, ...], code: int, printed: str, *, is_as_shown: bool
+) -> None:
+    assert done(Step("command", shown), code, printed).is_as_shown is is_as_shown
+
+
+def test_what_differs_from_time_to_time_counts_for_nothing() -> None:
+    one = "pod/hello-78bdb89649-4j7gc   1/1   Running   0   3s   https://127.0.0.1:26189"
+    assert masked(one) == masked("pod/hello-66bdb89649-8htn7 1/1 Running 0 12s https://127.0.0.1:1234")
+    assert masked(one) != masked("pod/hello-78bdb89649-4j7gc   0/1   Running   0   3s   https://127.0.0.1:26189")
+
+
+def test_a_page_of_which_a_command_was_not_done_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
+    page = tmp_path_factory.mktemp("page") / "page.md"
+    page.write_text(PAGE)
+    guide = Guide(str(page), "tests/somewhere.py")
+    first, second = (done(step, 0, "\n".join(step.shown)) for step in guide.steps)
+    check(guide, [first, second])
+    with pytest.raises(AssertionError, match="second"):
+        check(guide, [first])
+    with pytest.raises(AssertionError, match="order"):
+        check(guide, [second, first])
