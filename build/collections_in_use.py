@@ -1,7 +1,7 @@
 """Puts the collections that requirements.yml names, and those they depend on, into a folder of Python packages.
 
 They are taken from an unpacked package "ansible", so that the image has what the lock file has, and without their tests
-and documentation. rolecall's own collections are linked beside them, for playbooks that run without the operator.
+and documentation.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-OURS = Path("rolecall/collections/ansible_collections")
 UNUSED = shutil.ignore_patterns("tests", "docs", "changelogs", "CHANGELOG.rst", ".*", "*.pyc", "__pycache__")
 
 
@@ -47,8 +46,6 @@ def copy(requirements: Path, source: Path, packages: Path) -> None:
             sys.stderr.write(f"{name}: {info['version']} is locked for this Python, {asked[name]} in {requirements}\n")
         place = name.replace(".", "/")
         shutil.copytree(source / place, packages / "ansible_collections" / place, ignore=UNUSED)
-    for namespace in (packages / OURS).glob("*"):
-        (packages / "ansible_collections" / namespace.name).symlink_to(Path("..") / OURS / namespace.name)
 
 
 def main() -> None:

@@ -42,14 +42,6 @@ def test_tests_and_documentation_stay_behind(tmp_path: Path) -> None:
     assert {path.name for path in (packages / "ansible_collections/a/used").iterdir()} == {"plugins", "MANIFEST.json"}
 
 
-def test_our_own_collection_is_found_where_rolecall_is_installed(tmp_path: Path) -> None:
-    source, packages = tmp_path / "all", tmp_path / "packages"
-    collection(source, "a.used")
-    (packages / "rolecall/collections/ansible_collections/rolecall/util").mkdir(parents=True)
-    copy(requirements(tmp_path, "a.used", "1.0.0"), source, packages)
-    assert (packages / "ansible_collections/rolecall/util").is_dir()
-
-
 def test_another_version_than_asked_for_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "all"
     collection(source, "a.used", "2.0.0")
