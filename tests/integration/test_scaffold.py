@@ -1,10 +1,15 @@
 """The guide to a first operator, done word by word: a new project with three kinds, its demo and its tests."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.state import known_names
+from rolecall.scaffold import init_project
 from tests.guides import guide
 from tests.integration.shell import clone, do
 from tests.outcomes import Done, check
@@ -38,6 +43,21 @@ def test_the_tests_of_the_project_lint_it_and_lose_the_config_maps(done: dict[st
     assert "Profile 'production' was required, and it passed" in printed
     assert printed.count("TASK [Wait until the ConfigMap is back with the message]") == 3
     assert "left out" not in printed
+
+
+def test_the_tests_of_the_project_reconcile_each_kind_without_an_operator(done: dict[str, Done]) -> None:
+    passed = {line.split()[0] for line in done["make test"].printed if re.fullmatch(r"tests/\S+ \.+ \[ *\d+%\]", line)}
+    kinds = {f"tests/test_{kind}.py" for kind in ("website", "policy", "cart")}
+    assert passed == {"tests/test_files_agree.py"} | kinds
+
+
+def test_what_is_deployed_of_a_project_without_kinds_is_the_operator(tmp_path: Path) -> None:
+    init_project(tmp_path, "web", "example.com").write()
+    kubectl = find_binaries(print)["kubectl"]
+    built = subprocess.run([kubectl, "kustomize", "deploy"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    kinds = [each["kind"] for each in yaml.safe_load_all(built.stdout)]
+    assert "Deployment" in kinds
+    assert "CustomResourceDefinition" not in kinds
 
 
 def test_no_control_plane_is_left(done: dict[str, Done], folder: Path) -> None:

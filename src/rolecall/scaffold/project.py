@@ -62,6 +62,8 @@ def create_api(folder: Path, wanted: NewKind) -> Changes:
     if wanted.with_playbook:
         done = rendered_snippet("role_call", values) if wanted.with_role else tasks
         created |= rendered_tree("playbook", values | {"tasks": textwrap.indent(done, _INDENT_OF_TASKS)})
+    else:
+        created |= rendered_tree("once", values)
     content = f"playbook: playbooks/{names.name}.yml" if wanted.with_playbook else f"role: {names.name}"
     return Changes(folder, created, _extended(folder, names, content))
 

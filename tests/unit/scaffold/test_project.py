@@ -85,10 +85,33 @@ def test_the_role_has_the_options_and_defaults_of_the_schema(project: Path) -> N
 def test_with_both_the_playbook_runs_the_role(project: Path) -> None:
     create_api(project, NewKind("shop", "v1", "Website", with_role=True, with_playbook=True)).write()
     [watch] = read(project / "watches.yaml")
-    [task] = read(project / "playbooks/website.yml")[0]["tasks"]
+    tasks = read(project / "playbooks/website.yml")[0]["tasks"]
     assert watch["playbook"] == "playbooks/website.yml"
-    assert task["ansible.builtin.include_role"] == {"name": "{{ playbook_dir }}/../roles/website"}
+    assert {"name": "{{ playbook_dir }}/../roles/website"} in [
+        task.get("ansible.builtin.include_role") for task in tasks
+    ]
     assert (project / "roles/website/tasks/main.yml").is_file()
+
+
+@pytest.mark.parametrize(("with_role", "with_playbook"), [(True, False), (False, True), (True, True)])
+def test_every_kind_has_a_playbook_for_use_without_an_operator(
+    project: Path,
+    with_role: bool,  # noqa: FBT001
+    with_playbook: bool,  # noqa: FBT001
+) -> None:
+    create_api(project, NewKind("shop", "v1", "Website", with_role=with_role, with_playbook=with_playbook)).write()
+    assert "-e cr_name=NAME -e cr_namespace=NAMESPACE" in (project / "playbooks/website.yml").read_text()
+
+
+@pytest.mark.parametrize("kind", ["Operator", "Kinds", "Tasks", "Conftest", "Read", "Main"])
+def test_kinds_named_like_a_part_of_a_project_find_their_place(project: Path, kind: str) -> None:
+    create_api(project, NewKind("shop", "v1", kind, with_role=True)).write()
+    assert read(project / "watches.yaml")[0]["kind"] == kind
+
+
+def test_no_kind_gets_the_name_of_a_permission_of_the_operator(project: Path) -> None:
+    names = [obj["metadata"]["name"] for obj in read_manifests(project / "deploy/rbac") if obj["kind"] == "ClusterRole"]
+    assert all("-" in name.removeprefix("web-") for name in names)
 
 
 def test_a_plural_of_ones_own_names_the_definition(project: Path) -> None:
