@@ -31,6 +31,8 @@ def clone(folder: Path) -> Path:
         if (PROJECT / name).exists():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(PROJECT / name, place / name)
+    for name in ("pyproject.toml", "uv.lock"):
+        os.utime(place / name, (0, 0))  # else make would install the copy in place of what is tested
     (place / ".venv").symlink_to(Path(sys.executable).parents[1])
     subprocess.run(["git", "init", "--quiet"], cwd=place, check=True)
     return place
