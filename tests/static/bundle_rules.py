@@ -22,6 +22,24 @@ LONGEST_LABEL = 63
 LARGEST_BUNDLE_BYTES = 1 << 20
 MODES = {"OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"}
 CAPABILITIES = {"Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"}
+CATEGORIES = {
+    "AI/Machine Learning",
+    "Application Runtime",
+    "Big Data",
+    "Cloud Provider",
+    "Database",
+    "Developer Tools",
+    "Integration & Delivery",
+    "Logging & Tracing",
+    "Modernization & Migration",
+    "Monitoring",
+    "Networking",
+    "Observability",
+    "OpenShift Optional",
+    "Security",
+    "Storage",
+    "Streaming & Messaging",
+}
 CHANNELS = ("candidate", "fast", "stable")
 KINDS = {"ClusterServiceVersion", "CustomResourceDefinition", "Service"}
 
@@ -118,13 +136,16 @@ def has_install_modes(bundle: Bundle) -> Iterator[str]:
 
 
 def speaks_to_people(bundle: Bundle) -> Iterator[str]:
-    """Links are addresses, the level of capability is one of those that are known."""
+    """Links are addresses; the level of capability and the categories are of those that are known."""
     for link in bundle.csv["spec"]["links"]:
         if urlsplit(link["url"]).scheme != "https" or not urlsplit(link["url"]).hostname:
             yield f"{link['url']!r} is no address"
     level = bundle.csv["metadata"]["annotations"].get("capabilities")
     if level not in CAPABILITIES:
         yield f"capabilities {level!r} must be one of {sorted(CAPABILITIES)}"
+    for category in bundle.csv["metadata"]["annotations"].get("categories", "").split(","):
+        if category.strip() not in CATEGORIES:
+            yield f"category {category!r} must be one of {sorted(CATEGORIES)}"
 
 
 def grants_nothing_dangerous(bundle: Bundle) -> Iterator[str]:

@@ -101,6 +101,10 @@ BREAKS: dict[str, tuple[Callable[[Bundle], Any], Break]] = {
         rules.speaks_to_people,
         lambda it: it.csv["metadata"]["annotations"].update(capabilities="Everything"),
     ),
+    "a category is unknown": (
+        rules.speaks_to_people,
+        lambda it: it.csv["metadata"]["annotations"].update(categories="Developer Tools, Toys"),
+    ),
     "a permission is a wildcard": (rules.grants_nothing_dangerous, lambda it: rule_of(it).update(verbs=["*"])),
     "a permission is to create CRDs": (
         rules.grants_nothing_dangerous,
