@@ -9,7 +9,7 @@ _CODE = re.compile(
     r"--[a-z][a-z0-9-]*(?:=[a-z]+)?|-v"  # flags
     r"|\$?[A-Z][A-Z0-9]*_[A-Z0-9_]+|\$[A-Z]+"  # variables of the environment
     r"|~?[a-z0-9.]*/[a-z0-9./-]+|[a-z]+\.yaml"  # paths
-    r"|[a-z]+(?:[A-Z][a-z]+)+"  # keys
+    r"|[a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z]+)+"  # keys, labels
     r"|:[0-9]+|[0-9]+(?:ms|s|m|h)"  # addresses, durations
     r")(?![\w`])"
 )

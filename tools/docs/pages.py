@@ -4,10 +4,16 @@ from pathlib import Path
 
 from tools.docs.blocks import BlockError, Maker, filled
 from tools.docs.commands import command_block, defaults_block
+from tools.docs.metrics import metrics_block
 from tools.docs.watch_keys import keys_block
 
 ROOT = Path(__file__).parents[2]
-_MAKERS: dict[str, Maker] = {"command": command_block, "defaults": defaults_block, "keys": keys_block}
+_MAKERS: dict[str, Maker] = {
+    "command": command_block,
+    "defaults": defaults_block,
+    "keys": keys_block,
+    "metrics": metrics_block,
+}
 """By the first word of a block's name; the rest of it says which."""
 
 

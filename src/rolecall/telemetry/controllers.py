@@ -33,24 +33,34 @@ class ControllerFamilies:
         self._now = now
         self.reconciles = Histogram(
             "ansible_operator_reconciles",
-            "Seconds that whole reconciles took",
+            "Seconds that whole reconciles took, the play included",
             ["GVK"],
             buckets=SHORT,
             registry=registry,
         )
         by = ["controller"]
         prefix = "controller_runtime"
-        self.total = Counter(f"{prefix}_reconcile_total", "Reconciles by outcome", [*by, "result"], registry=registry)
+        self.total = Counter(
+            f"{prefix}_reconcile_total",
+            "Reconciles by success, error, requeue (at once) and requeue_after",
+            [*by, "result"],
+            registry=registry,
+        )
         self.errors = Counter(f"{prefix}_reconcile_errors_total", "Reconciles that failed", by, registry=registry)
         self.terminal_errors = Counter(
-            f"{prefix}_terminal_reconcile_errors_total", "Failures without another try", by, registry=registry
+            f"{prefix}_terminal_reconcile_errors_total", "Always 0: every failure is tried again", by, registry=registry
         )
-        self.panics = Counter(f"{prefix}_reconcile_panics_total", "Reconciles that crashed", by, registry=registry)
+        self.panics = Counter(
+            f"{prefix}_reconcile_panics_total",
+            "Reconciles that crashed, which is a mistake of rolecall",
+            by,
+            registry=registry,
+        )
         self.seconds = Histogram(
             f"{prefix}_reconcile_time_seconds", "Seconds per reconcile", by, buckets=_RECONCILE, registry=registry
         )
         self.workers = Gauge(f"{prefix}_max_concurrent_reconciles", "Workers", by, registry=registry)
-        self.active = Gauge(f"{prefix}_active_workers", "Workers that reconcile", by, registry=registry)
+        self.active = Gauge(f"{prefix}_active_workers", "Workers that reconcile at this moment", by, registry=registry)
         self.queue = QueueFamilies(registry)
 
     def observer(self, controller: str, gvk: str, workers: int) -> "ControllerMetrics":
@@ -71,10 +81,12 @@ class QueueFamilies:
 
     def __init__(self, registry: Registry) -> None:
         by = ["name", "controller"]
-        self.depth = Gauge("workqueue_depth", "Requests that are due", [*by, "priority"], registry=registry)
+        self.depth = Gauge(
+            "workqueue_depth", "Requests that are due and wait for a worker", [*by, "priority"], registry=registry
+        )
         self.adds = Counter("workqueue_adds_total", "Requests that became due", by, registry=registry)
         self.retries = Counter(
-            "workqueue_retries_total", "Requests that came back after a failure", by, registry=registry
+            "workqueue_retries_total", "Requests that come back after a failure", by, registry=registry
         )
         self.waited = Histogram(
             "workqueue_queue_duration_seconds", "Seconds from due to taken", by, buckets=_QUEUE, registry=registry
@@ -83,7 +95,7 @@ class QueueFamilies:
             "workqueue_work_duration_seconds", "Seconds from taken to done", by, buckets=_QUEUE, registry=registry
         )
         self.unfinished = Gauge(
-            "workqueue_unfinished_work_seconds", "Seconds of all work that is under way", by, registry=registry
+            "workqueue_unfinished_work_seconds", "Seconds of all work under way, added up", by, registry=registry
         )
         self.longest = Gauge(
             "workqueue_longest_running_processor_seconds", "Seconds of the oldest work under way", by, registry=registry

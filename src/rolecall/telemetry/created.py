@@ -44,5 +44,5 @@ class CreationTimes:
 
     @staticmethod
     def _family() -> GaugeMetricFamily:
-        text = "When an object of a watched kind was created, in seconds since the epoch"
+        text = "When a primary was created, in seconds since the epoch; it goes with the object"
         return GaugeMetricFamily("resource_created_at_seconds", text, labels=_LABELS)

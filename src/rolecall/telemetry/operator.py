@@ -18,26 +18,41 @@ class Telemetry:
     def __init__(self, version: str) -> None:
         registry = self._registry = Registry()
         ProcessCollector(registry=registry)
-        build = Gauge("ansible_operator_build_info", "What runs here", ["commit", "version"], registry=registry)
+        build = Gauge(
+            "ansible_operator_build_info",
+            "1, with the release of rolecall that runs",
+            ["commit", "version"],
+            registry=registry,
+        )
         build.labels("", version).set(1)
         self._results = Gauge(
-            "ansible_operator_reconcile_result", "Reconciles by what came of them", ["GVK", "result"], registry=registry
+            "ansible_operator_reconcile_result",
+            "Reconciles that succeeded or failed since the start",
+            ["GVK", "result"],
+            registry=registry,
         )
         self._requests = Counter(
             "rest_client_requests_total",
-            "Requests of the operator itself to the API server",
+            "Requests of the operator itself to the API server, not those of runs",
             ["code", "method", "host"],
             registry=registry,
         )
         self._leading = Gauge(
-            "leader_election_master_status", "1 while this replica is the leader", ["name"], registry=registry
+            "leader_election_master_status",
+            "1 on the replica that holds the Lease, 0 on the others",
+            ["name"],
+            registry=registry,
         )
         self._slow_renewals = Counter(
             "leader_election_slowpath_total", "Renewals that had to read the Lease first", ["name"], registry=registry
         )
-        self._reloads = Counter("certwatcher_read_certificate_total", "Certificates read", registry=registry)
+        self._reloads = Counter(
+            "certwatcher_read_certificate_total", "How often the mounted certificate was read", registry=registry
+        )
         self._failed_reloads = Counter(
-            "certwatcher_read_certificate_errors_total", "Certificates that could not be read", registry=registry
+            "certwatcher_read_certificate_errors_total",
+            "How often the mounted certificate could not be read",
+            registry=registry,
         )
         self.controllers = ControllerFamilies(registry)
         self.creation_times = CreationTimes()

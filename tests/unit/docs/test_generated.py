@@ -29,5 +29,9 @@ def test_every_command_has_a_block() -> None:
     assert "defaults ansible-operator run against rolecall run" in blocks
 
 
+def test_every_table_of_metrics_has_a_block() -> None:
+    assert names((REFERENCE / "metrics.md").read_text()) == ["metrics operator", "metrics controllers"]
+
+
 def test_every_table_of_keys_has_a_block() -> None:
     assert set(names((REFERENCE / "watches.md").read_text())) == {f"keys {name}" for name in TABLES}
