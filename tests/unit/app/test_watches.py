@@ -277,32 +277,6 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directo
     assert unknown == [f"{file}: entry 1 (kind Thing), {told}"]
 
 
-def test_a_file_with_every_key_has_none_that_is_unknown(directory: Path) -> None:
-    file = directory / "watches.yaml"
-    file.write_text(
-        ENTRY
-        + """
-  playbook: thing.yml
-  vars: {anything: 1}
-  maxRunnerArtifacts: 3
-  reconcilePeriod: 1m
-  timeout: 5m
-  manageStatus: true
-  watchDependentResources: true
-  watchClusterScopedResources: true
-  snakeCaseParameters: true
-  watchAnnotationsChanges: true
-  markUnsafe: true
-  blacklist: [{group: a, version: v1, kind: B}]
-  selector: {matchLabels: {any: x}, matchExpressions: [{key: a, operator: In, values: [b]}]}
-  finalizer: {name: a/b, role: thing, playbook: thing.yml, vars: {any: 1}}
-  triggers: [{group: a, version: v1, kind: B, name: $.spec.any, on: [$.a]}]
-  status: {any: $.stats.any}
-"""
-    )
-    assert read_watches(file, {}, directory).unknown == ()
-
-
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
