@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from rolecall.cli.flags.kinds import POSITIVE
 from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.components import COMPONENTS
@@ -117,7 +118,7 @@ def _command(
 
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--nodes", type=int, default=1, metavar="N", help="how many nodes to simulate (default: %(default)s)"
+        "--nodes", type=POSITIVE.parse, default=1, metavar="N", help="how many nodes to simulate (default: %(default)s)"
     )
 
 

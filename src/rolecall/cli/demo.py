@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
+from rolecall.cli.flags.kinds import DURATION
 from rolecall.controlplane.errors import ControlPlaneError
-from rolecall.kube.durations import parse_duration
 from rolecall.kube.errors import KubeError
 
 
@@ -31,7 +31,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--name", default="demo", help="the name of the control plane (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave everything running and say how to use it")
     parser.add_argument(
-        "--timeout", default="5m", metavar="DURATION", help="give up after this time (default: %(default)s)"
+        "--timeout",
+        type=DURATION.parse,
+        default="5m",
+        metavar="DURATION",
+        help="give up after this time (default: %(default)s)",
     )
     parser.set_defaults(handler=_demo)
 
@@ -42,17 +46,21 @@ def _demo(options: argparse.Namespace) -> int:
 
     from rolecall.demo.demo import Options, run_demo  # noqa: PLC0415
 
+    script = options.project.resolve() / "demo.yaml"
+    if not script.is_file():
+        hint = "run this in the folder of a project, or name it with --project"
+        sys.stderr.write(f"rolecall demo: there is no file {str(script)!r}; {hint}\n")
+        return 1
     # Where nobody looks at a terminal (a log of CI), eighty columns would break every row.
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
-        timeout_seconds = parse_duration(options.timeout)
         state = os.environ.get(STATE_VARIABLE)
         return run_demo(
             Options(
                 options.project.resolve(),
                 options.name,
                 options.keep,
-                timeout_seconds,
+                options.timeout,
                 state_directory=Path(state) if state else None,
             ),
             console,

@@ -37,7 +37,9 @@ class Parser(argparse.ArgumentParser):
         """End the program because of a word that is not expected."""
         flag = word.partition("=")[0]
         if flag.startswith("-"):
-            self.error(f"there is no flag {flag}{_hint(flag, self._option_string_actions)}")
+            after_dashes = " -- " in (self.usage or "")
+            hint = "; flags of the command come after --" if after_dashes else _hint(flag, self._option_string_actions)
+            self.error(f"there is no flag {flag}{hint}")
         self.error(f"there is one argument too many: {word!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -12,6 +12,10 @@ def parser() -> Parser:
     sing = commands.add_parser("sing")
     sing.add_argument("--loudly", action="store_true")
     sing.set_defaults(handler="sing")
+    call = commands.add_parser("call", usage="choir call [--loudly] -- COMMAND [ARGUMENT ...]")
+    call.add_argument("--loudly", action="store_true")
+    call.add_argument("command", nargs="+")
+    call.set_defaults(handler="call")
     books = commands.add_parser("books").add_subparsers(metavar="COMMAND")
     books.add_parser("open").set_defaults(handler="open")
     return top
@@ -37,11 +41,12 @@ def test_a_command_has_its_handler() -> None:
     ("words", "told"),
     [
         (["sign"], "choir: error: there is no command 'sign'; did you mean sing?"),
-        (["dance"], "choir: error: there is no command 'dance'; there are sing, books"),
+        (["dance"], "choir: error: there is no command 'dance'; there are sing, call, books"),
         (["books", "opne"], "choir books: error: there is no command 'opne'; did you mean open?"),
         (["sing", "--loudlier=1"], "choir sing: error: there is no flag --loudlier; did you mean --loudly?"),
         (["sing", "--red"], "choir sing: error: there is no flag --red"),
         (["sing", "--loud"], "choir sing: error: there is no flag --loud; did you mean --loudly?"),
+        (["call", "ls", "-l"], "choir call: error: there is no flag -l; flags of the command come after --"),
         (["sing", "this"], "choir sing: error: there is one argument too many: 'this'"),
     ],
 )
