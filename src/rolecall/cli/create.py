@@ -17,7 +17,7 @@ def add_parser(commands: Any) -> None:
     things = create.add_subparsers(title="commands", metavar="COMMAND")
     api = things.add_parser(
         "api",
-        help="add a kind: definition, sample, permissions, role or playbook, test",
+        help="add a kind: definition, sample, permissions, role or playbook, tests",
         description="Adds a kind that works at once and is there to be changed: its objects keep a message in a "
         "ConfigMap. Files that are there are never overwritten; watches.yaml, demo.yaml and the kustomizations get an "
         "entry more and keep everything else, comments too. If anything stands in the way, nothing is written.",
@@ -29,7 +29,11 @@ def add_parser(commands: Any) -> None:
     api.add_argument(
         "--plural", metavar="WORD", help="the plural, such as websites (default: by the rules of simple English)"
     )
-    api.add_argument("--generate-role", action="store_true", help="reconcile the kind by a role")
+    api.add_argument(
+        "--generate-role",
+        action="store_true",
+        help="reconcile the kind by a role; its playbook is for runs without an operator",
+    )
     api.add_argument(
         "--generate-playbook", action="store_true", help="reconcile it by a playbook; with a role too, one that runs it"
     )

@@ -14,8 +14,8 @@ def add_parser(commands: Any) -> None:
         "init",
         help="start a project of your own",
         description="Writes a project without kinds: a Makefile with 'demo' and 'test', the manifests of the operator, "
-        "a molecule scenario, a Dockerfile, a README. Files that are there are never overwritten: if any stands in the "
-        "way, all of them are named and nothing is written.",
+        "tests, a molecule scenario, a Dockerfile, a README. Files that are there are never overwritten: if any stands "
+        "in the way, all of them are named and nothing is written.",
         epilog="Example: rolecall init --domain example.com web",
     )
     parser.add_argument(
