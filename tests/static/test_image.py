@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 
 from tests.static.repository import ROOT
 
@@ -23,13 +24,23 @@ def test_uv_is_the_one_of_the_makefile() -> None:
     assert f"UV_VERSION={version}" in instructions("ARG")
 
 
-def test_what_is_copied_is_in_the_build_context() -> None:
-    sources = [
+def copied() -> list[str]:
+    return [
         word
         for line in instructions("COPY")
         if "--from=" not in line
         for word in [part for part in line.split() if not part.startswith("--")][:-1]
     ]
+
+
+def test_what_the_package_is_made_of_is_copied() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for source in (*wheel["packages"], *wheel["force-include"]):
+        assert any(source == place or source.startswith(f"{place}/") for place in copied()), source
+
+
+def test_what_is_copied_is_in_the_build_context() -> None:
+    sources = copied()
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert sources
     assert all((ROOT / source).exists() for source in sources)
