@@ -1,5 +1,6 @@
 """The tables of the keys of watches.yaml, from the declarations by which the file is read."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from tools.docs.markdown import code, linked, table
@@ -7,29 +8,35 @@ from tools.docs.markdown import code, linked, table
 from rolecall.app import watch_keys as declared
 from rolecall.app.keys import BOOLEAN, LIST, Key
 
-TABLES: dict[str, tuple[Key[Any], ...]] = {
-    "entry": declared.ENTRY,
-    "selector": declared.SELECTOR.keys,
-    "finalizer": declared.FINALIZER.keys,
-    "triggers": declared.TRIGGERS.keys,
-}
-"""The tables by name; what ``blacklist`` and ``matchExpressions`` have is told in their own rows."""
-
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
     declared.SELECTOR: ("such labels", "#selector"),
     declared.WATCH_DEPENDENT_RESOURCES: ("dependents", "../concepts/dependents-and-ownership.md"),
+    declared.BLACKLIST: ("kinds", "#blacklist"),
     declared.FINALIZER: ("what runs", "#finalizer"),
     declared.TRIGGERS: ("other objects", "#triggers"),
     declared.STATUS: ("what a run gave", "../concepts/status.md"),
 }
 
 
+def tables() -> dict[str, tuple[Key[Any], ...]]:
+    """Return the keys of each mapping in a watches file: ``entry``, and those below by the name of their key."""
+    return {"entry": declared.ENTRY, **{key.name: key.keys for key in _with_keys(declared.ENTRY)}}
+
+
 def keys_block(name: str) -> str:
     """Return the table of the keys of an entry, or of a mapping in it. Raises LookupError."""
-    if name not in TABLES:
-        raise LookupError(f"expected one of {', '.join(TABLES)}")
-    return table(("key", "value", "default", "meaning"), map(_row, TABLES[name]))
+    found = tables()
+    if name not in found:
+        raise LookupError(f"expected one of {', '.join(found)}")
+    return table(("key", "value", "default", "meaning"), map(_row, found[name]))
+
+
+def _with_keys(keys: tuple[Key[Any], ...]) -> Iterator[Key[Any]]:
+    for key in keys:
+        if key.keys:
+            yield key
+            yield from _with_keys(key.keys)
 
 
 def _row(key: Key[Any]) -> tuple[str, str, str, str]:

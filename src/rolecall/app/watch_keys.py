@@ -26,11 +26,13 @@ VARS = Key("vars", MAPPING, "extra variables; they win over those from the spec"
 MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object carries, with their values", default=_NOTHING)
 EXPRESSION_KEY = Key("key", TEXT, "the label", default="", is_required=True)
 OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
-VALUES = Key("values", LIST, "the values of `In` and `NotIn`", default=_NO_ITEMS)
+VALUES = Key(
+    "values", LIST, "what `In` and `NotIn` compare with; at least one, and none with the others", default=_NO_ITEMS
+)
 MATCH_EXPRESSIONS = Key(
     "matchExpressions",
     LIST,
-    "list of `key`, `operator` (`In`, `NotIn`, `Exists`, `DoesNotExist`) and `values`; all of them hold",
+    "further conditions on labels; all of them hold",
     default=_NO_ITEMS,
     keys=(EXPRESSION_KEY, OPERATOR, VALUES),
 )
@@ -113,7 +115,7 @@ WATCH_CLUSTER_SCOPED_RESOURCES = Key(
 BLACKLIST = Key(
     "blacklist",
     LIST,
-    "`group`, `version` and `kind` of each kind of dependents that do not count",
+    "kinds of dependents that do not count",
     default=_NO_ITEMS,
     keys=(GROUP, VERSION, KIND),
 )

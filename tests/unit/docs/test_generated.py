@@ -7,7 +7,7 @@ from tools.docs.blocks import names
 from tools.docs.commands import parsers
 from tools.docs.pages import pages as reference_pages
 from tools.docs.pages import written
-from tools.docs.watch_keys import TABLES
+from tools.docs.watch_keys import tables
 
 from tests.unit.docs.pages import PROJECT, name_of
 
@@ -34,4 +34,4 @@ def test_every_table_of_metrics_has_a_block() -> None:
 
 
 def test_every_table_of_keys_has_a_block() -> None:
-    assert set(names((REFERENCE / "watches.md").read_text())) == {f"keys {name}" for name in TABLES}
+    assert set(names((REFERENCE / "watches.md").read_text())) == {f"keys {name}" for name in tables()}

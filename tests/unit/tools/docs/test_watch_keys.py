@@ -21,5 +21,7 @@ def test_keys_that_the_go_runner_does_not_have_are_marked() -> None:
 
 
 def test_a_table_that_is_not_there_is_told_of() -> None:
-    with pytest.raises(LookupError, match="expected one of entry, selector, finalizer, triggers"):
+    with pytest.raises(
+        LookupError, match="expected one of entry, selector, matchExpressions, blacklist, finalizer, triggers"
+    ):
         keys_block("song")
