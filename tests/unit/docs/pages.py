@@ -14,7 +14,9 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 def pages() -> list[Path]:
     """Return every page that we wrote."""
     top = list(PROJECT.glob("*.md"))
-    below = [page for folder in ("docs", "roles", "src", "changelog.d") for page in (PROJECT / folder).rglob("*.md")]
+    below = [
+        page for folder in ("docs", "roles", "src", "bench", "changelog.d") for page in (PROJECT / folder).rglob("*.md")
+    ]
     return sorted(top + below)
 
 

@@ -38,7 +38,7 @@ def calls(page: Path, program: str) -> Iterator[list[str]]:
     for command in commands(page.read_text()):
         for text in re.findall(rf"(?:^|\$\(|[=&] ?){program} ([^)&|]*)", command):
             try:
-                words = shlex.split(text)
+                words = shlex.split(text, comments=True)
             except ValueError:
                 words = text.split()
             if words and words[0][0].isalpha():
