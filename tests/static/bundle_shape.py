@@ -24,8 +24,14 @@ ANY: Document = {"type": "object"}
 TEXTS = many(TEXT, 1)
 DESCRIPTOR = shaped({"path": TEXT, "displayName": TEXT, "description": TEXT}, x_descriptors=TEXTS)
 OWNED = shaped(
-    {"name": TEXT, "displayName": TEXT, "description": TEXT, "kind": TEXT, "version": TEXT},
-    resources=many(shaped({"kind": TEXT, "name": TEXT, "version": TEXT}), 1),
+    {
+        "name": TEXT,
+        "displayName": TEXT,
+        "description": TEXT,
+        "kind": TEXT,
+        "version": TEXT,
+        "resources": many(shaped({"kind": TEXT, "name": TEXT, "version": TEXT}), 1),
+    },
     specDescriptors=many(DESCRIPTOR),
     statusDescriptors=many(DESCRIPTOR),
 )

@@ -40,6 +40,7 @@ BREAKS: dict[str, tuple[Callable[[Bundle], Any], Break]] = {
     "a required field is missing": (rules.has_its_shape, lambda it: it.csv["spec"].pop("displayName")),
     "a field is misspelt": (rules.has_its_shape, lambda it: it.csv["spec"].update(maturty="alpha")),
     "a resource has no name": (rules.has_its_shape, lambda it: owned(it)["resources"][0].pop("name")),
+    "a kind has no resources": (rules.has_its_shape, lambda it: owned(it).pop("resources")),
     "there are two icons": (rules.has_its_shape, lambda it: it.csv["spec"].update(icon=it.csv["spec"]["icon"] * 2)),
     "the name has no version": (
         rules.is_named_after_its_version,

@@ -10,7 +10,7 @@ from tools.bundle.service_version import Release, service_version
 HEADER = '# Written by "make bundle" from deploy/: change it there.\n'
 PACKAGE = "rolecall"
 CHANNEL = "candidate"
-SCORECARD_IMAGE = "quay.io/operator-framework/scorecard-test:v1.42.0"
+SCORECARD_IMAGE = "quay.io/operator-framework/scorecard-test:v1.42.3"
 LONGEST_LINE = 80
 SCORECARD_TESTS = {
     "basic-check-spec": "basic",
