@@ -1,0 +1,164 @@
+"""Roles made by chance: usual tasks with usual keywords in orders that nobody has thought of.
+
+The same seed gives the same role. Every task has a result that tells what was done before it, above all the lines of
+one file, so that a task that is left out, done twice or given another's result is seen. Neighbour: `test_random_roles`.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Task = dict[str, Any]
+TASKS = 25
+LINES = "{{ scratch }}/lines"
+SEEN = "{{ lookup('file', scratch ~ '/lines') | replace('\\n', ';') }}"
+TRACES = '''"""A filter that leaves a trace in the process that calls it."""
+
+CALLS = []
+
+
+def count(value):
+    CALLS.append(value)
+    return len(CALLS)
+
+
+class FilterModule:
+    def filters(self):
+        return {"count_calls": count}
+'''
+
+
+def write_role(seed: int, project: Path) -> str:
+    """Write a playbook with one role into a folder; return the role's tasks as text."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    tasks = yaml.safe_dump(_tasks(chance), sort_keys=False, width=200)
+    files = {
+        "site.yml": yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "roles": ["by_chance"]}]),
+        "roles/by_chance/tasks/main.yml": tasks,
+        "roles/by_chance/tasks/more.yml": yaml.safe_dump(_included(chance), sort_keys=False, width=200),
+        "roles/by_chance/handlers/main.yml": yaml.safe_dump(_handlers()),
+        "roles/by_chance/filter_plugins/traces.py": TRACES,
+    }
+    for name, text in files.items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tasks
+
+
+def _tasks(chance: random.Random) -> list[Task]:
+    first = {"name": "Begin", "parity.odd.append_line": {"path": LINES, "line": "begin"}, "register": "last"}
+    made = [_task_or_block(chance, number) for number in range(TASKS)]
+    last = {"name": "Tell which lines there are", "ansible.builtin.debug": {"msg": SEEN}}
+    return [first, *made, last]
+
+
+def _included(chance: random.Random) -> list[Task]:
+    return [_task(chance, f"included {number}") for number in range(3)]
+
+
+def _handlers() -> list[Task]:
+    return [{"name": "Note it", "parity.odd.append_line": {"path": LINES, "line": "handled"}}]
+
+
+def _task_or_block(chance: random.Random, number: int) -> Task:
+    if chance.random() > 0.15:
+        task = _task(chance, str(number))
+        return (
+            task
+            if "ansible.builtin.include_tasks" in task or chance.random() < 0.02
+            else task | {"ignore_errors": True}
+        )
+    block: Task = {"name": f"Block {number}", "block": [_task(chance, f"{number} in block {i}") for i in range(2)]}
+    if chance.random() < 0.6:
+        block["block"].append({"name": f"Fail in block {number}", "ansible.builtin.fail": {"msg": "on purpose"}})
+        block["rescue"] = [_task(chance, f"{number} in rescue")]
+    if chance.random() < 0.5:
+        block["always"] = [_task(chance, f"{number} in always")]
+    return block | _some(chance, _BLOCK_KEYWORDS, most=1)
+
+
+def _task(chance: random.Random, title: str) -> Task:
+    kinds = _KINDS if "included" not in title else _KINDS[:-1]
+    task: Task = {"name": f"Task {title}", **chance.choice(kinds)(title)}
+    if "ansible.builtin.include_tasks" in task:
+        return task | _some(chance, _INCLUDE_KEYWORDS, most=1)
+    keywords = _some(chance, _KEYWORDS, most=3)
+    if "loop" in keywords:
+        keywords.pop("with_dict", None)
+    if "register" in keywords and keywords.keys() & {"loop", "with_dict"}:
+        keywords["register"] = "of_a_loop"
+    if "until" in keywords:
+        keywords["register"] = "tried"
+    return task | keywords
+
+
+def _some(chance: random.Random, keywords: tuple[Mapping[str, Any], ...], *, most: int) -> Task:
+    chosen = chance.sample(keywords, chance.randint(0, most))
+    return {name: value for each in chosen for name, value in each.items()}
+
+
+def _item(title: str) -> str:
+    return f"{title} {{{{ item | default('-') }}}}"
+
+
+_KINDS: tuple[Callable[[str], Task], ...] = (
+    lambda title: {"parity.odd.append_line": {"path": LINES, "line": _item(title)}},
+    lambda title: {"parity.odd.append_line": {"path": LINES, "line": _item(title)}},
+    lambda title: {"parity.odd.append_line": {"path": LINES, "line": title + " {{ 'x' | count_calls }}"}},
+    lambda title: {"ansible.builtin.debug": {"msg": f"{title} {{{{ last.count | default('none') }}}}"}},
+    lambda title: {"ansible.builtin.debug": {"msg": f"{_item(title)} {{{{ 'x' | count_calls }}}}"}},
+    lambda title: {
+        "ansible.builtin.set_fact": {"fact": title, "facts": "{{ (facts | default([])) + [fact | default(0)] }}"}
+    },
+    lambda _: {"ansible.builtin.set_fact": {"seen": SEEN}},
+    lambda _: {"ansible.builtin.slurp": {"src": LINES}},
+    lambda _: {"ansible.builtin.command": "wc -l {{ scratch }}/lines"},
+    lambda title: {"ansible.builtin.copy": {"dest": "{{ scratch }}/copied", "content": title, "mode": "0600"}},
+    lambda title: {"ansible.builtin.lineinfile": {"path": LINES, "line": f"line {title}"}},
+    lambda _: {
+        "ansible.builtin.assert": {"that": ["last.count | default(1) > 0", "facts is undefined or facts is sequence"]}
+    },
+    lambda title: {"ansible.builtin.set_stats": {"data": {"stat": title}}},
+    lambda _: {"ansible.builtin.fail": {"msg": "{{ nothing_of_that_name }}"}, "ignore_errors": True},
+    lambda _: {"ansible.builtin.include_tasks": "more.yml"},
+)
+_INCLUDE_KEYWORDS: tuple[Task, ...] = (
+    {"when": "last.count | default(2) > 1"},
+    {"when": "1 > 2"},
+    {"vars": {"fact": "of the block"}},
+    {"tags": ["tagged"]},
+)
+_BLOCK_KEYWORDS = (*_INCLUDE_KEYWORDS, {"environment": {"OF_A_BLOCK": "{{ fact | default('none') }}"}})
+_KEYWORDS: tuple[Task, ...] = (
+    {"loop": ["a", "b"]},
+    {"loop": "{{ ['c', 'd', fact | default('e')] }}"},
+    {"loop": "{{ [] }}"},
+    {"loop": [1, 2], "loop_control": {"label": "number {{ item }}", "index_var": "index"}},
+    {"with_dict": {"key": "value"}},
+    {"register": "last"},
+    {"register": "last"},
+    {"register": "tried", "until": "tried.attempts > 1", "retries": 2, "delay": 0},
+    {"when": "fact is defined"},
+    {"when": "last is skipped or last is changed or last is not changed"},
+    {"when": ["1 > 0", "'x' | count_calls > 0"]},
+    {"vars": {"fact": "of the task", "item": "of the vars"}},
+    {"environment": {"OF_A_TASK": "{{ fact | default('none') }}"}},
+    {"changed_when": "1 > 2"},
+    {"changed_when": "'y' | count_calls > 0", "notify": "Note it"},
+    {"failed_when": "1 > 2"},
+    {"notify": "Note it"},
+    {"ignore_errors": True},
+    {"no_log": True},
+    {"check_mode": True},
+    {"diff": True},
+    {"delegate_to": "localhost"},
+    {"run_once": True},
+    {"timeout": 60},
+    {"throttle": 1},
+    {"any_errors_fatal": False},
+    {"tags": ["tagged"]},
+)
