@@ -1,0 +1,47 @@
+"""What the page about OLM applies fits the bundle that is described there."""
+
+from typing import Any
+
+import yaml
+from tools.bundle.files import CHANNEL, PACKAGE
+from tools.bundle.service_version import Release
+
+from tests.unit.docs.pages import PROJECT, blocks
+
+PAGE = (PROJECT / "docs/guides/olm.md").read_text()
+OBJECTS: list[dict[str, Any]] = [yaml.safe_load(block) for block in blocks(PAGE, "yaml")]
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in OBJECTS if each.get("kind") == kind]
+    return found
+
+
+def test_the_subscription_asks_for_the_package_and_channel_of_the_bundle() -> None:
+    spec = of_kind("Subscription")["spec"]
+    assert (spec["name"], spec["channel"]) == (PACKAGE, CHANNEL)
+
+
+def test_the_subscription_asks_the_catalog_of_the_page() -> None:
+    spec, catalog = of_kind("Subscription")["spec"], of_kind("CatalogSource")["metadata"]
+    assert (spec["source"], spec["sourceNamespace"]) == (catalog["name"], catalog["namespace"])
+
+
+def test_the_group_is_where_the_subscription_is() -> None:
+    assert of_kind("OperatorGroup")["metadata"]["namespace"] == of_kind("Subscription")["metadata"]["namespace"]
+
+
+def test_the_channel_of_the_catalog_is_that_of_the_bundle() -> None:
+    (channel,) = [each for each in OBJECTS if each.get("schema") == "olm.channel"]
+    assert (channel["package"], channel["name"]) == (PACKAGE, CHANNEL)
+
+
+def test_the_releases_of_the_catalog_are_named_as_those_of_the_bundle() -> None:
+    entries = [entry["name"] for each in OBJECTS for entry in each.get("entries", [])]
+    assert entries
+    assert [name for name in entries if not _is_release(name)] == []
+
+
+def _is_release(name: str) -> bool:
+    package, _, version = name.partition(".v")
+    return package == PACKAGE and bool(Release(version, "registry.example/rolecall:0.1.0"))
