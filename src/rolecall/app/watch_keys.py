@@ -2,8 +2,7 @@
 
 ``watches`` reads the file by these declarations and by nothing else: a key that is not here is unknown to it, and
 ``docs/reference/watches.md`` shows exactly these. A new key is a declaration here, in the tuple of its mapping, and a
-``fields.read`` there. Meanings are
-Markdown without links.
+``fields.read`` there. Meanings are Markdown without links.
 """
 
 from collections.abc import Mapping, Sequence
