@@ -61,7 +61,7 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 ##@ Check it
 
 .PHONY: test
-test: setup check unit parity integration molecule ## Everything that CI runs
+test: setup check unit parity integration molecule ## Everything that needs no cluster; CI adds e2e
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
