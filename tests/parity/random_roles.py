@@ -34,19 +34,34 @@ class FilterModule:
 def write_role(seed: int, project: Path) -> str:
     """Write a playbook with one role into a folder; return the role's tasks as text."""
     chance = random.Random(seed)  # noqa: S311 - no secret
-    tasks = yaml.safe_dump(_tasks(chance), sort_keys=False, width=200)
+    tasks = _text(_tasks(chance))
     files = {
-        "site.yml": yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "roles": ["by_chance"]}]),
+        "site.yml": _text([{"hosts": "localhost", "gather_facts": False, "roles": ["by_chance"]}]),
         "roles/by_chance/tasks/main.yml": tasks,
-        "roles/by_chance/tasks/more.yml": yaml.safe_dump(_included(chance), sort_keys=False, width=200),
-        "roles/by_chance/handlers/main.yml": yaml.safe_dump(_handlers()),
+        "roles/by_chance/tasks/more.yml": _text(_included(chance)),
+        "roles/by_chance/handlers/main.yml": _text(_handlers()),
         "roles/by_chance/filter_plugins/traces.py": TRACES,
+        "roles/by_chance/templates/words.j2": "{{ fact | default('none') }} {{ 'z' | count_calls }}\n",
+        "roles/by_chance/vars/words.yml": "fact: of a file\n",
+        "roles/other/defaults/main.yml": "given: nothing\n",
+        "roles/other/tasks/main.yml": _text(_of_the_other_role()),
     }
     for name, text in files.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return tasks
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what is the same twice as often as it is there, as people do."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - for all of it
+        return True
+
+
+def _text(tasks: list[Task]) -> str:
+    return yaml.dump(tasks, Dumper=_Dumper, sort_keys=False, width=200)
 
 
 def _tasks(chance: random.Random) -> list[Task]:
@@ -62,6 +77,15 @@ def _included(chance: random.Random) -> list[Task]:
 
 def _handlers() -> list[Task]:
     return [{"name": "Note it", "parity.odd.append_line": {"path": LINES, "line": "handled"}}]
+
+
+def _of_the_other_role() -> list[Task]:
+    line = {"path": LINES, "line": "other {{ given }}"}
+    return [
+        {"name": "Note what was given", "parity.odd.append_line": line, "register": "last"},
+        {"name": "Flush", "ansible.builtin.meta": "flush_handlers"},
+        {"name": "Say it", "ansible.builtin.debug": {"msg": "{{ given }} {{ last.count }}"}},
+    ]
 
 
 def _task_or_block(chance: random.Random, number: int) -> Task:
@@ -84,7 +108,7 @@ def _task_or_block(chance: random.Random, number: int) -> Task:
 def _task(chance: random.Random, title: str) -> Task:
     kinds = _KINDS if "included" not in title else _KINDS[:-1]
     task: Task = {"name": f"Task {title}", **chance.choice(kinds)(title)}
-    if "ansible.builtin.include_tasks" in task:
+    if task.keys() & _INCLUDES:
         return task | _some(chance, _INCLUDE_KEYWORDS, most=1)
     keywords = _some(chance, _KEYWORDS, most=3)
     if "loop" in keywords:
@@ -93,7 +117,7 @@ def _task(chance: random.Random, title: str) -> Task:
         keywords["register"] = "of_a_loop"
     if "until" in keywords:
         keywords["register"] = "tried"
-    return task | keywords
+    return keywords | task
 
 
 def _some(chance: random.Random, keywords: tuple[Mapping[str, Any], ...], *, most: int) -> Task:
@@ -123,9 +147,17 @@ _KINDS: tuple[Callable[[str], Task], ...] = (
         "ansible.builtin.assert": {"that": ["last.count | default(1) > 0", "facts is undefined or facts is sequence"]}
     },
     lambda title: {"ansible.builtin.set_stats": {"data": {"stat": title}}},
+    lambda title: {"ansible.builtin.debug": {"var": "fact"}, "vars": {"fact": f"var of {title}"}},
+    lambda title: {"ansible.builtin.shell": f"echo {title} >>{LINES}"},
+    lambda _: {"ansible.builtin.template": {"src": "words.j2", "dest": "{{ scratch }}/words", "mode": "0600"}},
+    lambda _: {"ansible.builtin.include_vars": {"file": "words.yml"}},
+    lambda _: {"ansible.builtin.file": {"path": "{{ scratch }}/{{ item | default('x') }}.d", "state": "directory"}},
+    lambda title: {"ansible.builtin.add_host": {"name": f"host {title}".replace(" ", "-"), "groups": ["made"]}},
+    lambda _: {"ansible.builtin.include_role": {"name": "other"}, "vars": {"given": "{{ fact | default('no fact') }}"}},
     lambda _: {"ansible.builtin.fail": {"msg": "{{ nothing_of_that_name }}"}, "ignore_errors": True},
     lambda _: {"ansible.builtin.include_tasks": "more.yml"},
 )
+_INCLUDES = {"ansible.builtin.include_tasks", "ansible.builtin.include_role"}
 _INCLUDE_KEYWORDS: tuple[Task, ...] = (
     {"when": "last.count | default(2) > 1"},
     {"when": "1 > 2"},
