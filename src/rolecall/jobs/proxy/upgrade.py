@@ -9,6 +9,7 @@ nobody's business here. Neighbour: ``forward`` carries everything else.
 import asyncio
 import http.client
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,8 @@ from rolecall.kube.errors import UnreachableError
 
 CHUNK_BYTES: Final = 1 << 16
 SWITCHING_PROTOCOLS: Final = 101
+LAST_BYTES_SECONDS: Final = 5.0
+"""How long one side may take to read what the other had sent before it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ async def tunnel(request: web.BaseRequest, upstream: Upstream) -> web.StreamResp
         await _join((client_reader, client_writer), (reader, writer))
         return Spent()
     finally:
-        writer.close()
+        writer.transport.abort()
 
 
 async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -150,15 +153,26 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _join(one: Stream, other: Stream) -> None:
-    """Pass bytes both ways until one side ends; then both do."""
+    """Pass bytes both ways until one side ends; then both do, as soon as they have read what was sent to them."""
     directions = [asyncio.create_task(_copy(one[0], other[1])), asyncio.create_task(_copy(other[0], one[1]))]
     try:
-        await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for direction in directions:
+                direction.cancel()
+            await asyncio.gather(*directions, return_exceptions=True)
+        await asyncio.gather(_end(one[1]), _end(other[1]))
     finally:
-        for direction in directions:
-            direction.cancel()
-        await asyncio.gather(*directions, return_exceptions=True)
-        one[1].close()
+        one[1].transport.abort()
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, and wait until the other side has read everything, but not for ever."""
+    writer.close()
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(LAST_BYTES_SECONDS):
+            await writer.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -214,31 +214,78 @@ async def test_an_answer_that_breaks_off_gives_502(answer: bytes) -> None:
         writer.close()
 
 
-async def test_who_does_not_read_is_not_read_ahead_for() -> None:
-    """What the proxy holds for a slow client is bounded, in both directions."""
-    limit = 32 << 20
-    sent = [0, 0]
+FLOOD_BYTES = 32 << 20
 
-    async def pour(writer: asyncio.StreamWriter, place: int) -> None:
-        while sent[place] < limit:
-            writer.write(bytes(1 << 16))
-            await writer.drain()
-            sent[place] += 1 << 16
 
-    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+class Flood:
+    """A server that sends and never reads, and counts what both sides could send."""
+
+    def __init__(self) -> None:
+        self.sent = {"server": 0, "client": 0}
+        self.has_ended = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send until the connection is lost."""
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
-        await pour(writer, 0)
+        try:
+            await self.pour(writer, "server")
+        except ConnectionError:
+            self.has_ended.set()
+        writer.close()
 
-    async with proxied(flood) as (proxy, run, connect):
+    async def pour(self, writer: asyncio.StreamWriter, who: str) -> None:
+        """Send as much as is taken."""
+        while self.sent[who] < FLOOD_BYTES:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            self.sent[who] += 1 << 16
+
+    async def stopped(self) -> None:
+        """Wait until nothing has moved for a while."""
+        before: dict[str, int] = {}
+        while before != self.sent:
+            before = dict(self.sent)
+            await asyncio.sleep(0.2)
+
+
+async def test_who_does_not_read_is_not_read_ahead_for() -> None:
+    """What the proxy holds for a slow client is bounded, in both directions."""
+    flood = Flood()
+    async with proxied(flood.serve) as (proxy, run, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
-        pouring = asyncio.create_task(pour(writer, 1))
-        before = [-1, -1]
-        while before != sent:
-            before = list(sent)
-            await asyncio.sleep(0.2)  # both have stopped when nothing moves for so long
-        assert 0 < max(sent) < limit
+        pouring = asyncio.create_task(flood.pour(writer, "client"))
+        await flood.stopped()
+        assert 0 < max(flood.sent.values()) < FLOOD_BYTES
         pouring.cancel()
         await proxy.revoke(run)
         writer.close()
+
+
+async def test_revocation_does_not_wait_for_a_server_that_does_not_read() -> None:
+    flood = Flood()
+    async with proxied(flood.serve) as (proxy, run, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.create_task(flood.pour(writer, "client"))
+        await flood.stopped()
+        await proxy.revoke(run)
+        await asyncio.wait_for(flood.has_ended.wait(), 5)
+        pouring.cancel()
+        writer.close()
+
+
+async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rolecall.jobs.proxy.upgrade.LAST_BYTES_SECONDS", 0.1)
+    flood = Flood()
+    async with proxied(flood.serve) as (_, __, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.create_task(flood.pour(writer, "client"))
+        await flood.stopped()
+        pouring.cancel()
+        writer.transport.abort()
+        await asyncio.wait_for(flood.has_ended.wait(), 5)
