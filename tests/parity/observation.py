@@ -40,18 +40,18 @@ class Observation:
 
     def comparable(self, normalizer: Normalizer, *, ordered: bool = True) -> dict[str, Any]:
         """Return everything that must be equal, as a JSON value; unless `ordered`, tasks may start in any order."""
-        value: dict[str, Any] = normalizer.value(
+        events = normalizer.value([_event(event, ordered=ordered) for event in self.raw_events])
+        reported = normalizer.value([_reported(event, ordered=ordered) for event in self.reported])
+        rest: dict[str, Any] = normalizer.value(
             {
                 "summary": _summary(self.summary),
-                "events": _by_host([_event(event, ordered=ordered) for event in self.raw_events], ordered=ordered),
-                "reported": _by_host([_reported(event, ordered=ordered) for event in self.reported], ordered=ordered),
                 "artifacts": self.artifacts,
                 "files": self.files,
                 "objects": self.objects,
                 "processes": self.processes,
             }
         )
-        return value
+        return {"events": _by_host(events, ordered=ordered), "reported": _by_host(reported, ordered=ordered), **rest}
 
 
 def read_events(artifacts: Path) -> list[dict[str, Any]]:
@@ -108,6 +108,7 @@ def _event(event: Mapping[str, Any], *, ordered: bool) -> dict[str, Any]:
 
 
 def _by_host(events: Iterable[dict[str, Any]], *, ordered: bool) -> dict[str, list[dict[str, Any]]]:
+    """Part events, whose times are gone by now, by their hosts; those of none are sorted where tasks have no order."""
     every = list(events)
     hosts = {event["host"] for event in every} - {""}
     if len(hosts) <= 1:
