@@ -7,13 +7,13 @@ read is unknown: so what is declared and what is read cannot differ without bein
 makes the mappings, ``keys`` says what a declaration is, ``watches`` reads.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from rolecall.app.errors import ConfigurationError
 from rolecall.app.keys import Key, shown
+from rolecall.app.unknown_keys import unknown_key
 from rolecall.app.yaml_reading import LocatedMapping
 
 T = TypeVar("T")
@@ -84,9 +84,7 @@ class Fields:
         declared = {key.name.lower(): key.name for key in self.keys}
         for name, spelling in self.spellings.items():
             if name not in self._read:
-                nearest = difflib.get_close_matches(name, declared, 1)
-                hint = f"; did you mean {declared[nearest[0]]!r}?" if nearest else ""
-                yield self.error(spelling, f"unknown key, which has no effect{hint}")
+                yield self.error(spelling, unknown_key(name, declared))
         for child in self._children:
             yield from child.unknown()
 

@@ -23,7 +23,7 @@ from rolecall.app.errors import ConfigurationError
 from rolecall.app.expansion import expand
 from rolecall.app.fields import Fields
 from rolecall.app.keys import Key
-from rolecall.app.yaml_reading import duplicates, first_document
+from rolecall.app.yaml_reading import complaint, duplicates, first_document
 from rolecall.control.fields import FieldPath
 from rolecall.control.selectors import LabelSelector
 from rolecall.control.triggers import ReferenceKind, Trigger
@@ -142,19 +142,14 @@ def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (yaml.YAMLError, ValueError) as error:
-        text = " ".join(str(error).split())
-        raise ConfigurationError(f"is not YAML: {text}", place=str(path), line=_line_of(error)) from error
+        text, line = complaint(error)
+        raise ConfigurationError(text, place=str(path), line=line) from error
     if document is None:
         return []
     if not isinstance(document, list):
         kind = "mapping" if isinstance(document, dict) else type(document).__name__
         raise ConfigurationError(f"expected a list of entries, found a {kind}", place=str(path))
     return document
-
-
-def _line_of(error: Exception) -> int | None:
-    mark = getattr(error, "problem_mark", None)
-    return mark.line + 1 if mark else None
 
 
 def _place(path: Path, number: int, raw: object) -> str:

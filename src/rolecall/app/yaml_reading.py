@@ -113,6 +113,12 @@ def all_documents(text: str) -> list[Any]:
         raise ValueError("it is nested too deeply") from None
 
 
+def complaint(error: Exception) -> tuple[str, int | None]:
+    """Return what people are told of a text that could not be read: one line, and the line of the text where known."""
+    mark = getattr(error, "problem_mark", None)
+    return f"is not YAML: {' '.join(str(error).split())}", mark.line + 1 if mark else None
+
+
 def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
     """Yield each key, at any depth, that its mapping has twice: its path, the first line and the line."""
     if isinstance(value, LocatedMapping):

@@ -4,9 +4,10 @@ Ansible looks at them only in a run, and passes over keys that it does not know.
 the types that there are, ``definitions`` compares the arguments with the schema of the kind.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from rolecall.app.unknown_keys import unknown_key
 
 Complaint = tuple[object, str]
 """What is wrong: the key or value that it is about, by which its line is known, and a text."""
@@ -58,9 +59,7 @@ def _check_options(key: object, parent: Mapping[str, Any], path: str, types: Typ
 def _unknown(found: Mapping[str, Any], known: set[str], path: str) -> Iterator[Complaint]:
     for key in found:
         if key not in known:
-            nearest = difflib.get_close_matches(str(key), known, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            yield key, f"{path}.{key}: unknown key, which has no effect{hint}"
+            yield key, f"{path}.{key}: {unknown_key(str(key), {each: each for each in known})}"
 
 
 def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:

@@ -13,7 +13,7 @@ import yaml
 
 from rolecall.app.validation.problem import Problem, Severity
 from rolecall.app.watches import Watch
-from rolecall.app.yaml_reading import LocatedMapping, all_documents, first_document
+from rolecall.app.yaml_reading import LocatedMapping, all_documents, complaint, first_document
 from rolecall.jobs.runner import RoleContent
 from rolecall.jobs.snake_case import snake_case
 
@@ -66,9 +66,8 @@ class Definitions:
             try:
                 documents = all_documents(file.read_text(encoding="utf-8"))
             except (yaml.YAMLError, ValueError, OSError) as error:
-                mark = getattr(error, "problem_mark", None)
-                text = f"is not YAML: {' '.join(str(error).split())}"
-                problems.append(Problem(str(file), mark.line + 1 if mark else None, text))
+                text, line = complaint(error)
+                problems.append(Problem(str(file), line, text))
                 continue
             found += [_Located(file, each) for each in documents if _is_definition(each)]
         return cls(tuple(found), tuple(problems))
