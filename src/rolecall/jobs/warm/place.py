@@ -34,7 +34,6 @@ class Place:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Run a task in the process of ansible-playbook; what its modules did is kept only if it is given up."""
-        self._done.clear()
         self.is_inside = True
         try:
             yield
