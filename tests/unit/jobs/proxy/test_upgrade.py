@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import aiohttp
 import pytest
@@ -249,43 +250,46 @@ class Flood:
             await asyncio.sleep(0.2)
 
 
-async def test_who_does_not_read_is_not_read_ahead_for() -> None:
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """A tunnel in which nothing moves any more, because both sides send and neither reads."""
+
+    flood: Flood
+    proxy: Proxy
+    run: ProxyRun
+    writer: asyncio.StreamWriter
+    pouring: "asyncio.Task[None]"
+
+
+@pytest.fixture
+async def flooded() -> AsyncIterator[Flooded]:
+    """Give a flooded tunnel."""
+    flood = Flood()
+    async with proxied(flood.serve) as (proxy, run, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.create_task(flood.pour(writer, "client"))
+        await flood.stopped()
+        yield Flooded(flood, proxy, run, writer, pouring)
+        pouring.cancel()
+        await proxy.revoke(run)
+        writer.close()
+
+
+async def test_who_does_not_read_is_not_read_ahead_for(flooded: Flooded) -> None:
     """What the proxy holds for a slow client is bounded, in both directions."""
-    flood = Flood()
-    async with proxied(flood.serve) as (proxy, run, connect):
-        reader, writer = await connect()
-        await reader.readuntil(b"\r\n\r\n")
-        pouring = asyncio.create_task(flood.pour(writer, "client"))
-        await flood.stopped()
-        assert 0 < max(flood.sent.values()) < FLOOD_BYTES
-        pouring.cancel()
-        await proxy.revoke(run)
-        writer.close()
+    assert 0 < max(flooded.flood.sent.values()) < FLOOD_BYTES
 
 
-async def test_revocation_does_not_wait_for_a_server_that_does_not_read() -> None:
-    flood = Flood()
-    async with proxied(flood.serve) as (proxy, run, connect):
-        reader, writer = await connect()
-        await reader.readuntil(b"\r\n\r\n")
-        pouring = asyncio.create_task(flood.pour(writer, "client"))
-        await flood.stopped()
-        await proxy.revoke(run)
-        await asyncio.wait_for(flood.has_ended.wait(), 5)
-        pouring.cancel()
-        writer.close()
+async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded: Flooded) -> None:
+    await flooded.proxy.revoke(flooded.run)
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)
 
 
 async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
-    monkeypatch: pytest.MonkeyPatch,
+    flooded: Flooded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rolecall.jobs.proxy.upgrade.LAST_BYTES_SECONDS", 0.1)
-    flood = Flood()
-    async with proxied(flood.serve) as (_, __, connect):
-        reader, writer = await connect()
-        await reader.readuntil(b"\r\n\r\n")
-        pouring = asyncio.create_task(flood.pour(writer, "client"))
-        await flood.stopped()
-        pouring.cancel()
-        writer.transport.abort()
-        await asyncio.wait_for(flood.has_ended.wait(), 5)
+    flooded.pouring.cancel()
+    flooded.writer.transport.abort()
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)
