@@ -11,7 +11,7 @@ BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
-COVERED := src/rolecall/app/status.py,src/rolecall/app/watches.py,src/rolecall/jobs/parameters.py,src/rolecall/jobs/snake_case.py,src/rolecall/control/predicates.py,src/rolecall/control/triggers.py,src/rolecall/control/reference_index.py,src/rolecall/control/work_queue.py,src/rolecall/control/timers.py,roles/*/filter_plugins/*.py
+COVERED := src/rolecall/reconcile/status.py,src/rolecall/config/watches.py,src/rolecall/runs/extra_vars.py,src/rolecall/runs/snake_case.py,src/rolecall/controller/predicates.py,src/rolecall/controller/triggers.py,src/rolecall/controller/reference_index.py,src/rolecall/controller/work_queue.py,src/rolecall/controller/timers.py,roles/*/filter_plugins/*.py
 
 PYTHONS ?= 3.11 3.12 3.13
 MATRIX := tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py

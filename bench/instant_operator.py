@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rolecall import logs
-from rolecall.app.environment import namespaces_of
-from rolecall.app.operator import run_operator
-from rolecall.app.settings import Settings
-from rolecall.app.watches import load_watches
-from rolecall.jobs.events import RunSummary
-from rolecall.jobs.instant import InstantRunner, succeed
-from rolecall.jobs.runner import Job
+from rolecall.config.environment import namespaces_of
+from rolecall.config.settings import Settings
+from rolecall.config.watches import load_watches
+from rolecall.operator import run_operator
+from rolecall.runs.events import RunSummary
+from rolecall.runs.instant import InstantRunner, succeed
+from rolecall.runs.runner import Job
 
 STANDARD_OUTPUT = 1
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rolecall.controlplane import ControlPlane
-from rolecall.jobs.proxy import Credentials, Ownership, Proxy, ProxyRun
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Credentials, Ownership, Proxy, ProxyRun
 from tests.integration.world import World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")

@@ -14,8 +14,8 @@ import pytest
 
 from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
 from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.component_processes import find_in_directory
 from rolecall.controlplane.components import COMPONENTS, HOST
-from rolecall.controlplane.processes import find_in_directory
 
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.jobs.proxy import Ownership
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Ownership
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP
 

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.control.object_cache import ObjectCache
-from rolecall.jobs.proxy import Proxy, ProxyRun, Seen
+from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.proxy import Proxy, ProxyRun, Seen
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project

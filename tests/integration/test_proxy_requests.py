@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.jobs.proxy.forward import Upstream
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy.transport.forward import Upstream
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, eventually, names
 

@@ -15,13 +15,13 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.events import JobEvent, RunSummary
-from rolecall.jobs.processes import PLAY_MODULE, kill_orphans, marked
-from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Inputs, Workspace
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.process_tree import PLAY_MODULE, kill_orphans, marked
+from rolecall.runs.events import JobEvent, RunSummary
+from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.runs.subprocess_runner import ColdRunner
+from rolecall.runs.workspace import Inputs, Workspace
 
 STUBBORN = """
 #!/usr/bin/python
@@ -451,10 +451,10 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.runner import Job, RoleContent
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Workspace
+from rolecall.runs.subprocess_runner import ColdRunner
+from rolecall.runs.runner import Job, RoleContent
+from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
 ident, root, role, runner = sys.argv[1:]

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.events import RunSummary
-from rolecall.jobs.processes import marked, reap_children
-from rolecall.jobs.runner import RoleContent
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Inputs
+from rolecall.process_tree import marked, reap_children
+from rolecall.runs.events import RunSummary
+from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.runner import RoleContent
+from rolecall.runs.subprocess_runner import ColdRunner
+from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
 MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
@@ -293,7 +293,7 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 OPERATOR = """
 import asyncio, json
-from rolecall.jobs.warm.runner import WarmRunner
+from rolecall.runs.forkserver.runner import WarmRunner
 
 async def main():
     async with WarmRunner() as runner:

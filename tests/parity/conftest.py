@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.runner import Runner
-from rolecall.jobs.warm.runner import WarmRunner
+from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.runner import Runner
+from rolecall.runs.subprocess_runner import ColdRunner
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.app.access import Grant
-from rolecall.jobs.events import JobEvent
-from rolecall.jobs.processes import marked
-from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
-from rolecall.jobs.workspace import Inputs, Workspace
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.process_tree import marked
+from rolecall.runs.api_access import Grant
+from rolecall.runs.events import JobEvent
+from rolecall.runs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rolecall.app.access import Access
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier
-from rolecall.jobs.proxy import Proxy
 from rolecall.kube.client import Client
-from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Proxy
+from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.runs.api_access import Access
 from tests.integration.control_plane import control_plane
 from tests.integration.things import DEFINITION, THING
 from tests.integration.world import CONFIG_MAP, EVENT, POD, World

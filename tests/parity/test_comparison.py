@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.jobs.events import Counts, JobEvent, RunSummary, TaskFailure
+from rolecall.runs.events import Counts, JobEvent, RunSummary, TaskFailure
 from tests.parity.normalization import VARIES, Normalizer, differences
 from tests.parity.observation import Observation
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rolecall.cli.ansible_operator import parser
-from rolecall.cli.flags.line import filled, joined
+from rolecall.cli.flags.command_line import filled, joined
 from rolecall.cli.program import ansible_operator_program
 from tests.static.repository import ROOT, documents
 

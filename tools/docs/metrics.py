@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 from tools.docs.markdown import code, marked, table
 
-from rolecall.telemetry.operator import Telemetry
+from rolecall.metrics.operator_metrics import Telemetry
 
 _OF_CONTROLLERS = ("controller_runtime_", "workqueue_")
 _TABLES = ("operator", "controllers")

@@ -5,8 +5,8 @@ from typing import Any
 
 from tools.docs.markdown import code, linked, table
 
-from rolecall.app import watch_keys as declared
-from rolecall.app.keys import BOOLEAN, LIST, Key
+from rolecall.config import watch_keys as declared
+from rolecall.config.keys import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),

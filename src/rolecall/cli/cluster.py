@@ -17,11 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rolecall.cli.flags.kinds import POSITIVE
+from rolecall.cli.flags.values import POSITIVE
 from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.component_processes import is_alive, memory_bytes
 from rolecall.controlplane.components import COMPONENTS
-from rolecall.controlplane.processes import is_alive, memory_bytes
 from rolecall.controlplane.state import known_names
 
 STATE_VARIABLE = "ROLECALL_STATE_DIR"

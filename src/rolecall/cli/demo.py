@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
-from rolecall.cli.flags.kinds import DURATION
+from rolecall.cli.flags.values import DURATION
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from rolecall.cli import cluster, create, demo, init, run, validate
-from rolecall.cli.flags.line import joined
+from rolecall.cli.flags.command_line import joined
 from rolecall.cli.parsing import Parser
 
 EPILOG = """To begin with:

@@ -7,7 +7,7 @@ exit codes, JSON always.
 
 from dataclasses import dataclass
 
-from rolecall.app.settings import Settings, settings_of_ansible_operator
+from rolecall.config.settings import Settings, settings_of_ansible_operator
 from rolecall.logs import LogSettings
 
 

@@ -15,12 +15,12 @@ from importlib.metadata import version
 from typing import Any
 
 from rolecall import logs
-from rolecall.app.environment import debug_logs, election_id, namespaces_of, output_verbosity
-from rolecall.app.errors import ConfigurationError
-from rolecall.app.settings import LOG_EVENTS, Settings
-from rolecall.cli.flags.line import FlagFormatter, add_flags, filled, given
+from rolecall.cli.flags.command_line import FlagFormatter, add_flags, filled, given
+from rolecall.cli.go_runner_wording import in_words_of_the_go_runner
 from rolecall.cli.program import Program, rolecall_program
-from rolecall.cli.wording import in_words_of_the_go_runner
+from rolecall.config.environment import debug_logs, election_id, namespaces_of, output_verbosity
+from rolecall.config.errors import ConfigurationError
+from rolecall.config.settings import LOG_EVENTS, Settings
 from rolecall.kube.errors import KubeError
 from rolecall.logs import LogSettings, get_logger
 
@@ -55,8 +55,8 @@ def add_run(commands: Any, program: Program) -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> int:
     # Loading the operator takes a second, which the other commands shall not pay for.
-    from rolecall.app.operator import run_operator  # noqa: PLC0415
-    from rolecall.app.watches import load_watches  # noqa: PLC0415
+    from rolecall.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.operator import run_operator  # noqa: PLC0415
 
     _check(options, program, parser)
     logs.set_up(_log_settings(options, program), *([in_words_of_the_go_runner] if program.is_drop_in else []))

@@ -16,8 +16,8 @@ from rolecall import logs
 from rolecall.logs import LogSettings
 
 if TYPE_CHECKING:
-    from rolecall.app.validation.problem import Problem
-    from rolecall.app.validation.validation import Report
+    from rolecall.validation.problem import Problem
+    from rolecall.validation.validate import Report
 
 _USUAL_FOLDERS = (Path("deploy/crds"), Path("config/crd/bases"))
 _COLOURS = {"error": "31", "warning": "33"}
@@ -65,8 +65,8 @@ def add_parser(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Loading what reads a project takes a while, which the other commands shall not pay for.
-    from rolecall.app.errors import ConfigurationError  # noqa: PLC0415
-    from rolecall.app.validation.validation import validate  # noqa: PLC0415
+    from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.validation.validate import validate  # noqa: PLC0415
 
     for path in options.crds or []:
         if not path.exists():

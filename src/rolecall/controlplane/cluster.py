@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolecall.controlplane import processes
+from rolecall.controlplane import component_processes
 from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.components import COMPONENTS, HOST, Layout
@@ -106,7 +106,9 @@ class ControlPlane:
 
     @staticmethod
     def _alive(state: State) -> dict[str, bool]:
-        return {name: name in state.processes and processes.is_alive(state.processes[name]) for name in COMPONENTS}
+        return {
+            name: name in state.processes and component_processes.is_alive(state.processes[name]) for name in COMPONENTS
+        }
 
     def start(self) -> bool:
         """Start everything and wait until it is ready; False if it runs already. Leaves nothing behind if it fails."""
@@ -150,19 +152,19 @@ class ControlPlane:
         with suppress(ControlPlaneError):  # a damaged state names nobody; the folder still does
             state = self._store.load()
             recorded = list(state.processes.values()) if state else []
-        strays = processes.find_in_directory(self.layout.root, COMPONENTS)
-        processes.end([*recorded, *strays], grace_seconds=0)
+        strays = component_processes.find_in_directory(self.layout.root, COMPONENTS)
+        component_processes.end([*recorded, *strays], grace_seconds=0)
         self._store.remove()
 
     def stop_component(self, component: str) -> None:
         """End one component; the others go on."""
         state = self._known_state()
-        processes.end([state.processes[component]], grace_seconds=STOP_GRACE_SECONDS)
+        component_processes.end([state.processes[component]], grace_seconds=STOP_GRACE_SECONDS)
 
     def start_component(self, component: str) -> None:
         """Start one component again, as it was; an API server is ready when this returns."""
         with self._store.lock():
             state = self._known_state()
-            if processes.is_alive(state.processes[component]):
+            if component_processes.is_alive(state.processes[component]):
                 return
             self._startup.restart(state, component)

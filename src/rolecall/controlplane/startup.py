@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rolecall.controlplane import components, processes, readiness
+from rolecall.controlplane import component_processes, components, readiness
 from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.components import HOST
 from rolecall.controlplane.credentials import Credentials
@@ -123,17 +123,19 @@ class Startup:
     def _check(self, state: State) -> None:
         """Raise if a component that was started has ended."""
         for component, record in state.processes.items():
-            if not processes.is_alive(record):
+            if not component_processes.is_alive(record):
                 self._fail(component, "ended while the control plane was starting")
 
     def _fail(self, component: str, reason: str) -> None:
-        raise ComponentFailedError(component, reason, processes.last_lines(self._layout.log(component), LOG_LINES))
+        raise ComponentFailedError(
+            component, reason, component_processes.last_lines(self._layout.log(component), LOG_LINES)
+        )
 
     def _launch(self, state: State, component: str) -> None:
         """Start a component and remember its process."""
         programs = {name: Path(path) for name, path in state.programs.items()}
         try:
-            state.processes[component] = processes.start(
+            state.processes[component] = component_processes.start(
                 components.command_line(component, programs, self._layout, state.port),
                 directory=self._layout.root,
                 log=self._layout.log(component),

@@ -2,8 +2,8 @@
 
 All state of a control plane lies in one private folder named after it; removing the folder removes everything. What
 the folder's state.json remembers is enough for any later command, or for a start after a crash, to find and end
-exactly the processes that belong to it. The processes themselves are the business of rolecall.controlplane.processes,
-their order that of rolecall.controlplane.cluster.
+exactly the processes that belong to it. The processes themselves are the business of ``component_processes``, their
+order that of ``cluster``.
 """
 
 import json
@@ -16,11 +16,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rolecall.controlplane.component_processes import ProcessRecord
 from rolecall.controlplane.components import Layout
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.controlplane.file_lock import locked
 from rolecall.controlplane.kubeconfig import write_private
-from rolecall.controlplane.processes import ProcessRecord
 
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATE_FILE = "state.json"

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from jsonpath_ng import JSONPath
 
-from rolecall.kube.paths import parse_path, values_at
+from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import GVK, RawObject
 
 

@@ -4,8 +4,8 @@ Neighbours: ``project`` decides what is written, ``names`` checks what people ch
 ``yaml_lists`` adds to files that people have changed, and ``changes`` writes all of it or nothing.
 """
 
-from rolecall.scaffold.changes import Changes
 from rolecall.scaffold.errors import ScaffoldError
-from rolecall.scaffold.project import NewKind, create_api, init_project
+from rolecall.scaffold.file_changes import Changes
+from rolecall.scaffold.generate import NewKind, create_api, init_project
 
 __all__ = ["Changes", "NewKind", "ScaffoldError", "create_api", "init_project"]

@@ -6,8 +6,8 @@ Every check gives the name back or raises ScaffoldError that says what was found
 import re
 from dataclasses import dataclass
 
-from rolecall.jobs.parameters import object_variable
 from rolecall.kube.references import GVK
+from rolecall.runs.extra_vars import object_variable
 from rolecall.scaffold.errors import ScaffoldError
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"

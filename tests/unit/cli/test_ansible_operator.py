@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.app import operator as operator_module
-from rolecall.app.settings import Settings, settings_of_ansible_operator
+from rolecall import operator as operator_module
 from rolecall.cli import ansible_operator
 from rolecall.cli.ansible_operator import main
+from rolecall.config.settings import Settings, settings_of_ansible_operator
 from tests.integration.things import write_project
 
 PROGRAM = Path(sys.executable).with_name("ansible-operator")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rolecall.app import operator as operator_module
-from rolecall.app.settings import Settings
-from rolecall.app.watches import Watch
+from rolecall import operator as operator_module
 from rolecall.cli import run
-from rolecall.cli.flags.line import joined
+from rolecall.cli.flags.command_line import joined
 from rolecall.cli.main import main, parser
 from rolecall.cli.program import rolecall_program
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
 from tests.integration.things import write_project
 
 ROLE = "- ansible.builtin.debug: {msg: fine}\n"

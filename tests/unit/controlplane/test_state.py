@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.controlplane import ControlPlane, ControlPlaneError
-from rolecall.controlplane.processes import ProcessRecord
+from rolecall.controlplane.component_processes import ProcessRecord
 from rolecall.controlplane.state import State, StateStore, default_state_directory, known_names
 
 STATE = State(20000, 2, {"etcd": "/bin/etcd"}, {"etcd": ProcessRecord(7, "boot/1")})

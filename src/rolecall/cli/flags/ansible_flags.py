@@ -1,8 +1,8 @@
 """Flags of how Ansible runs, and what is logged of it."""
 
-from rolecall.app.settings import LOG_EVENTS
 from rolecall.cli.flags.flag import Flag, Group, Kind
-from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS
+from rolecall.cli.flags.values import BOOLEAN, FOLDERS, WHOLE, WORDS
+from rolecall.config.settings import LOG_EVENTS
 
 ANSIBLE = Group(
     "Ansible",

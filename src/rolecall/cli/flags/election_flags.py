@@ -1,7 +1,7 @@
 """Flags of leader election."""
 
 from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import BOOLEAN, DURATION, TEXT
+from rolecall.cli.flags.values import BOOLEAN, DURATION, TEXT
 
 ELECTION = Group(
     "leader election",

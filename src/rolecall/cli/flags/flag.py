@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rolecall.app.settings import Settings
+from rolecall.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import argparse
 
 from rolecall.cli.flags.flag import Flag, Group, Kind
-from rolecall.cli.flags.kinds import BOOLEAN, choice
+from rolecall.cli.flags.values import BOOLEAN, choice
 from rolecall.logs import FORMS, LEVELS, TIME_ENCODINGS, LogSettings
 
 

@@ -1,7 +1,7 @@
 """Flags of metrics and probes."""
 
 from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import ADDRESS, BOOLEAN, PORT
+from rolecall.cli.flags.values import ADDRESS, BOOLEAN, PORT
 
 METRICS = Group(
     "metrics and probes",

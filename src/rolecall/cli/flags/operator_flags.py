@@ -1,7 +1,7 @@
 """Flags of the operator as a whole."""
 
 from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import BOOLEAN, DURATION, FILE, FILE_NAME, FOLDER, PORT, POSITIVE
+from rolecall.cli.flags.values import BOOLEAN, DURATION, FILE, FILE_NAME, FOLDER, PORT, POSITIVE
 
 OPERATOR = Group(
     "operator",

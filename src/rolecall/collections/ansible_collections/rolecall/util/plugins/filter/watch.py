@@ -9,10 +9,10 @@ calls; they need it to be installed beside Ansible.
 from collections.abc import Callable
 from typing import Any
 
-from rolecall.app.status import map_result
-from rolecall.jobs.parameters import ParameterRequest, extra_vars
-from rolecall.kube.paths import parse_path
+from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
+from rolecall.reconcile.status import map_result
+from rolecall.runs.extra_vars import ParameterRequest, extra_vars
 
 Object = dict[str, Any]
 

@@ -1,0 +1,78 @@
+"""The kinds of values that flags take, each with what is told to somebody who gives something else."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rolecall.cli.flags.flag import Kind
+from rolecall.config.environment import parse_boolean
+from rolecall.kube.durations import format_duration, parse_duration
+
+
+def _told(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Let argparse show the text of a ValueError, which it otherwise replaces by its own."""
+
+    def parse_or_tell(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse_or_tell
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, found {text!r}") from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"expected a whole number above 0, found {text!r}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004 - the last port
+        raise ValueError(f"expected a port from 0 to 65535, found {text!r}")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
+def _quoted(text: str) -> str:
+    """Return the text without one pair of single quotes around it, which manifests often carry."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
+
+
+def choice(*choices: str) -> Kind:
+    """Return the kind of a value that is one of several words, in any case."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}, found {text!r}")
+        return text.lower()
+
+    return Kind("WORD", _told(parse), choices=choices)
+
+
+BOOLEAN = Kind("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
+TEXT = Kind("TEXT", str)
+WORDS = Kind("WORDS", _quoted)
+FOLDERS = Kind("PATH", str)
+FILE = Kind("FILE", Path)
+FILE_NAME = Kind("FILE", str)
+FOLDER = Kind("DIR", Path)
+ADDRESS = Kind("ADDRESS", str)
+WHOLE = Kind("N", _told(_whole))
+POSITIVE = Kind("N", _told(_positive))
+PORT = Kind("PORT", _told(_port))
+DURATION = Kind("DURATION", _told(_duration), format_duration)

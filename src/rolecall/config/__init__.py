@@ -1,0 +1,1 @@
+"""What the operator was told: ``watches.yaml``, its settings, and its environment."""

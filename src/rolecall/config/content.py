@@ -1,0 +1,78 @@
+"""Finding the role or the playbook that an entry of ``watches.yaml`` names.
+
+The search order is the Go runner's: an absolute path as it is, a collection's role by its full name, each directory of
+ANSIBLE_ROLES_PATH, then ``roles`` below the working directory, then the working directory itself. What cannot be found
+is an error before anything starts.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.config.mapping_reader import Fields
+from rolecall.config.watch_keys import PLAYBOOK, ROLE
+from rolecall.runs.runner import PlaybookContent, RoleContent
+
+Content = RoleContent | PlaybookContent
+FULL_NAME_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where to look: the working directory and the environment of the operator."""
+
+    directory: Path
+    environment: Mapping[str, str]
+
+    def content(self, fields: Fields) -> Content | None:
+        """Return what the keys ``playbook`` and ``role`` name; the playbook wins.
+
+        None of them, or one that is not there, is None; the latter is noted as a mistake.
+        """
+        playbook, role = fields.read(PLAYBOOK), fields.read(ROLE)
+        if playbook:
+            return self._playbook(fields, playbook)
+        return self._role(fields, role) if role else None
+
+    def _playbook(self, fields: Fields, text: str) -> PlaybookContent | None:
+        path = self.directory / text
+        if path.is_file():
+            return PlaybookContent(path)
+        fields.refuse(PLAYBOOK.name, f"playbook: {path} was not found")
+        return None
+
+    def _role(self, fields: Fields, text: str) -> RoleContent | None:
+        candidates = list(self._role_candidates(text))
+        for candidate in candidates:
+            if candidate.is_dir():
+                return RoleContent(candidate)
+        looked = ", ".join(map(str, candidates))
+        fields.refuse(ROLE.name, f"role: {text} was not found (looked for {looked})")
+        return None
+
+    def _role_candidates(self, text: str) -> Iterator[Path]:
+        if Path(text).is_absolute():
+            yield Path(text)
+            return
+        parts = text.split(".")
+        if len(parts) == FULL_NAME_PARTS:
+            namespace, collection, role = parts
+            for directory in self._collection_directories():
+                yield directory / "ansible_collections" / namespace / collection / "roles" / role
+        for directory in self._listed("ANSIBLE_ROLES_PATH"):
+            yield directory / text
+            yield directory / "roles" / text
+        yield self.directory / "roles" / text
+        yield self.directory / text
+
+    def _collection_directories(self) -> list[Path]:
+        home = Path(self.environment.get("HOME", ""))
+        return self._listed("ANSIBLE_COLLECTIONS_PATH") or [
+            Path("/usr/share/ansible/collections"),
+            home / ".ansible" / "collections",
+        ]
+
+    def _listed(self, variable: str) -> list[Path]:
+        text = self.environment.get(variable, "")
+        return [self.directory / item for item in text.split(os.pathsep) if item]

@@ -1,0 +1,153 @@
+"""The controller: workers that take requests from a work queue, reconcile them, and say when each comes back.
+
+A reconcile is any coroutine from a request to a ``Result``. It runs at most once at a time for a request; one that
+raises is a failure with a traceback in the log and a back-off, and never costs a worker. The log lines of a reconcile
+carry the kind, its group, namespace and name, which are bound here. The ``work_queue`` remembers, the ``manager``
+starts and stops.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from structlog.contextvars import bound_contextvars
+
+from rolecall.controller.observer import UNOBSERVED, ReconcileObserver
+from rolecall.controller.work_queue import Cause, ShutDown, WorkQueue
+from rolecall.kube.references import ObjectKey
+from rolecall.logs import get_logger
+
+logger = get_logger("controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a reconcile: a failure, or when to come back (of two times the earlier counts), or neither."""
+
+    requeue_after_seconds: float | None = None
+    requeue_at: float | None = None
+    """Seconds since the epoch."""
+    failed: bool = False
+    why: str = field(default="requeue", compare=False)
+    """What is told as the cause of the reconcile that follows then."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that no clock reaches."""
+        for name in ("requeue_after_seconds", "requeue_at"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} of a result: expected a finite number of seconds, found {value!r}")
+
+    @property
+    def outcome(self) -> str:
+        """The word for it in metrics."""
+        if self.failed:
+            return "error"
+        if self.requeue_at is not None or self.requeue_after_seconds:
+            return "requeue_after"
+        return "success" if self.requeue_after_seconds is None else "requeue"
+
+
+Reconcile = Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
+Keep = Callable[[ObjectKey, Cause, Result], bool]
+
+
+def keep_all(_request: ObjectKey, _cause: Cause, _result: Result) -> bool:
+    """Let every change during a reconcile lead to another one."""
+    return True
+
+
+@dataclass(slots=True)
+class Controller:
+    """The workers of one kind.
+
+    ``keep`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's identity: another
+    reconcile follows if one is kept. ``limit`` bounds how many reconciles several controllers may run together.
+    """
+
+    name: str
+    queue: WorkQueue[ObjectKey]
+    workers: int
+    reconcile: Reconcile
+    keep: Keep = keep_all
+    kind: str = ""
+    group: str = ""
+    limit: asyncio.Semaphore | None = None
+    observer: ReconcileObserver = UNOBSERVED
+    running: set[ObjectKey] = field(default_factory=set, init=False)
+
+    async def run(self) -> None:
+        """Reconcile until the queue is shut down; when cancelled, cancel what is running and wait for its end."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.workers):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+
+    def stop(self) -> None:
+        """Take no further request; ``run`` returns when the reconciles that are running have ended."""
+        self.queue.shut_down()
+
+    async def _work(self) -> None:
+        with contextlib.suppress(ShutDown):
+            while True:
+                request, causes = await self.queue.get()
+                await self._process(request, causes)
+                await asyncio.sleep(0)  # a reconcile that never waits must not keep everybody else from the loop
+
+    async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
+        with bound_contextvars(
+            kind=self.kind or self.name, group=self.group, namespace=request.namespace, name=request.name
+        ):
+            result = Result(failed=True)
+            try:
+                async with self._permit():
+                    result = await self._attempt(request, causes)
+                self._come_back(request, result)
+            finally:
+                self.queue.done(request, lambda cause: self._is_kept(request, cause, result))
+
+    @contextlib.asynccontextmanager
+    async def _permit(self) -> AsyncIterator[None]:
+        async with self.limit or contextlib.nullcontext():
+            yield
+
+    async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
+        if self.queue.is_shut_down:  # while this request waited for its permit
+            return Result()
+        self.running.add(request)
+        self.observer.started(request)
+        outcome = "error"  # what is cancelled has not reached its end
+        try:
+            result = await self.reconcile(request, causes)
+            outcome = result.outcome
+        except Exception:
+            logger.exception("Reconcile crashed")
+            outcome = "panic"
+            return Result(failed=True)
+        else:
+            return result
+        finally:
+            self.running.discard(request)
+            self.observer.ended(request, outcome)
+
+    def _come_back(self, request: ObjectKey, result: Result) -> None:
+        if result.failed:
+            seconds = self.queue.add_rate_limited(request, Cause(f"retry {self.queue.failures(request) + 1}"))
+            logger.debug("Reconcile is retried", seconds=seconds, failures=self.queue.failures(request))
+            return
+        self.queue.forget(request)
+        cause = Cause(result.why)
+        if result.requeue_at is not None:
+            self.queue.add_at(request, result.requeue_at, cause)
+        if result.requeue_after_seconds is not None:
+            self.queue.add_after(request, result.requeue_after_seconds, cause)
+
+    def _is_kept(self, request: ObjectKey, cause: Cause, result: Result) -> bool:
+        if not cause.resource_version:
+            return True
+        try:
+            return self.keep(request, cause, result)
+        except Exception:
+            logger.exception("Whether a change counts could not be told, so it does", cause=cause.text)
+            return True

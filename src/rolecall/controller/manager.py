@@ -1,0 +1,185 @@
+"""The manager: one informer for each kind, and everything started and stopped in the right order.
+
+Informers come first; the workers of the controllers start when all informers know what is there, or know that they
+cannot for now, and this replica is the leader, where one is elected. At the end no request is taken any more, what is
+running gets its time and is then cancelled, and the informers go last, so that running reconciles see the world to
+their end. A background task that crashes ends the whole.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from rolecall.controller.clock import Clock, LoopClock
+from rolecall.controller.controller import Controller
+from rolecall.controller.source.informer import Informer
+from rolecall.controller.source.reflector import Source
+from rolecall.kube.references import GVK
+from rolecall.logs import get_logger
+
+logger = get_logger("manager")
+
+DEFAULT_GRACE_SECONDS = 20.0
+
+
+class Leadership(Protocol):
+    """An election that this replica takes part in; ``leader.Elector`` is one."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether this replica is the leader."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long this replica may still act as the leader."""
+
+    async def run(self) -> None:
+        """Take part until cancelled. Raises when the leadership is lost."""
+
+    async def elected(self) -> None:
+        """Wait until this replica is the leader."""
+
+    async def release(self) -> None:
+        """Give the leadership back."""
+
+
+class Manager:
+    """Runs informers and controllers.
+
+    Running reconciles may go on for ``drain_seconds`` after the stop and then have ``grace_seconds`` from their
+    cancellation to their end. With a ``leadership`` workers start when it is won; when it is lost, reconciles end at
+    once and ``run`` raises. It is given back only after all of them have ended.
+    """
+
+    def __init__(self, client: Source, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None) -> None:
+        self.drain_seconds = 0.0
+        self.grace_seconds = DEFAULT_GRACE_SECONDS
+        self.leadership: Leadership | None = None
+        self._client = client
+        self._namespaces = namespaces
+        self.clock = clock or LoopClock()
+        self._informers: dict[GVK, Informer] = {}
+        self._controllers: list[Controller] = []
+        self._informer_tasks: set[asyncio.Task[None]] = set()
+        self._controller_tasks: set[asyncio.Task[None]] = set()
+        self._election_tasks: set[asyncio.Task[None]] = set()
+        self._end: asyncio.Future[None] | None = None
+        self._is_started = False
+        self._has_settled = False
+
+    @property
+    def has_settled(self) -> bool:
+        """Tell whether every informer knows what is there, or that it cannot for now; a follower's, too."""
+        return self._has_settled
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the workers have started: every informer knows what is there, or that it cannot for now."""
+        return self._is_started
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """All informers, in the order in which they were asked for."""
+        return tuple(self._informers.values())
+
+    def informer_for(self, gvk: GVK) -> Informer:
+        """Return the informer of a kind, made when it is asked for first.
+
+        Once the manager runs, a new one starts at the next turn of the loop: subscribe before you wait for anything.
+        """
+        informer = self._informers.get(gvk)
+        if informer is None:
+            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
+            if self._end is not None and not self._end.done():
+                self._start_informer(informer)
+        return informer
+
+    def add(self, controller: Controller) -> None:
+        """Add a controller; its workers start when ``run`` gets to it."""
+        self._controllers.append(controller)
+
+    async def run(self) -> None:
+        """Run until ``stop`` or cancellation; raise what a background task crashed with."""
+        end = self._end = asyncio.get_running_loop().create_future()
+        try:
+            for informer in self.informers:
+                self._start_informer(informer)
+            if self.leadership is not None:
+                self._spawn(self.leadership.run(), "leader election", self._election_tasks)
+            settling = asyncio.create_task(self._wait_until_work_may_start())
+            try:
+                await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                settling.cancel()
+            if not end.done():
+                self._start_controllers()
+            await asyncio.shield(end)
+        finally:
+            await self._shut_down()
+
+    def stop(self) -> None:
+        """Let ``run`` stop everything and return."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
+
+    async def _wait_until_work_may_start(self) -> None:
+        for informer in self.informers:
+            await informer.settled()
+        self._has_settled = True
+        if self.leadership is not None:
+            await self.leadership.elected()
+
+    def _start_informer(self, informer: Informer) -> None:
+        self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
+
+    def _start_controllers(self) -> None:
+        for controller in self._controllers:
+            self._spawn(controller.run(), controller.name, self._controller_tasks)
+        self._is_started = True
+        logger.info("Workers started", controllers=len(self._controllers), kinds=len(self._informers))
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work, name=name)
+        tasks.add(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._end is None or self._end.done():
+            return
+        logger.error("Background task crashed, stopping", task=task.get_name(), reason=repr(error))
+        self._end.set_exception(_only_one(error))
+
+    async def _shut_down(self) -> None:
+        self.stop()
+        self._is_started = False
+        for controller in self._controllers:
+            controller.stop()
+        drain_seconds, grace_seconds = self.drain_seconds, self.grace_seconds
+        if self.leadership is not None and not self.leadership.is_leading:
+            drain_seconds, grace_seconds = 0.0, max(0.0, min(grace_seconds, self.leadership.seconds_left))
+        if self._controller_tasks and drain_seconds > 0:
+            await asyncio.wait(self._controller_tasks, timeout=drain_seconds)
+        all_ended = await self._cancel(self._controller_tasks, grace_seconds)
+        await self._cancel(self._election_tasks, self.grace_seconds)
+        if self.leadership is not None and all_ended:
+            await self.leadership.release()
+        await self._cancel(self._informer_tasks, self.grace_seconds)
+
+    async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
+        """Cancel tasks and wait for their end; tell whether all of them have ended."""
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return True
+        _, left = await asyncio.wait(tasks, timeout=grace_seconds)
+        for task in left:
+            logger.error("Task did not end within the grace period", task=task.get_name())
+        return not left
+
+
+def _only_one(error: BaseException) -> BaseException:
+    """Return the error inside groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

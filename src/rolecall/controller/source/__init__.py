@@ -1,0 +1,1 @@
+"""Where changes come from: list and watch, the informer that remembers objects, and the retries of both."""

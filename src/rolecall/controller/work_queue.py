@@ -1,0 +1,243 @@
+"""The work queue: which requests want a reconcile, since when, and why.
+
+It guarantees that a request waits at most once, is never handed out twice at the same time, and that nothing asked for
+while it is processed gets lost. Requests become due at once, at a time, or after an exponential back-off. Each add
+names its cause, so that what an object's own run has written can be told from what others changed when that run is
+done. It is a single-loop structure without locks; the workers of ``controller`` are its consumers.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rolecall.controller.clock import Clock
+from rolecall.controller.observer import UNOBSERVED, QueueObserver
+from rolecall.controller.timers import Timers
+
+RequestT = TypeVar("RequestT", bound=Hashable)
+
+_MOST_TOLD = 8  # causes handed out with a request: people read them
+_MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: each may be the one that counts
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a reconcile was asked for; uid and resource version name the object version behind it, if one is.
+
+    ``is_removal`` when that object is gone.
+    """
+
+    text: str
+    uid: str = ""
+    resource_version: str = ""
+    is_removal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Delays that double from the minimum to the maximum, in seconds."""
+
+    minimum_seconds: float = 1.0
+    maximum_seconds: float = 300.0
+
+    def delay_seconds(self, failures: int) -> float:
+        """Give the delay that follows after ``failures`` earlier failures."""
+        doublings = min(failures, 63)  # beyond that every sensible maximum is reached, and floats stay finite
+        return min(self.minimum_seconds * 2.0**doublings, self.maximum_seconds)
+
+
+_DEFAULT_BACK_OFF = BackOff()
+
+
+class ShutDown(Exception):  # noqa: N818 - a state that the worker is told of, as asyncio.QueueShutDown
+    """The queue hands out nothing any more."""
+
+
+def _keep_all(_cause: Cause) -> bool:
+    return True
+
+
+_RETRIED = Cause("retry asked for")
+_TOO_MANY = Cause("more changes than are remembered")
+
+
+class WorkQueue(Generic[RequestT]):
+    """Requests that want a reconcile; de-duplicated, in the order in which they became due.
+
+    A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``get``, not yet
+    ``done``); it may be waiting and one of the others.
+    """
+
+    def __init__(
+        self, clock: Clock, backoff: BackOff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
+    ) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._observer = observer
+        self._order: deque[RequestT] = deque()
+        self._queued: dict[RequestT, list[Cause]] = {}
+        self._processing: dict[RequestT, dict[Cause, None]] = {}
+        self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
+        self._failures: dict[RequestT, int] = {}
+        self._backing_off: set[RequestT] = set()
+        self._retry_at_once: set[RequestT] = set()
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._is_shut_down = False
+
+    def __len__(self) -> int:
+        """Count the requests that are due and not yet taken."""
+        return len(self._order)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests whose time has not come yet."""
+        return len(self._timers)
+
+    @property
+    def processing(self) -> int:
+        """The number of requests that are handed out and not done."""
+        return len(self._processing)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Tell whether ``shut_down`` was called."""
+        return self._is_shut_down
+
+    def failures(self, request: RequestT) -> int:
+        """Count the failures in a row, since the last ``forget``, of a request."""
+        return self._failures.get(request, 0)
+
+    def is_processing(self, request: RequestT) -> bool:
+        """Tell whether a request is handed out and not done."""
+        return request in self._processing
+
+    def add(self, request: RequestT, cause: Cause) -> None:
+        """Make a request due now; one that is being processed is looked at again when that is ``done``."""
+        if self._is_shut_down:
+            return
+        dirty = self._processing.get(request)
+        if dirty is None:
+            self._enqueue(request, (cause,))
+        elif len(dirty) < _MOST_REMEMBERED:
+            dirty[cause] = None
+        else:
+            dirty[_TOO_MANY] = None
+
+    def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
+        """Make a request due after ``seconds``; of several times the earliest counts, none or a past one is now.
+
+        Raises ValueError when ``seconds`` is not a finite number.
+        """
+        if not math.isfinite(seconds):
+            raise ValueError(f"delay of request {request}: expected a finite number of seconds, got {seconds!r}")
+        if seconds <= 0:
+            self.add(request, cause)
+        elif not self._is_shut_down:
+            self._timers.start(request, seconds, cause)
+
+    def add_at(self, request: RequestT, epoch_seconds: float, cause: Cause) -> None:
+        """Make a request due at a time of the wall clock, in seconds since the epoch."""
+        self.add_after(request, epoch_seconds - self._clock.now(), cause)
+
+    def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
+        """Count a failure, make the request due after its back-off, and return that delay in seconds."""
+        self._observer.retried(request)
+        if request in self._retry_at_once:
+            self.forget(request)
+            self.add(request, cause)
+            return 0.0
+        failures = self._failures.get(request, 0)
+        self._failures[request] = failures + 1
+        self._backing_off.add(request)
+        delay = self._backoff.delay_seconds(failures)
+        self.add_after(request, delay, cause)
+        return delay
+
+    def forget(self, request: RequestT) -> None:
+        """Set the failures of a request to none: the next back-off starts at the minimum."""
+        self._failures.pop(request, None)
+        self._backing_off.discard(request)
+
+    def retry_now(self, cause: Cause = _RETRIED) -> None:
+        """Make everything that waits in back-off due now, its failures forgotten.
+
+        What is being processed at this moment is retried at once if it fails: it may have seen the old state.
+        """
+        self._retry_at_once.update(self._processing)
+        for request in sorted(self._backing_off, key=self._timers.order):
+            self.forget(request)
+            self._timers.stop(request)
+            self.add(request, cause)
+
+    async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
+        """Wait for the next due request and take it, with the causes that asked for it (at most eight).
+
+        Its timer is cancelled: whoever processes it decides anew when to come back. Call ``done`` afterwards.
+        Raises ShutDown when the queue is shut down, even when requests are due.
+        """
+        while not self._order and not self._is_shut_down:
+            await self._wait_for_request()
+        if self._is_shut_down:
+            raise ShutDown
+        request = self._order.popleft()
+        causes = self._queued.pop(request)
+        self._timers.stop(request)
+        self._backing_off.discard(request)
+        self._processing[request] = {}
+        self._observer.taken(request)
+        return request, tuple(causes)
+
+    def done(self, request: RequestT, keep: Callable[[Cause], bool] = _keep_all) -> None:
+        """End the processing of a request.
+
+        If it was added meanwhile it is due again, provided that ``keep`` accepts at least one of those causes.
+        """
+        dirty = self._processing.pop(request)
+        self._observer.finished(request)
+        self._retry_at_once.discard(request)
+        kept = [cause for cause in dirty if cause is _TOO_MANY or keep(cause)]
+        if kept and not self._is_shut_down:
+            self._enqueue(request, kept)
+
+    def shut_down(self) -> None:
+        """Hand out nothing any more, take nothing any more, and forget what waits."""
+        self._is_shut_down = True
+        self._timers.clear()
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_result(None)
+
+    def _enqueue(self, request: RequestT, causes: Iterable[Cause]) -> None:
+        told = self._queued.get(request)
+        if told is None:
+            told = self._queued[request] = []
+            self._order.append(request)
+            self._observer.added(request)
+            self._wake_one()
+        for cause in causes:
+            if len(told) < _MOST_TOLD and cause not in told:
+                told.append(cause)
+
+    async def _wait_for_request(self) -> None:
+        getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        try:
+            await getter
+        except asyncio.CancelledError:
+            if getter.done() and not getter.cancelled():
+                self._wake_one()  # this getter was chosen and gives up: another must come for the request
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._getters.remove(getter)
+
+    def _wake_one(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return

@@ -1,0 +1,68 @@
+"""What is measured of each watch, and under which names.
+
+A controller is called ``<kind>-<version>-controller``, as in the Go runner; where two groups have such a kind, the
+group stands between them, so that no two controllers share a name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from rolecall.controller.source.changes import Change
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK
+from rolecall.metrics.controller_metrics import ControllerMetrics
+from rolecall.metrics.operator_metrics import Telemetry
+
+
+def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
+    """Return the name of each kind's controller, in lower case."""
+    gvks = tuple(kinds)
+    sharing = Counter((gvk.kind.lower(), gvk.version) for gvk in gvks)
+    names = {}
+    for gvk in gvks:
+        group = f"{gvk.group}-" if sharing[gvk.kind.lower(), gvk.version] > 1 and gvk.group else ""
+        names[gvk] = f"{gvk.kind}-{group}{gvk.version}-controller".lower()
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMetrics:
+    """Measures one watch: its controller and queue by ``observer``, its objects, what comes of its reconciles."""
+
+    telemetry: Telemetry
+    gvk: GVK
+    observer: ControllerMetrics
+
+    def primary_changed(self, change: Change, *, selected: bool) -> None:
+        """Note when an object was created, or that it is gone or not ours any more."""
+        key, gvk = change.key, self.gvk
+        labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
+        if selected:
+            self.telemetry.creation_times.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+        else:
+            self.telemetry.creation_times.drop(labels)
+
+    def count_outcome(self, *, succeeded: bool) -> None:
+        """Count what came of a reconcile."""
+        self.telemetry.count_outcome(str(self.gvk), succeeded=succeeded)
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Measures all watches of an operator."""
+
+    telemetry: Telemetry
+    names: Mapping[GVK, str]
+
+    @classmethod
+    def of_kinds(cls, telemetry: Telemetry, kinds: Iterable[GVK]) -> Self:
+        """Make it for the kinds of ``watches.yaml``."""
+        return cls(telemetry, controller_names(kinds))
+
+    def of(self, gvk: GVK, workers: int) -> WatchMetrics:
+        """Return what measures one watch, with all series at 0."""
+        self.telemetry.add_kind(str(gvk))
+        observer = self.telemetry.controllers.observer(self.names[gvk], str(gvk), workers)
+        return WatchMetrics(self.telemetry, gvk, observer)

@@ -1,0 +1,1 @@
+"""How bytes pass through the proxy: forwarded requests, upgraded connections, CONNECT tunnels."""

@@ -1,0 +1,1 @@
+"""What the proxy does to writes: owner references, bodies, and conditions on versions."""

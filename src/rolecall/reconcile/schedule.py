@@ -1,0 +1,38 @@
+"""When an object is reconciled again after a run that succeeded.
+
+What the role asked for comes first, then a deletion that waits for its finalizer's run, then the period: of the
+object's annotation, of its watch, of the flag. Pure. Neighbour: ``reconciler`` asks; after a failure the work queue
+backs off instead.
+"""
+
+from rolecall.config.watches import Watch
+from rolecall.controller.controller import Result
+from rolecall.kube.durations import parse_duration
+from rolecall.kube.metadata import annotation_of, is_being_deleted
+from rolecall.kube.references import RawObject
+from rolecall.reconcile.context import Attempt
+from rolecall.runs.events import RunSummary
+
+PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
+FINALIZER_REQUEUE_SECONDS = 5.0
+"""When an object was deleted during its run, as in the Go runner."""
+
+
+def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
+    """Return how long after a success the object comes again, 0 for never. Raises ValueError for its annotation."""
+    text = annotation_of(obj, PERIOD_ANNOTATION)
+    if text is None:
+        return watch.reconcile_period_seconds or default_seconds
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
+def after_success(attempt: Attempt, summary: RunSummary, *, has_finalizer: bool) -> Result:
+    """Return when the object comes again; ``has_finalizer`` if its watch has one."""
+    if attempt.has_named_its_time:
+        return Result(summary.requeue_after_seconds, summary.requeue_at, why="requeue_after")
+    if has_finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):
+        return Result(FINALIZER_REQUEUE_SECONDS, why="deleted during its run")
+    return Result(attempt.period_seconds or None, why="period")

@@ -1,0 +1,211 @@
+"""The status of a primary: what a run's outcome makes of the old one. Pure: old status and outcome in, new status out.
+
+Reasons and messages are the Go runner's, so that tools which wait for them go on working; what differs is that every
+exit has an honest condition and that nothing is written without need. Foreign keys and foreign conditions are kept as
+they are, and a condition keeps its place in the list. Neighbour: ``reconciler`` reads and writes the object.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rolecall.kube.jsonpath import values_at
+from rolecall.reconcile.pause import PAUSED_ANNOTATION
+from rolecall.runs.events import Counts, RunSummary, cut
+
+Status = dict[str, Any]
+RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
+REFRESH_AFTER = timedelta(minutes=10)
+_VOLATILE = ("ansibleResult", "lastTransitionTime")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """When a status is made, and from which generation of the object."""
+
+    now: datetime
+    generation: int
+
+    @property
+    def text(self) -> str:
+        """The time as Kubernetes writes it, in whole seconds."""
+        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run.
+
+    ``failure`` is None after a success; ``counts`` is None for a play that never began; ``completion`` is the time of
+    the recap; ``mapped`` are values for fields of the status; a ``remark`` is added to the message of a success.
+    """
+
+    failure: str | None = None
+    counts: Counts | None = None
+    completion: str = ""
+    mapped: Mapping[str, Any] = field(default_factory=dict)
+    remark: str = ""
+
+
+def running(old: Status, stamp: Stamp) -> Status:
+    """Return the status while a run is under way; an earlier failure stays visible until the run has ended."""
+    conditions = _Conditions(old, stamp)
+    conditions.remove(PAUSED)
+    conditions.change_status(SUCCESSFUL, "False")
+    conditions.put(RUNNING, "True", "Running", "Running reconciliation")
+    return {**old, "conditions": conditions.items}
+
+
+def paused(old: Status, stamp: Stamp) -> Status:
+    """Return the status while nothing runs because somebody asked for that; what came of the last run stays."""
+    conditions = _Conditions(old, stamp)
+    conditions.change_status(RUNNING, "False")
+    conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
+    return {**old, "conditions": conditions.items}
+
+
+def finished(old: Status, outcome: Outcome, stamp: Stamp) -> Status:
+    """Return the status after a run."""
+    conditions = _Conditions(old, stamp)
+    conditions.remove(PAUSED)
+    result = _ansible_result(outcome)
+    if outcome.failure is None:
+        message = "Last reconciliation succeeded" + (f"; {outcome.remark}" if outcome.remark else "")
+        conditions.put(RUNNING, "True", "Successful", "Awaiting next reconciliation", result)
+        conditions.put(SUCCESSFUL, "True", "Successful", cut(message))
+        conditions.put(FAILURE, "False", "", "")
+    else:
+        conditions.change_status(RUNNING, "False")
+        conditions.put(FAILURE, "True", "Failed", cut(outcome.failure), result)
+        conditions.put(SUCCESSFUL, "False", "", "")
+    return {
+        **old,
+        **outcome.mapped,
+        "conditions": conditions.items,
+        **({"observedGeneration": stamp.generation} if stamp.generation else {}),
+    }
+
+
+def should_mark_running(old: Status, generation: int) -> bool:
+    """Tell whether people should see at once that a run started: new or changed, after a failure or a pause."""
+    successful = condition_of(old, SUCCESSFUL)
+    if successful is None or successful.get("status") != "True" or condition_of(old, PAUSED):
+        return True
+    return bool(old.get("observedGeneration", generation) != generation)
+
+
+def should_write(old: Status, new: Status, now: datetime) -> bool:
+    """Tell whether a new status says anything new.
+
+    One that differs in nothing but times and counts is written at most every ten minutes, so an idle cluster sees no
+    writes. An old status without ``observedGeneration`` does not count as different for it, because the schema of an
+    existing CRD may drop that field.
+    """
+    if old == new:
+        return False
+    if _essence(old, like=old) != _essence(new, like=old):
+        return True
+    completed = _completion(old)
+    return completed is None or now - completed >= REFRESH_AFTER
+
+
+def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status fields that the mapping finds in a run's result.
+
+    A path without a match leaves its field out, so the old value stays; several matches make a list.
+    """
+    found = {name: values_at(path, document) for name, path in mapping.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
+
+
+def run_document(summary: RunSummary) -> dict[str, object]:
+    """Return what ``$.run`` shows to the status mapping."""
+    return {
+        "status": summary.status,
+        "rc": summary.rc,
+        "durationSeconds": round(summary.duration_seconds, 3),
+        "completion": summary.completion,
+        "ok": summary.counts.ok,
+        "changed": summary.counts.changed,
+        "skipped": summary.counts.skipped,
+        "failures": summary.counts.failures,
+    }
+
+
+def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
+    """Return the condition of a type, None when there is none."""
+    return next((item for item in _conditions_of(status) if item.get("type") == kind), None)
+
+
+class _Conditions:
+    """The list of conditions while it is changed: each in its place, its time kept while its status stays the same."""
+
+    def __init__(self, status: Status, stamp: Stamp) -> None:
+        self.items = copy.deepcopy(_conditions_of(status))
+        self._stamp = stamp
+
+    def remove(self, kind: str) -> None:
+        """Take a condition away, if it is there."""
+        self.items = [item for item in self.items if item.get("type") != kind]
+
+    def change_status(self, kind: str, value: str) -> None:
+        """Change the status of a condition that is there; its reason, message and result stay."""
+        for item in self.items:
+            if item.get("type") == kind and item.get("status") != value:
+                item.update(status=value, lastTransitionTime=self._stamp.text)
+
+    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
+        """Set a condition, or add it at the end."""
+        old = next((item for item in self.items if item.get("type") == kind), None)
+        keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
+        new = {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
+            **({"ansibleResult": result} if result else {}),
+        }
+        if old is None:
+            self.items.append(new)
+        else:
+            self.items[self.items.index(old)] = new
+
+
+def _conditions_of(status: Status) -> list[dict[str, Any]]:
+    found = status.get("conditions")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _ansible_result(outcome: Outcome) -> dict[str, Any] | None:
+    if outcome.counts is None:
+        return None
+    return {**asdict(outcome.counts), "completion": outcome.completion}
+
+
+def _essence(status: Status, *, like: Status) -> Status:
+    """Return what must differ for a status to be news; ``like`` is the old status."""
+    conditions = sorted(
+        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in _conditions_of(status)),
+        key=lambda item: str(item.get("type")),
+    )
+    dropped = {"conditions"} if "observedGeneration" in like else {"conditions", "observedGeneration"}
+    return {"conditions": conditions, **{key: value for key, value in status.items() if key not in dropped}}
+
+
+def _completion(status: Status) -> datetime | None:
+    """Return when the last run that the status tells of was completed."""
+    results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
+    times = (_time(result.get("completion")) for result in results if isinstance(result, dict))
+    return max((time for time in times if time), default=None)
+
+
+def _time(text: object) -> datetime | None:
+    """Read a time, one without a zone as UTC; None for what is no time."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time.replace(tzinfo=time.tzinfo or UTC) if time else None

@@ -1,0 +1,102 @@
+"""Writing a primary's status, whatever happens meanwhile.
+
+A status is folded from the object as it is at that moment and put with its resourceVersion, so nobody's change is
+lost. On a conflict it is read and folded again; while the API server cannot be reached it is tried again until it
+can. A run is never repeated because its status could not be written. Neighbour: ``status`` decides what it says.
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLargeError
+from rolecall.kube.metadata import generation_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.logs import get_logger
+from rolecall.reconcile import status as folding
+from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.retry import until_written
+from rolecall.reconcile.status import Outcome, Stamp, Status
+
+logger = get_logger("status")
+Fold = Callable[[RawObject, Status], Status]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWriter:
+    """Writes the status of the objects of one kind."""
+
+    client: Client
+    gvk: GVK
+    own_writes: OwnWrites
+
+    async def mark_running(self, key: ObjectKey) -> RawObject | None:
+        """Show that a run is under way and return the object as it is then; None when it is gone or cannot be written.
+
+        A run does not depend on this mark, so it is tried once.
+        """
+
+        def fold(obj: RawObject, old: Status) -> Status:
+            return folding.running(old, _stamp(obj))
+
+        try:
+            return await self._write_once(key, fold)
+        except KubeError as error:
+            logger.info("The status could not be marked as running", error=str(error))
+            return None
+
+    async def mark_paused(self, key: ObjectKey) -> None:
+        """Show that nothing runs because somebody asked for that; a primary that is gone needs no status."""
+        await self._write_until_done(key, lambda obj, old: folding.paused(old, _stamp(obj)))
+
+    async def write(self, key: ObjectKey, outcome: Outcome, generation: int) -> None:
+        """Write what came of a run that worked with this generation; a primary that is gone needs no status."""
+
+        def fold_with(outcome: Outcome) -> Fold:
+            return lambda _obj, old: folding.finished(old, outcome, Stamp(datetime.now(UTC), generation))
+
+        try:
+            await self._write_until_done(key, fold_with(outcome))
+        except (InvalidError, TooLargeError) as error:
+            if not outcome.mapped:
+                raise
+            logger.warning("The API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
+            remark = f"the mapped status was refused: {error.message}"
+            await self._write_until_done(key, fold_with(_without_mapping(outcome, remark)))
+
+    async def _write_until_done(self, key: ObjectKey, fold: Fold) -> None:
+        with contextlib.suppress(NotFoundError):
+            await until_written(lambda: self._write_once(key, fold))
+
+    async def _write_once(self, key: ObjectKey, fold: Fold) -> RawObject:
+        """Read, fold and put; return the object as it is afterwards. Raises NotFoundError when it is gone."""
+        obj = await self.client.get(self.gvk, key)
+        old = _status_of(obj)
+        new = fold(obj, old)
+        if not folding.should_write(old, new, datetime.now(UTC)):
+            return obj
+        resource = await self.client.resource(self.gvk)
+        if "status" not in resource.subresources:
+            logger.warning("The kind has no status subresource; set manageStatus: false or add it to the CRD")
+            return obj
+        written = await self.client.replace({**obj, "status": new}, "status")
+        self.own_writes.note((self.gvk, key), written)
+        return written
+
+
+def _stamp(obj: RawObject) -> Stamp:
+    return Stamp(datetime.now(UTC), generation_of(obj))
+
+
+def _status_of(obj: RawObject) -> dict[str, Any]:
+    found = obj.get("status")
+    return found if isinstance(found, dict) else {}
+
+
+def _without_mapping(outcome: Outcome, remark: str) -> Outcome:
+    if outcome.failure is None:
+        return replace(outcome, mapped={}, remark=remark)
+    return replace(outcome, mapped={}, failure=f"{outcome.failure}\n{remark}")

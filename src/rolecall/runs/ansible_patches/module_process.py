@@ -1,0 +1,149 @@
+"""A module as a forked child of the worker, in place of a shell and a new interpreter.
+
+The child runs the module with ansible-core's own loader for payloads, on packages that are imported already, in the
+working directory and environment that the task asks for. Whatever the module does to its process stays there. The
+parent gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error. Neighbour:
+`modules` decides which modules run here.
+"""
+
+import multiprocessing
+import multiprocessing.process
+import os
+import resource
+import selectors
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
+from rolecall.runs.ansible_patches.task_placement import Outcome
+from rolecall.runs.forkserver.forked_child import (
+    keep_descriptors,
+    leave,
+    reset_signals,
+    set_environment,
+    set_standard_streams,
+)
+from rolecall.runs.forkserver.process_titles import Titles
+
+_READ_BYTES = 1 << 16
+_SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
+_SIGNAL_EXIT_BASE = 128
+_MAIN_PROCESS = multiprocessing.current_process()
+"""What the server, which imports this first, is for Python: the main process, no worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCall:
+    """A module by its full Python name, its arguments as JSON, and the process that it wants."""
+
+    module: str
+    name: str
+    parameters: str
+    profile: str
+    folder: str
+    environment: Mapping[str, str]
+    open_files_limit: int = 0
+
+
+def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles, *, own_session: bool) -> Outcome:
+    """Run the module to its end, in a session of its own if it has no worker that would give it one."""
+    out_reading, out_writing = os.pipe()
+    err_reading, err_writing = os.pipe()
+    pid = _fork()
+    if pid == 0:
+        if own_session:
+            os.setsid()
+        leave(lambda: _be_the_module(call, cwd, titles, (out_writing, err_writing)))
+    os.close(out_writing)
+    os.close(err_writing)
+    try:
+        out, err = _read_all(out_reading, err_reading)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(out_reading)
+        os.close(err_reading)
+    return _as_a_shell_says(status, out, err)
+
+
+def _fork() -> int:
+    """Fork while no other thread writes, as ansible-core does with its workers."""
+    from ansible.utils.display import Display  # noqa: PLC0415 - only the server has Ansible
+
+    with Display()._lock:  # noqa: SLF001 - no public way
+        return os.fork()
+
+
+def _read_all(*descriptors: int) -> list[bytes]:
+    found: dict[int, list[bytes]] = {descriptor: [] for descriptor in descriptors}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                if chunk := os.read(key.fd, _READ_BYTES):
+                    found[key.fd].append(chunk)
+                else:
+                    selector.unregister(key.fd)
+    return [b"".join(chunks) for chunks in found.values()]
+
+
+def _as_a_shell_says(status: int, out: bytes, err: bytes) -> Outcome:
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return Outcome(code, out, err)
+    number = -code
+    if number not in _SILENT_SIGNALS:
+        dumped = " (core dumped)" if os.WCOREDUMP(status) else ""
+        err += f"{signal.strsignal(number)}{dumped}\n".encode()
+    return Outcome(_SIGNAL_EXIT_BASE + number, out, err)
+
+
+def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: Titles, writing: tuple[int, int]) -> None:
+    from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
+
+    reset_signals()
+    set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
+    keep_descriptors()
+    if cwd is not None:
+        os.chdir(cwd)
+    set_environment({**os.environ, **call.environment})
+    set_kubeconfig()
+    titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
+    sys.argv = [f"AnsiballZ_{call.name}.py"]
+    _forget_the_controller()
+    _limit_open_files(call.open_files_limit)
+    _loader.run_module(
+        json_params=call.parameters.encode(),
+        profile=call.profile,
+        module_fqn=call.module,
+        modlib_path=call.folder,
+        extensions={},
+    )
+
+
+def _forget_the_controller() -> None:
+    """Undo what tells ansible-core's module code that it runs in the controller, and that it is a worker."""
+    from ansible.module_utils import _internal, basic  # noqa: PLC0415 - only the server has Ansible
+    from ansible.module_utils._internal import _traceback  # noqa: PLC0415 - as above
+    from ansible.module_utils.common import warnings  # noqa: PLC0415 - as above
+
+    _internal.is_controller = False
+    _internal.get_controller_serialize_map = dict
+    _internal.import_controller_module = lambda _name: None
+    _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled  # noqa: SLF001 - the value in a module
+    _traceback._module_tracebacks_enabled_events = None  # noqa: SLF001 - as above
+    basic._PARSED_MODULE_ARGS = None  # noqa: SLF001 - as above
+    warnings._global_warnings.clear()  # noqa: SLF001 - as above
+    warnings._global_deprecations.clear()  # noqa: SLF001 - as above
+    multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._children = set()  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def _limit_open_files(limit: int) -> None:
+    if limit:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if min(hard, limit) != soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, limit), hard))

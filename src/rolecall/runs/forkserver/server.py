@@ -1,0 +1,193 @@
+"""The fork server: `python -P -m rolecall.runs.forkserver.server DESCRIPTOR FOLDER GROWTH ROOM [CONTENT...]`.
+
+It imports what plays need and then waits at an inherited socket. Each request carries the three standard descriptors of
+a play; the server forks a child for it, which does what `rolecall.runs.runner_process` does. It tells the operator the child's
+process id and later how it ended. It is single-threaded and runs nothing itself. It ends when the operator does; its
+children end when it does. Neighbour: `client` has the other end.
+"""
+
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pexpect
+
+from rolecall.process_tree import JOB_VARIABLE, PLAY_MODULE
+from rolecall.runs import runner_process
+from rolecall.runs.ansible_patches.event_channel import BegunEvents, take_from_memory
+from rolecall.runs.ansible_patches.task_placement import Place
+from rolecall.runs.forkserver.forked_child import (
+    keep_descriptors,
+    reset_signals,
+    set_environment,
+    set_standard_streams,
+    tell_of_parent,
+)
+from rolecall.runs.forkserver.freshness import Freshness
+from rolecall.runs.forkserver.playbook_process import Warmth, warm_spawn
+from rolecall.runs.forkserver.preload import Preparation, warm_up
+from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, Titles
+
+MODULE = "rolecall.runs.forkserver.server"
+MESSAGE_LIMIT_BYTES = 4096
+_STANDARD_DESCRIPTORS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    control: socket.socket
+    titles: Titles
+    environment: Mapping[str, str]
+    freshness: Freshness
+    children: dict[int, str]
+    preparations: Sequence[Preparation]
+
+    def serve(self) -> None:
+        """Fork children until the operator closes its end."""
+        woken = _wake_up_on_children()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
+            while True:
+                ready = {key.fd for key, _ in selector.select()}
+                if woken in ready:
+                    os.read(woken, MESSAGE_LIMIT_BYTES)
+                    self._reap()
+                if self.control.fileno() in ready and not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        """Start what the next request asks for; return whether there will be more."""
+        message, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE_LIMIT_BYTES, _STANDARD_DESCRIPTORS)
+        if not message:
+            return False
+        ident = json.loads(message)["start"]
+        try:
+            if reason := self.freshness.lost():
+                self._tell({"stale": ident, "reason": reason})
+            else:
+                self._start(ident, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _start(self, ident: str, descriptors: list[int]) -> None:
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._be_a_play(ident, descriptors, server)
+        self.children[pid] = ident
+        self._tell({"started": ident, "pid": pid})
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = found
+                if ident := self.children.pop(pid, ""):
+                    self._tell({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
+
+    def _tell(self, message: Mapping[str, object]) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.control.send(json.dumps(message).encode())
+
+    def _be_a_play(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
+        try:
+            reset_signals()
+            os.setsid()
+            self.titles.mark(ident)
+            self.titles.rename(sys.executable, "-P", "-m", PLAY_MODULE)
+            set_standard_streams(*descriptors)
+            keep_descriptors()
+            tell_of_parent(server, runner_process.PARENT_DIED)
+            surroundings = json.loads(sys.stdin.buffer.readline())
+            os.chdir(surroundings["directory"])
+            set_environment(surroundings["environment"] | {JOB_VARIABLE: ident})
+            notes = runner_process.Notes()
+            begun = BegunEvents()
+            pexpect.spawn = warm_spawn(
+                Warmth(self.environment, self.titles, notes.write, notes.descriptor, begun.descriptor, self._install)
+            )
+            runner_process.main(notes, lambda runner: take_from_memory(runner, begun))
+        finally:
+            os._exit(1)  # the end of a play is in `main`; whatever came here must not return into the server
+
+    def _install(self, warmth: Warmth) -> None:
+        _install_seams(warmth)
+        for preparation in self.preparations:
+            preparation.install()
+
+
+def main() -> None:
+    """Prepare, say so, and serve until the operator is gone."""
+    descriptor, folder, growth_limit_bytes, _room, *contents = sys.argv[1:]
+    control = socket.socket(fileno=int(descriptor))
+    titles = Titles.find()
+    del os.environ[SLOT_VARIABLE]
+    titles.rename(sys.executable, "-P", "-m", MODULE)
+    directory = os.getcwd()  # noqa: PTH109 - as it is
+    environment = _environment_of_a_run(Path(folder))
+    set_environment(environment)
+    os.chdir(Path(folder) / "project")
+    sys.path.insert(_user_paths(), str(runner_process.COLLECTIONS))
+    preparations = warm_up([Path(content) for content in contents])
+    os.chdir(directory)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20000, 50, 100)
+    server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations)
+    control.send(json.dumps({"ready": True}).encode())
+    server.serve()
+    os._exit(0)  # its folder is removed by the operator, and the exit hooks of Ansible are for plays
+
+
+def _environment_of_a_run(folder: Path) -> dict[str, str]:
+    """Return the environment that ansible-runner gives to any run of this operator."""
+    run = runner_process.Play(ident="warm", workspace=str(folder), role=str(folder / "role"))
+    for name in ("project", "inventory", "env"):
+        (folder / name).mkdir()
+    (folder / "inventory" / "hosts").write_text("localhost\n")
+    return dict(runner_process.configure(run).config.env)
+
+
+def _user_paths() -> int:
+    """Return how many places of PYTHONPATH stand at the front of the search path."""
+    return sum(1 for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part in sys.path[:8])
+
+
+def _wake_up_on_children() -> int:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return reading
+
+
+def _install_seams(warmth: Warmth) -> None:
+    # These import Ansible, which `main` prepares first.
+    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks, strategy_wakeup
+
+    place = Place()
+    if names := forked_modules.missing():
+        warmth.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
+    else:
+        forked_modules.install(warmth, place)
+        if names := in_process_tasks.missing():
+            warmth.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
+        else:
+            in_process_tasks.install(place)
+    if not strategy_wakeup.missing():
+        strategy_wakeup.install()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The endpoint that Prometheus reads, open to everybody or only to those whom the API server lets in."""
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from rolecall.kube.errors import KubeError
+from rolecall.logs import get_logger
+from rolecall.metrics.registry import CONTENT_TYPE
+from rolecall.serving.token_reviews import Reviewer, Verdict
+
+logger = get_logger("metrics")
+
+PATH = "/metrics"
+_CONTENT_TYPE = {"Content-Type": CONTENT_TYPE}
+
+
+def metrics(render: Callable[[], bytes], reviewer: Reviewer | None) -> web.Application:
+    """Return the application that serves what ``render`` returns; without a reviewer to everybody."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if reviewer is not None and (refusal := await _refusal(request, reviewer)) is not None:
+            return refusal
+        # In a thread: with many thousand objects the text takes longer than a probe should wait.
+        return web.Response(body=await asyncio.to_thread(render), headers=_CONTENT_TYPE)
+
+    application = web.Application()
+    application.router.add_get(PATH, answer)
+    return application
+
+
+async def _refusal(request: web.Request, reviewer: Reviewer) -> web.Response | None:
+    """Return the answer to a request that gets no metrics, None for one that does."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
+    try:
+        verdict = await reviewer.judge(token.strip(), request.method.lower(), request.path)
+    except KubeError as error:
+        logger.error("Who asks for metrics could not be checked", error=str(error))  # noqa: TRY400
+        return web.Response(status=500, text="Authentication failed\n")
+    match verdict:
+        case Verdict.UNKNOWN:
+            return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
+        case Verdict.FORBIDDEN:
+            return web.Response(status=403, text="Forbidden\n")
+    return None

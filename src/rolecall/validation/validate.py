@@ -1,0 +1,91 @@
+"""Checks a project as a whole and reports everything that is wrong in one go.
+
+The files are found as ``rolecall run`` finds them: roles and playbooks from the working directory and the environment.
+ansible-core reads them in a process of its own, ``ansible_check``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rolecall.config.content import Content
+from rolecall.config.errors import ConfigurationError
+from rolecall.config.watches import Watch, read_watches
+from rolecall.runs.runner import RoleContent
+from rolecall.runs.runner_process import COLLECTIONS
+from rolecall.validation.crds import Definitions
+from rolecall.validation.problem import Problem
+
+_CHECK = "rolecall.validation.ansible_check"
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a check: how much was looked at, and the problems in the order of their files and lines."""
+
+    kinds: int
+    contents: int
+    problems: tuple[Problem, ...]
+
+
+def validate(watches_file: Path, environment: Mapping[str, str], definitions: Iterable[Path]) -> Report:
+    """Check a watches file, what it names, and the definitions of its kinds in these files and folders.
+
+    Raises ConfigurationError when ansible-core cannot be asked.
+    """
+    reading = read_watches(watches_file, environment)
+    contents = list(dict.fromkeys(content for watch in reading.watches for content in _contents(watch)))
+    crds = Definitions.read(definitions)
+    problems = [
+        *(_of_the_file(watches_file, error) for error in (*reading.mistakes, *reading.unknown)),
+        *_check_contents(contents, environment),
+        *crds.problems,
+        *(problem for watch in reading.watches for problem in crds.check(watch)),
+    ]
+    here = f"{Path.cwd()}{os.sep}"
+    shown = {
+        replace(each, file=each.file.removeprefix(here), message=each.message.replace(here, "")) for each in problems
+    }
+    ordered = sorted(shown, key=lambda each: (each.file != str(watches_file), each.file, each.line or 0, each.text))
+    return Report(len(reading.watches), len(contents), tuple(ordered))
+
+
+def _contents(watch: Watch) -> Iterator[Content]:
+    yield watch.content
+    if watch.finalizer and watch.finalizer.content:
+        yield watch.finalizer.content
+
+
+def _of_the_file(file: Path, error: ConfigurationError) -> Problem:
+    entry = error.place.removeprefix(str(file)).removeprefix(": ")
+    return Problem(str(file), error.line, error.message, entry=entry, key=error.key)
+
+
+def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Let ansible-core read roles and playbooks. Its settings are those of a run, so its working directory is too."""
+    if not contents:
+        return
+    asked = [{"role" if isinstance(each, RoleContent) else "playbook": str(each.path)} for each in contents]
+    python_path = [part for part in (environment.get("PYTHONPATH"), str(COLLECTIONS)) if part]
+    with tempfile.TemporaryDirectory(prefix="rolecall-validate-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", _CHECK],
+            input=json.dumps(asked).encode(),
+            capture_output=True,
+            cwd=folder,
+            env={**environment, "PYTHONPATH": os.pathsep.join(python_path), "ANSIBLE_LOCAL_TEMP": folder},
+            check=False,
+        )
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").splitlines()[-_LAST_LINES:])
+        raise ConfigurationError(f"ansible-core could not be asked (exit code {done.returncode}): {said}")
+    for found in json.loads(done.stdout):
+        # That the working folder was looked through as well helps nobody.
+        message = found["message"].replace(f"{folder}/roles:", "").replace(f":{folder}", "")
+        yield Problem(found["file"], found["line"], message)

@@ -1,0 +1,203 @@
+"""The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
+
+Changes come from three sides: the primaries themselves, the objects that ``triggers`` name, and the dependents that
+runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it
+is no news. Neighbours: ``operator`` makes one for each entry of ``watches.yaml``, ``reconciler`` does the work.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
+from rolecall.controller.clock import Clock
+from rolecall.controller.controller import Controller
+from rolecall.controller.field_paths import FieldPath
+from rolecall.controller.manager import Manager
+from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
+from rolecall.controller.source.changes import Change
+from rolecall.controller.source.informer import Informer
+from rolecall.controller.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
+from rolecall.controller.work_queue import BackOff, Cause, WorkQueue
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.logs import get_logger
+from rolecall.metrics.watch_metrics import Measuring
+from rolecall.proxy import Ownership, Proxy
+from rolecall.reconcile.event_recorder import EventRecorder
+from rolecall.reconcile.event_reporter import Reporter
+from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
+from rolecall.reconcile.reconciler import Reconciler
+from rolecall.reconcile.self_triggers import News, PrimaryCause
+from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.runs.api_access import Access
+from rolecall.runs.launcher import Launcher
+from rolecall.runs.orphaned_workspaces import Leftovers
+from rolecall.runs.runner import Runner
+
+logger = get_logger("watch")
+_ANNOTATIONS_THAT_COUNT = tuple(
+    FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all watches of an operator share.
+
+    ``root`` is where workspaces lie, ``run_environment`` what every run is told besides.
+    """
+
+    settings: Settings
+    client: Client
+    proxy: Proxy
+    runner: Runner
+    manager: Manager
+    clock: Clock
+    root: Path
+    own_writes: OwnWrites
+    events: EventRecorder
+    measuring: Measuring
+    limit: asyncio.Semaphore | None = None
+    """Bounds the runs of all kinds together."""
+    run_environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class WatchController:
+    """Reconciles the kind of one watch."""
+
+    def __init__(self, watch: Watch, parts: Parts) -> None:
+        self.watch = watch
+        self._parts = parts
+        settings = parts.settings
+        back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
+        workers = watch.workers or settings.workers
+        self._metrics = parts.measuring.of(watch.gvk, workers)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off, self._metrics.observer)
+        self._news = News(watch.gvk, parts.own_writes)
+        self._predicate = PrimaryPredicate(
+            watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
+        )
+        self._dependents: set[tuple[GVK, Ownership]] = set()
+        self._primaries = parts.manager.informer_for(watch.gvk)
+        self._indexes = [self._follow(trigger) for trigger in watch.triggers]
+        self._primaries.subscribe(self._on_primary, _ANNOTATIONS_THAT_COUNT)
+        self.reconciler = self._make_reconciler()
+        self.controller = Controller(
+            name=str(watch.gvk),
+            queue=self.queue,
+            workers=workers,
+            reconcile=self.reconciler.reconcile,
+            keep=lambda key, cause, _result: self._news.is_news(key, cause),
+            kind=watch.gvk.kind,
+            group=watch.gvk.group,
+            limit=parts.limit,
+            observer=self._metrics.observer,
+        )
+
+    async def remove_leftovers(self) -> None:
+        """Remove the workspaces of objects that went while no operator was looking."""
+        parts = self._parts
+        await Leftovers(parts.root, self._primaries, parts.settings.namespaces, self.queue.is_processing).remove()
+
+    def content_changed(self) -> None:
+        """Retry at once whatever failed: the role's files have changed."""
+        self.reconciler.content_changed = time.monotonic()
+        self.queue.retry_now(Cause("files of the role changed"))
+
+    def _make_reconciler(self) -> Reconciler:
+        parts, watch = self._parts, self.watch
+        access = Access(
+            client=parts.client,
+            proxy=parts.proxy,
+            own_writes=parts.own_writes,
+            on_dependent=self._on_dependent_kind,
+            directory=parts.settings.kubeconfig_directory or parts.root,
+            inject_owner=parts.settings.inject_owner_reference,
+            environment=parts.run_environment,
+            uncached=watch.blacklist,
+            seen={} if parts.settings.cache_reads else None,
+        )
+        return Reconciler(
+            watch=watch,
+            client=parts.client,
+            launcher=Launcher(watch, parts.runner, access, parts.settings, parts.root),
+            status=StatusWriter(parts.client, watch.gvk, parts.own_writes),
+            news=self._news,
+            default_period_seconds=parts.settings.reconcile_period_seconds,
+            report=Reporter(parts.events.record),
+            count_outcome=lambda succeeded: self._metrics.count_outcome(succeeded=succeeded),
+        )
+
+    def _follow(self, trigger: Trigger) -> TriggerIndex:
+        index = TriggerIndex(trigger, self.watch.gvk)
+
+        def on_change(change: Change) -> None:
+            for key, text in index.requests_for(change):
+                self._enqueue(key, change.cause(text))
+
+        self._parts.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
+        return index
+
+    def _on_primary(self, change: Change) -> None:
+        is_selected = change.new is not None and self.watch.selector.matches(change.new.labels)
+        self._metrics.primary_changed(change, selected=is_selected)
+        for index in self._indexes:
+            if is_selected:
+                index.update_primary(change.key, change.obj)
+            else:
+                index.remove_primary(change.key)
+        if self._predicate(change):
+            old, new = change.old, change.new
+            changed_spec = old is not None and new is not None and old.generation != new.generation
+            generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
+            cause = change.cause(change.reason + generation)
+            self._enqueue(
+                change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec)
+            )
+
+    def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
+        """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""
+        gvk = resource.gvk
+        if (gvk, ownership) in self._dependents:
+            return
+        self._dependents.add((gvk, ownership))
+        if not self._is_watched_dependent(resource, ownership):
+            logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
+            return
+        logger.info("Watching child resource", gvk=str(self.watch.gvk), dependent=str(gvk), ownership=ownership.value)
+        informer: Informer = self._parts.manager.informer_for(gvk)
+        informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
+
+    def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:
+        # The other entries of watches.yaml do not matter here: a trigger on the same kind is another consumer.
+        if not self.watch.watch_dependent_resources or resource.gvk in self.watch.blacklist:
+            return False
+        is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
+        return self.watch.watch_cluster_scoped_resources or not is_tied_by_name
+
+    def _on_owned(self, change: Change) -> None:
+        if dependent_changed(change):
+            for key in sorted(owner_requests(change, self.watch.gvk)):
+                self._enqueue_selected(key, change)
+
+    def _on_annotated(self, change: Change) -> None:
+        if dependent_changed(change):
+            for key in sorted(annotation_requests(change, self.watch.gvk)):
+                self._enqueue_selected(key, change)
+
+    def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
+        """Enqueue a primary that a dependent names, provided that it is there and is ours to reconcile."""
+        entry = self._primaries.store.get(key)
+        if entry is not None and self.watch.selector.matches(entry.labels):
+            self._enqueue(key, change.cause(f"dependent {change.reason}"))
+
+    def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
+        # What comes in during a run is judged at its end, when the answers to all its own writes are known.
+        if self.queue.is_processing(key) or self._news.is_news(key, cause):
+            self.queue.add(key, cause)
