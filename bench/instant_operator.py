@@ -1,9 +1,8 @@
 """The operator with plays that end at once, as a program: what is left is what rolecall itself costs.
 
-Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line
-on standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working
-directory and is told of cluster and namespaces by the environment, as ``rolecall run`` is. Neighbour:
-``operator_process`` starts it and reads the lines.
+Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line on
+standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working directory
+and is told of cluster and namespaces by the environment, as ``rolecall run`` is.
 """
 
 import asyncio
@@ -20,12 +19,12 @@ from rolecall.config.watches import load_watches
 from rolecall.operator import run_operator
 from rolecall.runs.events import RunSummary
 from rolecall.runs.instant import InstantRunner, succeed
-from rolecall.runs.runner import Job
+from rolecall.runs.runner import RunSpec
 
 STANDARD_OUTPUT = 1
 
 
-def told(job: Job) -> RunSummary:
+def told(job: RunSpec) -> RunSummary:
     """Tell of the play's start and return that it has ended well, now."""
     os.write(STANDARD_OUTPUT, f"{time.monotonic_ns()} {job.workspace.key}\n".encode())
     return replace(succeed(job), completion=datetime.now(UTC).isoformat())

@@ -22,19 +22,19 @@ from rolecall.controller.manager import Manager
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
-from rolecall.metrics.operator_metrics import Telemetry
-from rolecall.metrics.watch_metrics import Measuring
+from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.forkserver.runner import ForkserverRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_runner import ColdRunner
+from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import environment_of_runs
-from rolecall.watch_controller import Parts, WatchController
+from rolecall.watch_controller import OperatorContext, WatchController
 
 logger = get_logger("operator")
 NESTING_LIMIT = 12_000
@@ -44,7 +44,7 @@ NESTING_LIMIT = 12_000
 async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
     """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
     election = election_of(settings)
-    telemetry = Telemetry(version("rolecall"))
+    metrics = OperatorMetrics(version("rolecall"))
     # An object may be nested as deeply as the API server takes it; reading it must not end the operator.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
     if not watches:
@@ -58,14 +58,14 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         await Client.connect(settings.kubeconfig) as client,
         _proxy(client, settings) as proxy,
         EventRecorder(client).running() as events,
-        _manager(client, settings, telemetry) as (manager, run_environment),
+        _manager(client, settings, metrics) as (manager, run_environment),
     ):
         if election is not None:
-            manager.leadership = elector(election, client, manager.clock, telemetry)
+            manager.leadership = elector(election, client, manager.clock, metrics)
         root = settings.work_directory or private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_old_kubeconfigs(root)
-        parts = Parts(
+        context = OperatorContext(
             settings=settings,
             client=client,
             proxy=proxy,
@@ -76,11 +76,11 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
             clock=manager.clock,
             root=root.resolve(),
             own_writes=OwnWrites(),
-            measuring=Measuring.of_kinds(telemetry, [watch.gvk for watch in watches]),
+            measuring=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
             run_environment=run_environment,
         )
         try:
-            controllers = [_add(watch, parts) for watch in watches]
+            controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
                 await _run(manager, controllers, keeps_files=settings.work_directory is not None)
         finally:
@@ -89,9 +89,9 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     logger.info("Exiting")
 
 
-def _add(watch: Watch, parts: Parts) -> WatchController:
-    controller = WatchController(watch, parts)
-    parts.manager.add(controller.controller)
+def _add(watch: Watch, context: OperatorContext) -> WatchController:
+    controller = WatchController(watch, context)
+    context.manager.add(controller.controller)
     logger.info("Watching resource", gvk=str(watch.gvk), content=str(watch.content.path))
     return controller
 
@@ -102,7 +102,7 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
         for controller in controllers
     ]
     if keeps_files:
-        beside += [asyncio.create_task(controller.remove_leftovers()) for controller in controllers]
+        beside += [asyncio.create_task(controller.remove_orphaned_workspaces()) for controller in controllers]
     try:
         await manager.run()
     finally:
@@ -117,21 +117,21 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
     if given:
         yield given
     elif not settings.warm:
-        yield ColdRunner()
+        yield SubprocessRunner()
     else:
-        async with WarmRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
+        async with ForkserverRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
             yield warm
 
 
 @asynccontextmanager
 async def _manager(
-    client: Client, settings: Settings, telemetry: Telemetry
+    client: Client, settings: Settings, metrics: OperatorMetrics
 ) -> AsyncIterator[tuple[Manager, Mapping[str, str]]]:
     """Yield the manager while probes and metrics are served, and what runs have to know of that."""
-    client.on_request = telemetry.count_request
+    client.on_request = metrics.count_request
     manager = Manager(client, settings.namespaces or None, LoopClock())
     manager.grace_seconds = settings.grace_seconds
-    async with serving(settings, client, telemetry, lambda: manager.has_settled) as port:
+    async with serving(settings, client, metrics, lambda: manager.has_settled) as port:
         yield manager, environment_of_runs(port)
 
 

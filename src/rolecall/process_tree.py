@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 
-JOB_VARIABLE = "ROLECALL_JOB"
+RUN_VARIABLE = "ROLECALL_JOB"
 """Names the run in the environment of each of its processes."""
 
-PLAY_MODULE = "rolecall.runs.runner_process"
+RUNNER_MODULE = "rolecall.runs.runner_process"
 """The program that looks after a run."""
 
 _SET_CHILD_SUBREAPER = 36
@@ -45,7 +45,7 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def marked(ident: str) -> list[psutil.Process]:
+def processes_of_run(ident: str) -> list[psutil.Process]:
     """Return all living processes, other than this one, that carry the mark of a run in their environment."""
     return _marked_processes().get(ident, [])
 
@@ -83,7 +83,7 @@ def reap_children() -> None:
             pass
 
 
-def kill_orphans(ident: str) -> list[int]:
+def kill_run_processes(ident: str) -> list[int]:
     """Kill everything that carries the mark of a run; return the ids that survived.
 
     Blocks. For the time after the process that had to end the run: those below it have climbed to this one, which also
@@ -91,7 +91,7 @@ def kill_orphans(ident: str) -> list[int]:
     """
     deadline = time.monotonic() + _KILL_LIMIT_SECONDS
     orphans: set[int] = set()
-    while (left := marked(ident)) and time.monotonic() < deadline:
+    while (left := processes_of_run(ident)) and time.monotonic() < deadline:
         _signal_all(left, signal.SIGKILL)
         orphans.update(process.pid for process in left)
         _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
@@ -101,14 +101,14 @@ def kill_orphans(ident: str) -> list[int]:
     return [process.pid for process in left]
 
 
-def kill_stranded() -> list[str]:
+def kill_abandoned_runs() -> list[str]:
     """Kill the runs of this user that nobody looks after, because the process of the play was killed with its operator.
 
     Blocks. Returns their names.
     """
     stranded = [ident for ident, found in _marked_processes().items() if not any(map(_is_play, found))]
     for ident in stranded:
-        kill_orphans(ident)
+        kill_run_processes(ident)
     return stranded
 
 
@@ -132,7 +132,7 @@ def _marked_processes() -> dict[str, list[psutil.Process]]:
 
 
 def _mark(pid: int) -> str:
-    prefix = f"{JOB_VARIABLE}=".encode()
+    prefix = f"{RUN_VARIABLE}=".encode()
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -142,7 +142,7 @@ def _mark(pid: int) -> str:
 
 def _is_play(process: psutil.Process) -> bool:
     try:
-        return PLAY_MODULE in process.cmdline()
+        return RUNNER_MODULE in process.cmdline()
     except psutil.NoSuchProcess:
         return False
 

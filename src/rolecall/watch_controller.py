@@ -1,8 +1,8 @@
 """The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
 
 Changes come from three sides: the primaries themselves, the objects that ``triggers`` name, and the dependents that
-runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it
-is no news. Neighbours: ``operator`` makes one for each entry of ``watches.yaml``, ``reconciler`` does the work.
+runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it is
+no news.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
-from rolecall.controller.work_queue import BackOff, Cause, WorkQueue
+from rolecall.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.logs import get_logger
-from rolecall.metrics.watch_metrics import Measuring
+from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
-from rolecall.reconcile.event_reporter import Reporter
+from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.reconciler import Reconciler
-from rolecall.reconcile.self_triggers import News, PrimaryCause
+from rolecall.reconcile.self_triggers import PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
-from rolecall.runs.api_access import Access
+from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
-from rolecall.runs.orphaned_workspaces import Leftovers
+from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runs.runner import Runner
 
 logger = get_logger("watch")
@@ -47,7 +47,7 @@ _ANNOTATIONS_THAT_COUNT = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class OperatorContext:
     """What all watches of an operator share.
 
     ``root`` is where workspaces lie, ``run_environment`` what every run is told besides.
@@ -62,7 +62,7 @@ class Parts:
     root: Path
     own_writes: OwnWrites
     events: EventRecorder
-    measuring: Measuring
+    measuring: WatchMetricsFactory
     limit: asyncio.Semaphore | None = None
     """Bounds the runs of all kinds together."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
@@ -71,20 +71,20 @@ class Parts:
 class WatchController:
     """Reconciles the kind of one watch."""
 
-    def __init__(self, watch: Watch, parts: Parts) -> None:
+    def __init__(self, watch: Watch, context: OperatorContext) -> None:
         self.watch = watch
-        self._parts = parts
-        settings = parts.settings
-        back_off = BackOff(settings.back_off_min_seconds, settings.back_off_max_seconds)
+        self._context = context
+        settings = context.settings
+        backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
         workers = watch.workers or settings.workers
-        self._metrics = parts.measuring.of(watch.gvk, workers)
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(parts.clock, back_off, self._metrics.observer)
-        self._news = News(watch.gvk, parts.own_writes)
+        self._metrics = context.measuring.of(watch.gvk, workers)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
+        self._news = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
-        self._primaries = parts.manager.informer_for(watch.gvk)
+        self._primaries = context.manager.informer_for(watch.gvk)
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self._primaries.subscribe(self._on_primary, _ANNOTATIONS_THAT_COUNT)
         self.reconciler = self._make_reconciler()
@@ -96,14 +96,16 @@ class WatchController:
             keep=lambda key, cause, _result: self._news.is_news(key, cause),
             kind=watch.gvk.kind,
             group=watch.gvk.group,
-            limit=parts.limit,
+            limit=context.limit,
             observer=self._metrics.observer,
         )
 
-    async def remove_leftovers(self) -> None:
+    async def remove_orphaned_workspaces(self) -> None:
         """Remove the workspaces of objects that went while no operator was looking."""
-        parts = self._parts
-        await Leftovers(parts.root, self._primaries, parts.settings.namespaces, self.queue.is_processing).remove()
+        context = self._context
+        await OrphanedWorkspaces(
+            context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
+        ).remove()
 
     def content_changed(self) -> None:
         """Retry at once whatever failed: the role's files have changed."""
@@ -111,26 +113,26 @@ class WatchController:
         self.queue.retry_now(Cause("files of the role changed"))
 
     def _make_reconciler(self) -> Reconciler:
-        parts, watch = self._parts, self.watch
-        access = Access(
-            client=parts.client,
-            proxy=parts.proxy,
-            own_writes=parts.own_writes,
+        context, watch = self._context, self.watch
+        access = ApiAccess(
+            client=context.client,
+            proxy=context.proxy,
+            own_writes=context.own_writes,
             on_dependent=self._on_dependent_kind,
-            directory=parts.settings.kubeconfig_directory or parts.root,
-            inject_owner=parts.settings.inject_owner_reference,
-            environment=parts.run_environment,
+            directory=context.settings.kubeconfig_directory or context.root,
+            inject_owner=context.settings.inject_owner_reference,
+            environment=context.run_environment,
             uncached=watch.blacklist,
-            seen={} if parts.settings.cache_reads else None,
+            seen={} if context.settings.cache_reads else None,
         )
         return Reconciler(
             watch=watch,
-            client=parts.client,
-            launcher=Launcher(watch, parts.runner, access, parts.settings, parts.root),
-            status=StatusWriter(parts.client, watch.gvk, parts.own_writes),
+            client=context.client,
+            launcher=Launcher(watch, context.runner, access, context.settings, context.root),
+            status=StatusWriter(context.client, watch.gvk, context.own_writes),
             news=self._news,
-            default_period_seconds=parts.settings.reconcile_period_seconds,
-            report=Reporter(parts.events.record),
+            default_period_seconds=context.settings.reconcile_period_seconds,
+            report=EventReporter(context.events.record),
             count_outcome=lambda succeeded: self._metrics.count_outcome(succeeded=succeeded),
         )
 
@@ -141,7 +143,7 @@ class WatchController:
             for key, text in index.requests_for(change):
                 self._enqueue(key, change.cause(text))
 
-        self._parts.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
+        self._context.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
         return index
 
     def _on_primary(self, change: Change) -> None:
@@ -171,7 +173,7 @@ class WatchController:
             logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
             return
         logger.info("Watching child resource", gvk=str(self.watch.gvk), dependent=str(gvk), ownership=ownership.value)
-        informer: Informer = self._parts.manager.informer_for(gvk)
+        informer: Informer = self._context.manager.informer_for(gvk)
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 
     def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:

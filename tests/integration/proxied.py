@@ -12,7 +12,7 @@ import pytest
 
 from rolecall.controlplane import ControlPlane
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Credentials, Ownership, Proxy, ProxyRun
+from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
 from tests.integration.world import World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -25,8 +25,8 @@ class Run:
 
     world: World
     proxy: Proxy
-    run: ProxyRun
-    credentials: Credentials
+    run: SessionSpec
+    credentials: ProxyCredentials
     home: Path
     programs: Path
     written: list[RawObject] = field(default_factory=list)
@@ -97,7 +97,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
     await proxy.start()
     written: list[RawObject] = []
     dependents: list[tuple[GVK, Ownership]] = []
-    proxy_run = ProxyRun(
+    proxy_run = SessionSpec(
         request_gvk=CONFIG_MAP,
         key=ObjectKey(world.namespace, "primary"),
         uid=primary["metadata"]["uid"],

@@ -12,7 +12,7 @@ import pytest
 
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.proxy import Proxy, ProxyRun, Seen
+from rolecall.proxy import Proxy, ReadWatermark, SessionSpec
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
@@ -60,13 +60,13 @@ def config_map(name: str, value: object) -> RawObject:
 @pytest.fixture
 async def readers(world: World) -> AsyncIterator[tuple[Reader, Reader]]:
     """Give two runs of one primary, as one after the other."""
-    seen = Seen()
+    seen = ReadWatermark()
     async with ObjectCache(world.client) as cache:
         proxy = Proxy(world.client, cache=cache)
         await proxy.start()
         sessions = []
         for _ in range(2):
-            run = ProxyRun(
+            run = SessionSpec(
                 request_gvk=THING,
                 key=ObjectKey(world.namespace, "one"),
                 uid="uid",

@@ -15,11 +15,11 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.process_tree import marked, reap_children
+from rolecall.process_tree import processes_of_run, reap_children
 from rolecall.runs.events import RunSummary
-from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.forkserver.runner import ForkserverRunner
 from rolecall.runs.runner import RoleContent
-from rolecall.runs.subprocess_runner import ColdRunner
+from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
@@ -96,21 +96,21 @@ PARENTS = """
 
 
 @pytest.fixture
-async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WarmRunner]:
+async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ForkserverRunner]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     reap_children()  # operators that other tests have killed have left some to this process
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    async with WarmRunner() as runner:
+    async with ForkserverRunner() as runner:
         yield runner
 
 
 @pytest.fixture
-def bench(tmp_path: Path, runner: WarmRunner) -> Bench:
+def bench(tmp_path: Path, runner: ForkserverRunner) -> Bench:
     return Bench(tmp_path, runner)
 
 
-def server_of(runner: WarmRunner) -> psutil.Process:
+def server_of(runner: ForkserverRunner) -> psutil.Process:
     """Return the process of the server that starts new plays."""
     assert runner.server
     return psutil.Process(runner.server.process.pid)
@@ -174,12 +174,12 @@ async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(be
     job = bench.job(bench.role(SLEEP))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
-    assert isinstance(bench.runner, WarmRunner)
+    assert isinstance(bench.runner, ForkserverRunner)
     server_of(bench.runner).kill()
     summary = await run
     assert summary.status == "error"
     assert "the server that had started the run has died" in summary.message
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
     assert zombies() == []
     with capture_logs() as logs:
         assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
@@ -191,7 +191,7 @@ async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
 ) -> None:
     broken = tmp_path / "ansible.cfg"
     broken.write_text("[defaults]\nforks = many\n")
-    async with WarmRunner() as runner:
+    async with ForkserverRunner() as runner:
         assert runner.server
         runner.server.process.kill()
         monkeypatch.setenv("ANSIBLE_CONFIG", str(broken))
@@ -215,9 +215,9 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
         "AnsibleModule({}).exit_json(msg=WORD)\n"
     )
     utility.write_text("WORD = 'before'\n")
-    bench = Bench(tmp_path, ColdRunner())
+    bench = Bench(tmp_path, SubprocessRunner())
     role = bench.role("- some.thing.say:\n")
-    async with WarmRunner([role.path]) as runner:
+    async with ForkserverRunner([role.path]) as runner:
         bench.runner = runner
         await bench.run(role)
         utility.write_text("WORD = 'afterwards'\n")
@@ -233,11 +233,11 @@ async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: 
     for name, source in (("module_utils/leak.py", LEAK), ("modules/leaky.py", LEAKY)):
         (plugins / name).parent.mkdir(parents=True)
         (plugins / name).write_text(source.lstrip())
-    bench = Bench(tmp_path, ColdRunner())
+    bench = Bench(tmp_path, SubprocessRunner())
     role = bench.role("- some.thing.leaky:\n")
     servers = []
     with capture_logs() as logs:
-        async with WarmRunner([role.path], growth_limit_bytes=1024 * 1024) as runner:
+        async with ForkserverRunner([role.path], growth_limit_bytes=1024 * 1024) as runner:
             bench.runner = runner
             for _ in range(2):
                 assert (await bench.run(role)).is_successful
@@ -257,14 +257,14 @@ async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Be
           gather_facts: false
           tasks: [{name: Die, some.thing.die: }]
     """)
-    cold = Bench(tmp_path, ColdRunner())
+    cold = Bench(tmp_path, SubprocessRunner())
     found = [(await each.run(playbook)).message for each in (bench, cold)]
     assert found[0] == found[1]
     assert "Killed" in found[0]
 
 
 async def test_many_runs_leave_nothing(bench: Bench) -> None:
-    assert isinstance(bench.runner, WarmRunner)
+    assert isinstance(bench.runner, ForkserverRunner)
     role = bench.role("- ansible.builtin.command: 'true'\n- ansible.builtin.debug:\n")
     await bench.run(role)
     server = server_of(bench.runner)
@@ -293,10 +293,10 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 OPERATOR = """
 import asyncio, json
-from rolecall.runs.forkserver.runner import WarmRunner
+from rolecall.runs.forkserver.runner import ForkserverRunner
 
 async def main():
-    async with WarmRunner() as runner:
+    async with ForkserverRunner() as runner:
         await runner.server.ready
         print(json.dumps(runner.server.process.pid), flush=True)
         await asyncio.Event().wait()

@@ -1,8 +1,7 @@
 """Runs a case with a runner, in a folder of its own, and observes it.
 
 The content of a case is copied for each run, so that a run may write beside it and paths never decide. A folder is
-`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines. Neighbours: `cases` lists
-what is run, `observation` what is seen.
+`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines.
 """
 
 import os
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.process_tree import marked
-from rolecall.runs.api_access import Grant
-from rolecall.runs.events import JobEvent
-from rolecall.runs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
+from rolecall.process_tree import processes_of_run
+from rolecall.runs.api_access import RunCredentials
+from rolecall.runs.events import RunEvent
+from rolecall.runs.runner import PlaybookContent, RoleContent, Runner, RunSpec, new_ident
 from rolecall.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
@@ -26,7 +25,7 @@ from tests.parity.observation import Observation, artifact_names, read_events, r
 CONTENT = Path(__file__).parent / "content"
 COLLECTIONS = CONTENT / "collections"
 MODULES = COLLECTIONS / "ansible_collections/parity/odd/plugins/modules"
-Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
+Grants = Callable[[str], AbstractAsyncContextManager[RunCredentials]]
 """Gives the run of that name its way to an API server."""
 
 
@@ -38,9 +37,9 @@ async def _revoke_nothing() -> None:
 
 
 @asynccontextmanager
-async def no_access(_ident: str) -> AsyncIterator[Grant]:
+async def no_access(_ident: str) -> AsyncIterator[RunCredentials]:
     """Give a run no way to any API server."""
-    yield Grant({}, {}, _revoke_nothing)
+    yield RunCredentials({}, {}, _revoke_nothing)
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ class Stage:
         ident = new_ident()
         self.idents.append(ident)
         workspace.prepare(ident, self._inputs(case, project, scratch))
-        reported: list[JobEvent] = []
+        reported: list[RunEvent] = []
         async with self.grants(ident) as grant:
             summary = await runner.run(self._job(case, ident, workspace, grant), reported.append)
         artifacts = workspace.artifacts(ident)
@@ -105,14 +104,14 @@ class Stage:
             reported=reported,
             artifacts=artifact_names(artifacts),
             files=read_tree(scratch) | read_tree(workspace.path / "env"),
-            processes=[str(process) for process in marked(ident)],
+            processes=[str(process) for process in processes_of_run(ident)],
         )
 
-    def _job(self, case: Case, ident: str, workspace: Workspace, grant: Grant) -> Job:
+    def _job(self, case: Case, ident: str, workspace: Workspace, grant: RunCredentials) -> RunSpec:
         project = self.root / "project"
         playbook = project / "site.yml"
         content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
-        return Job(
+        return RunSpec(
             ident=ident,
             workspace=workspace,
             content=content,

@@ -9,14 +9,14 @@ import psutil
 import pytest
 
 from rolecall.process_tree import (
-    JOB_VARIABLE,
-    PLAY_MODULE,
+    RUN_VARIABLE,
+    RUNNER_MODULE,
     become_subreaper,
     descendants,
     end_descendants,
-    kill_orphans,
-    kill_stranded,
-    marked,
+    kill_abandoned_runs,
+    kill_run_processes,
+    processes_of_run,
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are walked through /proc")
@@ -25,7 +25,7 @@ SLEEP = "import time; print('ready', flush=True); time.sleep(300)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEP
 ABANDON = f"""
 import subprocess, sys
-command = [sys.executable, '-c', {STUBBORN!r}, {PLAY_MODULE!r}]
+command = [sys.executable, '-c', {STUBBORN!r}, {RUNNER_MODULE!r}]
 process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
 process.stdout.readline()
 """
@@ -88,29 +88,29 @@ def test_a_process_that_is_gone_has_no_descendants() -> None:
 
 def test_processes_of_a_run_are_found_by_their_mark() -> None:
     with (
-        running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "41"}) as process,
-        running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "410"}),
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "41"}) as process,
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "410"}),
     ):
-        assert [found.pid for found in marked("41")] == [process.pid]
+        assert [found.pid for found in processes_of_run("41")] == [process.pid]
 
 
 def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
     become_subreaper()
-    with running(ABANDON, **{JOB_VARIABLE: "42"}) as process:
+    with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
         process.wait(timeout=10)
-    orphan = marked("42")[0].pid
-    assert kill_orphans("42") == []
+    orphan = processes_of_run("42")[0].pid
+    assert kill_run_processes("42") == []
     assert not psutil.pid_exists(orphan)
 
 
 def test_a_run_without_its_play_is_stranded() -> None:
-    with running(STUBBORN, **{JOB_VARIABLE: "43"}) as process:
-        assert "43" in kill_stranded()
-        assert marked("43") == []
+    with running(STUBBORN, **{RUN_VARIABLE: "43"}) as process:
+        assert "43" in kill_abandoned_runs()
+        assert processes_of_run("43") == []
         assert not psutil.pid_exists(process.pid)
 
 
 def test_a_run_with_its_play_is_not_stranded() -> None:
-    with running(SLEEP, PLAY_MODULE, **{JOB_VARIABLE: "44"}) as process, running(SLEEP, **{JOB_VARIABLE: "44"}):
-        assert "44" not in kill_stranded()
+    with running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
+        assert "44" not in kill_abandoned_runs()
         assert process.poll() is None

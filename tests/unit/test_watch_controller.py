@@ -14,14 +14,14 @@ from rolecall.controller.triggers import ReferenceKind, Trigger
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.metrics.operator_metrics import Telemetry
-from rolecall.metrics.watch_metrics import Measuring
+from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.instant import InstantRunner
 from rolecall.runs.runner import RoleContent
-from rolecall.watch_controller import Parts, WatchController
+from rolecall.watch_controller import OperatorContext, WatchController
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock
@@ -42,8 +42,8 @@ class Bench:
         self.clock = ManualClock()
         self.manager = Manager(cluster, None, self.clock)
         self.own_writes = OwnWrites()
-        self.telemetry = Telemetry("test")
-        parts = Parts(
+        self.telemetry = OperatorMetrics("test")
+        context = OperatorContext(
             settings=Settings(),
             client=cluster,
             proxy=Proxy(cluster),
@@ -53,10 +53,10 @@ class Bench:
             root=root,
             own_writes=self.own_writes,
             events=EventRecorder(cluster),
-            measuring=Measuring.of_kinds(self.telemetry, [THING]),
+            measuring=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
-        self.controller = WatchController(watched, parts)
+        self.controller = WatchController(watched, context)
         self._version = 100
 
     def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:

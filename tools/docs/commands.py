@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tools.docs.markdown import WIDTH, code, linked, marked, paragraph, table
+from tools.docs.markdown import WIDTH, code, linked, paragraph, marked, table
 
 from rolecall.cli import ansible_operator
 from rolecall.cli import main as rolecall

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 from tools.docs.markdown import code, marked, table
 
-from rolecall.metrics.operator_metrics import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 
 _OF_CONTROLLERS = ("controller_runtime_", "workqueue_")
 _TABLES = ("operator", "controllers")
@@ -27,7 +27,9 @@ class Family:
 
 def families() -> list[Family]:
     """Return every metric of an operator, except for what prometheus-client tells of the process."""
-    return [family for collector in Telemetry("")._registry._collector_to_names for family in _families_of(collector)]
+    return [
+        family for collector in OperatorMetrics("")._registry._collector_to_names for family in _families_of(collector)
+    ]
 
 
 def metrics_block(name: str) -> str:

@@ -7,7 +7,7 @@ exit codes, JSON always.
 
 from dataclasses import dataclass
 
-from rolecall.config.settings import Settings, settings_of_ansible_operator
+from rolecall.config.settings import Settings, ansible_operator_settings
 from rolecall.logs import LogSettings
 
 
@@ -32,7 +32,7 @@ def ansible_operator_program() -> Program:
     """Return what ``ansible-operator run`` is."""
     return Program(
         "ansible-operator run",
-        settings_of_ansible_operator(),
+        ansible_operator_settings(),
         LogSettings(form="json", time_encoding="rfc3339"),
         usage_exit_code=1,
         is_drop_in=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rolecall.config.mapping_reader import Fields
+from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.watch_keys import PLAYBOOK, ROLE
 from rolecall.runs.runner import PlaybookContent, RoleContent
 
@@ -19,13 +19,13 @@ FULL_NAME_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ContentFinder:
     """Where to look: the working directory and the environment of the operator."""
 
     directory: Path
     environment: Mapping[str, str]
 
-    def content(self, fields: Fields) -> Content | None:
+    def content(self, fields: MappingReader) -> Content | None:
         """Return what the keys ``playbook`` and ``role`` name; the playbook wins.
 
         None of them, or one that is not there, is None; the latter is noted as a mistake.
@@ -35,14 +35,14 @@ class Places:
             return self._playbook(fields, playbook)
         return self._role(fields, role) if role else None
 
-    def _playbook(self, fields: Fields, text: str) -> PlaybookContent | None:
+    def _playbook(self, fields: MappingReader, text: str) -> PlaybookContent | None:
         path = self.directory / text
         if path.is_file():
             return PlaybookContent(path)
         fields.refuse(PLAYBOOK.name, f"playbook: {path} was not found")
         return None
 
-    def _role(self, fields: Fields, text: str) -> RoleContent | None:
+    def _role(self, fields: MappingReader, text: str) -> RoleContent | None:
         candidates = list(self._role_candidates(text))
         for candidate in candidates:
             if candidate.is_dir():

@@ -1,7 +1,7 @@
 """What a key of ``watches.yaml`` is: its name, the type of its value, its default, and what it means.
 
 A key is declared once. The reader of the file takes type and default from the declaration, and so does the reference
-that people read. Neighbours: ``watch_keys`` has the declarations, ``fields`` reads by them.
+that people read.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,7 @@
 A mistake stops nothing: it is noted, the key's default is returned, and the reader goes on to find the next one.
 
 Key names match in any case, as in the Go runner's parser. Only declared keys can be read, and a key that nobody has
-read is unknown: so what is declared and what is read cannot differ without being seen. Neighbours: ``yaml_reading``
-makes the mappings, ``keys`` says what a declaration is, ``watches`` reads.
+read is unknown: so what is declared and what is read cannot differ without being seen.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ Keys = tuple[Key[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class MappingReader:
     """A mapping together with the place it was found at, for example ``watches.yaml: entry 2 (Kind=Foo)``.
 
     ``keys`` are those that it may have. ``mistakes`` has what was wrong in it and in the mappings below, in the order
@@ -37,7 +36,7 @@ class Fields:
     spellings: Mapping[str, str] = field(default_factory=dict)
     mistakes: list[ConfigurationError] = field(default_factory=list)
     _read: set[str] = field(default_factory=set, init=False)
-    _children: list["Fields"] = field(default_factory=list, init=False)
+    _children: list["MappingReader"] = field(default_factory=list, init=False)
 
     @classmethod
     def of(
@@ -109,22 +108,22 @@ class Fields:
             self.refuse(key.name, str(error))
             return key.default
 
-    def nested(self, key: Key[Mapping[str, Any] | None]) -> "Fields | None":
+    def nested(self, key: Key[Mapping[str, Any] | None]) -> "MappingReader | None":
         """Return a mapping whose keys are declared, None when it is absent or no mapping."""
         value = self.get(key)
         return None if value is None else self._child(value, key, key.name)
 
-    def entries(self, key: Key[Any]) -> Iterator["Fields"]:
+    def entries(self, key: Key[Any]) -> Iterator["MappingReader"]:
         """Yield each mapping of a list; none when it is absent."""
         for number, item in enumerate(self.read(key)):
             child = self._child(item, key, f"{key.name}[{number}]")
             if child is not None:
                 yield child
 
-    def _child(self, value: object, key: Key[Any], name: str) -> "Fields | None":
+    def _child(self, value: object, key: Key[Any], name: str) -> "MappingReader | None":
         if not isinstance(value, dict):
             self.refuse(name, f"expected a mapping, found {shown(value)}")
             return None
-        child = Fields.of(value, key.keys, self.place, f"{self.prefix}{name}.", self.mistakes)
+        child = MappingReader.of(value, key.keys, self.place, f"{self.prefix}{name}.", self.mistakes)
         self._children.append(child)
         return child

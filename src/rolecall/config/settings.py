@@ -1,8 +1,8 @@
 """The settings of the operator: one frozen value for everything that flags and environment say.
 
-Each field says what it is, its unit and why its default is what it is. The program has two names and for each a set
-of defaults: under ``rolecall run`` nothing is fixed that another process could have taken, under ``ansible-operator``
-ports, paths and times are those of the Go runner. Neighbour: the command line fills it in.
+Each field says what it is, its unit and why its default is what it is. The program has two names and for each a set of
+defaults: under ``rolecall run`` nothing is fixed that another process could have taken, under ``ansible-operator``
+ports, paths and times are those of the Go runner.
 """
 
 import tempfile
@@ -55,10 +55,10 @@ class Settings:
     mark_unsafe: bool = False
     """Whether texts of objects are data that Ansible never evaluates, where the watch says nothing else."""
 
-    back_off_min_seconds: float = 1.0
+    backoff_min_seconds: float = 1.0
     """The delay after a first failure; it doubles with each further one."""
 
-    back_off_max_seconds: float = 300.0
+    backoff_max_seconds: float = 300.0
     """The longest delay after failures."""
 
     grace_seconds: float = 25.0
@@ -140,11 +140,11 @@ class Settings:
     """How long a leader tries to renew its Lease before it stops."""
 
 
-def settings_of_ansible_operator() -> Settings:
+def ansible_operator_settings() -> Settings:
     """Return the defaults under the name ``ansible-operator``: what manifests, images and roles of others count on."""
     return Settings(
-        back_off_min_seconds=0.005,
-        back_off_max_seconds=1000.0,
+        backoff_min_seconds=0.005,
+        backoff_max_seconds=1000.0,
         grace_seconds=30.0,
         proxy_port=8888,
         user_metrics_port=5050,

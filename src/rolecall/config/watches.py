@@ -3,8 +3,6 @@
 The format is the Go runner's, with the keys of ours that it ignores (``timeout``, ``triggers``, ``status``), so that
 one file serves both. Everything is checked before anything starts: an error names the file, the entry, the key and the
 line. Keys that nobody knows are told of and do no harm. The result is frozen, and nobody else reads the file.
-Neighbours: ``watch_keys`` says which keys there are, ``yaml_reading`` parses, ``fields`` reads values, ``content``
-finds roles and playbooks, ``environment`` has what is set per kind.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +15,12 @@ import yaml
 from jsonpath_ng import JSONPath
 
 from rolecall.config import watch_keys as keys
-from rolecall.config.content import Content, Places
+from rolecall.config.content import Content, ContentFinder
 from rolecall.config.environment import verbosity_of, workers_of
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.expansion import expand
 from rolecall.config.keys import Key
-from rolecall.config.mapping_reader import Fields
+from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.yaml_loader import complaint, duplicates, first_document
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.selectors import LabelSelector
@@ -106,7 +104,7 @@ def load_watches(path: Path, environment: Mapping[str, str], directory: Path | N
 
 def read_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> Reading:
     """Do the same, but return everything that is wrong and unknown. Raises nothing."""
-    places = Places(directory or Path.cwd(), environment)
+    places = ContentFinder(directory or Path.cwd(), environment)
     try:
         entries = _entries(path, environment)
     except ConfigurationError as error:
@@ -128,8 +126,8 @@ def read_watches(path: Path, environment: Mapping[str, str], directory: Path | N
     return Reading(tuple(watches), tuple(mistakes), tuple(unknown))
 
 
-def _fields(raw: object, place: str) -> Fields:
-    fields = Fields.of(raw, keys.ENTRY, place)
+def _fields(raw: object, place: str) -> MappingReader:
+    fields = MappingReader.of(raw, keys.ENTRY, place)
     for key, first, line in duplicates(raw):
         message = f"is given twice, first in line {first}"
         fields.mistakes.append(ConfigurationError(message, place=place, key=key, line=line))
@@ -157,7 +155,7 @@ def _place(path: Path, number: int, raw: object) -> str:
     return f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
 
 
-def _read_watch(fields: Fields, places: Places, seen: set[GVK]) -> Watch | None:
+def _read_watch(fields: MappingReader, places: ContentFinder, seen: set[GVK]) -> Watch | None:
     """Return the watch of an entry, None when there is nothing that it could run; add its kind to those seen."""
     gvk = _read_gvk(fields)
     if gvk in seen:
@@ -192,7 +190,7 @@ def _read_watch(fields: Fields, places: Places, seen: set[GVK]) -> Watch | None:
     return watch(content=content) if content else None
 
 
-def _read_gvk(fields: Fields) -> GVK:
+def _read_gvk(fields: MappingReader) -> GVK:
     gvk = GVK(fields.read(keys.GROUP), fields.read(keys.VERSION), fields.read(keys.KIND))
     for key in (keys.VERSION, keys.KIND):
         if fields.get(key) in (None, ""):
@@ -200,7 +198,7 @@ def _read_gvk(fields: Fields) -> GVK:
     return gvk
 
 
-def _read_selector(fields: Fields) -> LabelSelector:
+def _read_selector(fields: MappingReader) -> LabelSelector:
     nested = fields.nested(keys.SELECTOR)
     if nested is None:
         return LabelSelector()
@@ -215,7 +213,7 @@ def _read_selector(fields: Fields) -> LabelSelector:
         return LabelSelector()
 
 
-def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
+def _read_finalizer(fields: MappingReader, places: ContentFinder) -> Finalizer | None:
     nested = fields.nested(keys.FINALIZER)
     if nested is None:
         return None
@@ -228,7 +226,7 @@ def _read_finalizer(fields: Fields, places: Places) -> Finalizer | None:
     return Finalizer(name, content, variables)
 
 
-def _read_triggers(fields: Fields) -> Iterator[Trigger]:
+def _read_triggers(fields: MappingReader) -> Iterator[Trigger]:
     for entry in fields.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
         on = tuple(path for text in entry.read(keys.ON) if (path := _read_field(entry, keys.ON, text)))
@@ -247,7 +245,7 @@ def _read_triggers(fields: Fields) -> Iterator[Trigger]:
             yield Trigger(gvk, ReferenceKind.OWNER, None, on)
 
 
-def _read_field(fields: Fields, key: Key[Any], text: object) -> FieldPath | None:
+def _read_field(fields: MappingReader, key: Key[Any], text: object) -> FieldPath | None:
     try:
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
@@ -255,7 +253,7 @@ def _read_field(fields: Fields, key: Key[Any], text: object) -> FieldPath | None
         return None
 
 
-def _read_status(fields: Fields) -> Iterator[tuple[str, JSONPath]]:
+def _read_status(fields: MappingReader) -> Iterator[tuple[str, JSONPath]]:
     for name, text in fields.read(keys.STATUS).items():
         try:
             yield name, parse_path(_path_text(text))

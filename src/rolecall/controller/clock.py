@@ -48,7 +48,7 @@ class LoopClock:
         return loop.call_later(max(0.0, when_monotonic - time.monotonic()), callback)
 
 
-async def pause(clock: Clock, seconds: float) -> None:
+async def sleep(clock: Clock, seconds: float) -> None:
     """Suspend the caller for ``seconds`` of the given clock's time; nothing or less lets others have a turn."""
     if seconds <= 0:
         await asyncio.sleep(0)

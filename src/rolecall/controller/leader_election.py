@@ -1,10 +1,10 @@
 """Leader election: of several replicas one works, the one that holds the Lease.
 
-A replica that does not hold the Lease looks at it again and again and takes it when it is free, was given back, or
-has not been renewed for as long as its holder promised. Who holds it renews it; one that could not do so until its
+A replica that does not hold the Lease looks at it again and again and takes it when it is free, was given back, or has
+not been renewed for as long as its holder promised. Who holds it renews it; one that could not do so until its
 deadline, or finds another holder, has lost it and must stop working before others may take it: ``seconds_left`` says
 how long that is. Clocks of different machines are never compared: what counts is how long ago this replica saw a
-change. Neighbour: the ``manager`` starts workers when elected and gives the Lease back when they have ended.
+change.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
-from rolecall.controller.clock import Clock, pause
+from rolecall.controller.clock import Clock, sleep
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
@@ -112,13 +112,13 @@ class Elector:
         self.observer.set_leading(election.key.name, leading=False)
         logger.info("Waiting to become the leader", lease=str(election.key), identity=election.identity)
         while not await self._attempt(election.renew_deadline_seconds * _ATTEMPT_SHARE):
-            await pause(self.clock, election.retry_seconds)
+            await sleep(self.clock, election.retry_seconds)
         self._elected.set()
         self.observer.set_leading(election.key.name, leading=True)
         logger.info("Became the leader", lease=str(election.key), identity=election.identity)
         try:
             while True:
-                await pause(self.clock, election.retry_seconds)
+                await sleep(self.clock, election.retry_seconds)
                 await self._renew()
         finally:
             self.observer.set_leading(election.key.name, leading=False)
@@ -150,7 +150,7 @@ class Elector:
                 return
             if (holder := self._holder) != self.election.identity:
                 self._lose(f"it is held by {holder!r} now")
-            await pause(self.clock, min(self.election.retry_seconds, deadline - self.clock.monotonic()))
+            await sleep(self.clock, min(self.election.retry_seconds, deadline - self.clock.monotonic()))
 
     @property
     def _holder(self) -> str:
@@ -174,7 +174,7 @@ class Elector:
     async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
         """Do work for so many seconds at most; trouble is told once, not at every attempt."""
         task = asyncio.create_task(work)
-        timer = asyncio.create_task(pause(self.clock, seconds))
+        timer = asyncio.create_task(sleep(self.clock, seconds))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

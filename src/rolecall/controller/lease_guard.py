@@ -20,7 +20,7 @@ from rolecall.controller.clock import Clock
 from rolecall.controller.leader_election import Election, Elector, LeaseClient
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
-from rolecall.metrics.operator_metrics import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.process_tree import kill_descendants
 
 logger = get_logger("leader")
@@ -57,12 +57,12 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
     )
 
 
-def elector(election: Election, client: LeaseClient, clock: Clock, telemetry: Telemetry) -> Elector:
+def elector(election: Election, client: LeaseClient, clock: Clock, metrics: OperatorMetrics) -> Elector:
     """Return this replica in an election, with a guard that ends it should it overstay its Lease."""
     window = election.lease_seconds - election.renew_deadline_seconds
     guard = LeaseGuard(window * _GUARD_SHARE, _end_everything)
     guard.start()
-    return Elector(client, election, clock, telemetry, guard.renewed)
+    return Elector(client, election, clock, metrics, guard.renewed)
 
 
 def run_grace_seconds(settings: Settings) -> float:

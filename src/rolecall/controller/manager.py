@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from rolecall.controller.clock import Clock, LoopClock
 from rolecall.controller.controller import Controller
 from rolecall.controller.source.informer import Informer
-from rolecall.controller.source.reflector import Source
+from rolecall.controller.source.reflector import ListerWatcher
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 
@@ -51,7 +51,9 @@ class Manager:
     once and ``run`` raises. It is given back only after all of them have ended.
     """
 
-    def __init__(self, client: Source, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, client: ListerWatcher, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
+    ) -> None:
         self.drain_seconds = 0.0
         self.grace_seconds = DEFAULT_GRACE_SECONDS
         self.leadership: Leadership | None = None

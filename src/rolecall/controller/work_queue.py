@@ -38,7 +38,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class BackOff:
+class Backoff:
     """Delays that double from the minimum to the maximum, in seconds."""
 
     minimum_seconds: float = 1.0
@@ -50,7 +50,7 @@ class BackOff:
         return min(self.minimum_seconds * 2.0**doublings, self.maximum_seconds)
 
 
-_DEFAULT_BACK_OFF = BackOff()
+_DEFAULT_BACK_OFF = Backoff()
 
 
 class ShutDown(Exception):  # noqa: N818 - a state that the worker is told of, as asyncio.QueueShutDown
@@ -73,7 +73,7 @@ class WorkQueue(Generic[RequestT]):
     """
 
     def __init__(
-        self, clock: Clock, backoff: BackOff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
+        self, clock: Clock, backoff: Backoff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
     ) -> None:
         self._clock = clock
         self._backoff = backoff

@@ -1,7 +1,7 @@
 """The demo from its start to its end: control plane, definitions, operator, samples, and a table until all are done.
 
 It succeeds only when every sample has reached the end state that ``demo.yaml`` names. Whatever happens, nothing is left
-running, unless the user asked to keep it. Neighbours: ``manifests``, ``goals``, ``board`` and ``operator_process``.
+running, unless the user asked to keep it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The operator as a process of its own: started with a kubeconfig, its log in a file, stopped with its plays.
 
-The demo reads the log for how long each object's last run took. Neighbour: ``demo`` starts it and looks at the objects.
+The demo reads the log for how long each object's last run took.
 """
 
 import json

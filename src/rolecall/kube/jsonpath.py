@@ -1,7 +1,6 @@
 """JSONPath into objects, with the extensions of ``jsonpath_ng`` (filters, arithmetic).
 
-Parsing costs milliseconds, so each text is parsed once for the life of the process. Neighbours: triggers look into
-objects with these paths, and the status mapping looks into the result of a run.
+Parsing costs milliseconds, so each text is parsed once for the life of the process.
 """
 
 from functools import lru_cache

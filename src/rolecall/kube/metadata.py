@@ -1,7 +1,7 @@
 """Facts about whole objects: owners, finalizers, generation, deletion. Pure functions on plain dictionaries.
 
 No function changes its argument; those that edit return a copy. A field that is missing or of the wrong type reads as
-absent, because objects come from anybody. Neighbour: ``references`` holds the small values that these functions return.
+absent, because objects come from anybody.
 """
 
 import copy

@@ -2,7 +2,6 @@
 
 Everything is frozen and hashable, so that it can be a key of a queue, a store or an index. The text forms are those
 that Kubernetes people read every day: ``apps/v1, Kind=Deployment`` for a kind and ``namespace/name`` for an object.
-Neighbour: ``metadata`` reads the same facts out of whole objects.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Numbers about the operator, in the form that Prometheus reads.
+"""Metrics in the form that Prometheus reads: the families, and the values they take.
 
-Everything else is measured through small interfaces that its layer defines; only this package knows Prometheus. All
-metrics of an operator hang on one ``Telemetry`` with a registry of its own, so that several operators in one process
-do not meet. Neighbour: ``rolecall.serving`` serves them.
+The other layers know only small observer protocols of their own; only this package imports the Prometheus client. All
+metrics of an operator belong to one ``OperatorMetrics`` with its own registry, so that several operators in one process
+do not share any.
 """

@@ -12,7 +12,7 @@ from rolecall.metrics.registry import Registry
 from rolecall.metrics.user_metrics import UserMetrics
 
 
-class Telemetry:
+class OperatorMetrics:
     """The metrics of one operator, none of them global."""
 
     def __init__(self, version: str) -> None:

@@ -13,7 +13,7 @@ from rolecall.controller.source.changes import Change
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK
 from rolecall.metrics.controller_metrics import ControllerMetrics
-from rolecall.metrics.operator_metrics import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 
 
 def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
@@ -31,7 +31,7 @@ def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
 class WatchMetrics:
     """Measures one watch: its controller and queue by ``observer``, its objects, what comes of its reconciles."""
 
-    telemetry: Telemetry
+    metrics: OperatorMetrics
     gvk: GVK
     observer: ControllerMetrics
 
@@ -40,29 +40,29 @@ class WatchMetrics:
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
-            self.telemetry.creation_times.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+            self.metrics.creation_times.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
         else:
-            self.telemetry.creation_times.drop(labels)
+            self.metrics.creation_times.drop(labels)
 
     def count_outcome(self, *, succeeded: bool) -> None:
         """Count what came of a reconcile."""
-        self.telemetry.count_outcome(str(self.gvk), succeeded=succeeded)
+        self.metrics.count_outcome(str(self.gvk), succeeded=succeeded)
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class WatchMetricsFactory:
     """Measures all watches of an operator."""
 
-    telemetry: Telemetry
+    metrics: OperatorMetrics
     names: Mapping[GVK, str]
 
     @classmethod
-    def of_kinds(cls, telemetry: Telemetry, kinds: Iterable[GVK]) -> Self:
+    def of_kinds(cls, metrics: OperatorMetrics, kinds: Iterable[GVK]) -> Self:
         """Make it for the kinds of ``watches.yaml``."""
-        return cls(telemetry, controller_names(kinds))
+        return cls(metrics, controller_names(kinds))
 
     def of(self, gvk: GVK, workers: int) -> WatchMetrics:
         """Return what measures one watch, with all series at 0."""
-        self.telemetry.add_kind(str(gvk))
-        observer = self.telemetry.controllers.observer(self.names[gvk], str(gvk), workers)
-        return WatchMetrics(self.telemetry, gvk, observer)
+        self.metrics.add_kind(str(gvk))
+        observer = self.metrics.controllers.observer(self.names[gvk], str(gvk), workers)
+        return WatchMetrics(self.metrics, gvk, observer)

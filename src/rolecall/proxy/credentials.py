@@ -3,7 +3,7 @@
 Clients differ. The Python client and kubernetes.core send a token over plain HTTP; client-go (kubectl, helm) sends
 nothing there but what stands in a URL. It names its caches after the server's URL, so the secret stands in the URL of
 an HTTP proxy instead: the same address, and the same for every run but for the secret. Nothing here shows up in a
-``repr``. Neighbours: ``runs`` issues the secrets, ``within`` serves the connections that such a proxy is asked for.
+``repr``.
 """
 
 import json
@@ -17,7 +17,7 @@ _CLUSTER: Final = "proxy-server"
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ProxyCredentials:
     """How one run reaches the API server through the proxy, valid until the run is revoked.
 
     ``url`` is the same for all runs; ``namespace`` is the primary's, empty for a cluster-scoped one.

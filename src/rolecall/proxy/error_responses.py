@@ -1,7 +1,7 @@
 """The proxy's own answers when it cannot give the API server's: Status objects, as every Kubernetes client expects.
 
 kubernetes.core and kubectl show the message of a Status to people, so it names what failed and where; programs look at
-the code and the reason, which are those that an API server would use. Neighbour: ``server`` chooses among them.
+the code and the reason, which are those that an API server would use.
 """
 
 import json
@@ -14,7 +14,7 @@ from rolecall.kube.errors import ApiError, KubeError, UnreachableError
 from rolecall.proxy.transport.forward import SILENCE_SECONDS
 
 
-def refusal(status: int, reason: str, message: str) -> web.Response:
+def error_response(status: int, reason: str, message: str) -> web.Response:
     """Make an answer that is a Status object; ``reason`` is the word that programs look at."""
     content = {
         "kind": "Status",
@@ -31,22 +31,22 @@ def refusal(status: int, reason: str, message: str) -> web.Response:
 def unauthorized() -> web.Response:
     """Make the answer to a request that carries no live run's secret."""
     message = "the request carries no secret of a live run: the run has ended, or its credentials were not used"
-    return refusal(HTTPStatus.UNAUTHORIZED, "Unauthorized", message)
+    return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", message)
 
 
-def malformed(target: str) -> web.Response:
+def bad_request(target: str) -> web.Response:
     """Make the answer to a request whose target is no path."""
     message = f"found {target!r} as the target of the request, expected a path and a query"
-    return refusal(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    return error_response(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
 
-def failed(error: BaseException) -> web.Response:
+def internal_error(error: BaseException) -> web.Response:
     """Make the answer when the proxy itself failed."""
     message = f"the operator's proxy failed: {error!r}"
-    return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", message)
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", message)
 
 
-def explaining(error: BaseException, url: str) -> web.Response | None:
+def gateway_error(error: BaseException, url: str) -> web.Response | None:
     """Make the answer when the API server at this URL did not do its part, None for an error that is none of its.
 
     503: nothing was sent. 504: it was sent, and silence followed. 502: the answer broke off. A refusal of what the
@@ -54,14 +54,14 @@ def explaining(error: BaseException, url: str) -> web.Response | None:
     """
     match error:
         case ApiError():
-            return refusal(error.status, error.reason or "InternalError", error.message)
+            return error_response(error.status, error.reason or "InternalError", error.message)
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | UnreachableError():
             message = f"the API server at {url} cannot be reached: {error!s}"
-            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
         case aiohttp.SocketTimeoutError():
             message = f"the API server at {url} took the request and gave no answer for {SILENCE_SECONDS:g} s"
-            return refusal(HTTPStatus.GATEWAY_TIMEOUT, "Timeout", message)
+            return error_response(HTTPStatus.GATEWAY_TIMEOUT, "Timeout", message)
         case aiohttp.ClientError() | EOFError() | OSError() | KubeError():
             message = f"the API server at {url} gave no complete answer: {error!r}"
-            return refusal(HTTPStatus.BAD_GATEWAY, "BadGateway", message)
+            return error_response(HTTPStatus.BAD_GATEWAY, "BadGateway", message)
     return None

@@ -1,8 +1,8 @@
 """What a request to the API server asks for, read from its method, path and query alone.
 
 The reading follows the API server's own rules as far as the proxy needs them: which kind in which namespace, which
-object and subresource, and the verb. It is pure and never raises, whatever the target looks like: a path that names
-no resource is simply no resource request. Neighbours: ``ownership`` and ``writes`` decide by what is found here.
+object and subresource, and the verb. It is pure and never raises, whatever the target looks like: a path that names no
+resource is simply no resource request.
 """
 
 import re

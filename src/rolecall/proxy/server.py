@@ -2,7 +2,7 @@
 
 Each request goes the same way: who asks; does it leave HTTP; what does it write; on to the API server; what did it
 change or show. Without the secret of a live run nothing goes through. What the API server answers passes unchanged;
-what the proxy itself has to say are Status objects. Neighbours: the modules of this package, one for each step.
+what the proxy itself has to say are Status objects.
 """
 
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
-from rolecall.proxy.credentials import Credentials
-from rolecall.proxy.reads.cached_reads import Cache, CachedReads, Question
-from rolecall.proxy.reads.dependent_discovery import LOOKED_THROUGH_BYTES, Reads
+from rolecall.proxy.credentials import ProxyCredentials
+from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
+from rolecall.proxy.reads.dependent_discovery import LOOKED_THROUGH_BYTES, DependentDiscovery
 from rolecall.proxy.reads.read_watermark import passing
 from rolecall.proxy.request_info import RequestInfo, is_well_formed, origin_form, parse
-from rolecall.proxy.sessions import LiveRun, ProxyRun, Runs
-from rolecall.proxy.transport.connect_tunnel import Within
+from rolecall.proxy.sessions import Session, Sessions, SessionSpec
+from rolecall.proxy.transport.connect_tunnel import ConnectTunnel
 from rolecall.proxy.transport.forward import (
     Copy,
     Headers,
@@ -35,7 +35,7 @@ from rolecall.proxy.transport.upgrade import is_upgrade, tunnel
 from rolecall.proxy.writes.bodies import decode
 from rolecall.proxy.writes.conditional_writes import ConditionalWrites
 from rolecall.proxy.writes.deletions import removed_uid
-from rolecall.proxy.writes.owner_injection import Write, Writes
+from rolecall.proxy.writes.owner_injection import OwnerInjector, WriteRequest
 
 logger = get_logger("proxy")
 
@@ -44,10 +44,10 @@ SHUTDOWN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SessionRequest:
     """What a run asks for: the target in origin form, and how it reads."""
 
-    live: LiveRun
+    session: Session
     target: str
     info: RequestInfo
 
@@ -62,15 +62,15 @@ class Proxy:
         self._client = client
         self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = host, port
-        self._runs = Runs()
-        self._within = Within()
+        self._runs = Sessions()
+        self._within = ConnectTunnel()
         self._runner: web.ServerRunner | None = None
         self._upstream: Upstream | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError when the port is taken."""
         self._upstream = Upstream(self._client)
-        self._writes, self._reads = Writes(self._client, self._upstream), Reads(self._client)
+        self._writes, self._reads = OwnerInjector(self._client, self._upstream), DependentDiscovery(self._client)
         self._conditional_writes = ConditionalWrites(self._upstream)
         server = self._within.server = web.Server(
             self._handle,
@@ -99,83 +99,83 @@ class Proxy:
         """The URL to reach the proxy by, without any secret."""
         return f"http://{self._host}:{self._port}"
 
-    def register(self, run: ProxyRun) -> Credentials:
+    def register(self, run: SessionSpec) -> ProxyCredentials:
         """Let a run in and return what it needs to know."""
-        return Credentials(self.url, self._runs.add(run), run.key.namespace)
+        return ProxyCredentials(self.url, self._runs.add(run), run.key.namespace)
 
-    async def revoke(self, run: ProxyRun) -> None:
+    async def revoke(self, run: SessionSpec) -> None:
         """Shut a run out. When this returns none of its requests is under way and its secret is worth nothing."""
         await self._runs.revoke(run)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        live = self._who_asks(request)
-        if live is None or self._upstream is None:
+        session = self._who_asks(request)
+        if session is None or self._upstream is None:
             return error_responses.unauthorized()
-        with live.request_under_way(), bound_contextvars(**live.run.log_fields):
+        with session.request_under_way(), bound_contextvars(**session.run.log_fields):
             if request.method == "CONNECT":
-                return await self._within.serve(request, live)
-            return await self._answer(request, live, self._upstream)
+                return await self._within.serve(request, session)
+            return await self._answer(request, session, self._upstream)
 
-    def _who_asks(self, request: web.BaseRequest) -> LiveRun | None:
+    def _who_asks(self, request: web.BaseRequest) -> Session | None:
         """Return the run that a request comes from, by its own word or by that of its connection."""
         headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
         found = next(filter(None, map(self._runs.authenticate, filter(None, headers))), None)
         return found or self._within.run_of(request)
 
-    async def _answer(self, request: web.BaseRequest, live: LiveRun, upstream: Upstream) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, session: Session, upstream: Upstream) -> web.StreamResponse:
         target = origin_form(request.raw_path)
         if not is_well_formed(target):
-            return error_responses.malformed(target)
+            return error_responses.bad_request(target)
         info = parse(request.method, target)
         try:
             if is_upgrade(request) and info.may_leave_http:
                 return await tunnel(request, upstream)
-            return await self._forward(request, Asked(live, target, info), upstream)
+            return await self._forward(request, SessionRequest(session, target, info), upstream)
         except Exception as error:
-            answer = error_responses.explaining(error, upstream.base_url)
+            answer = error_responses.gateway_error(error, upstream.base_url)
             if answer is None:
                 logger.exception("Proxy request failed", method=request.method, target=target)
-            return answer or error_responses.failed(error)
+            return answer or error_responses.internal_error(error)
 
-    async def _forward(self, request: web.BaseRequest, asked: Asked, upstream: Upstream) -> web.StreamResponse:
-        live, target, info = asked.live, asked.target, asked.info
+    async def _forward(self, request: web.BaseRequest, asked: SessionRequest, upstream: Upstream) -> web.StreamResponse:
+        session, target, info = asked.session, asked.target, asked.info
         headers = without_run_credentials(end_to_end(request.headers))
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if info.is_write:
             body = await request.content.read()
-            write = Write(request.method, info, target, headers.get("Content-Type", ""), body)
+            write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _ask_for_plain_json(headers)
-            write = replace(write, body=await self._writes.body_for(live, write))
-            return await live.finish(self._write(live, write, headers))
+            write = replace(write, body=await self._writes.body_for(session, write))
+            return await session.finish(self._write(session, write, headers))
         if self._cached is not None and request.method == "GET":
-            cached = await self._cached.answer(live.run, Question(target, info, request.headers))
+            cached = await self._cached.answer(session.run, ReadRequest(target, info, request.headers))
             if cached is not None and isinstance(cached.body, bytes):
-                await self._reads.look_through(live, info, cached.body)
+                await self._reads.look_through(session, info, cached.body)
                 return cached
         body_stream = request.content if request.body_exists else None
         async with await upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as answer:
-            with passing(live.run.seen, info, answer.status) as show:
+            with passing(session.run.seen, info, answer.status) as show:
                 copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
                 response = await relay(request, answer, copy)
                 show(None if copy is None else copy.body)
         if copy is not None and copy.body:
-            await self._reads.look_through(live, info, copy.body)
+            await self._reads.look_through(session, info, copy.body)
         return response
 
-    async def _write(self, live: LiveRun, write: Write, headers: Headers) -> web.StreamResponse:
+    async def _write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
         """Send a write; what it has changed is noted before the run has its answer."""
-        outcome = await self._conditional_writes.send(live, write, headers)
+        outcome = await self._conditional_writes.send(session, write, headers)
         for obj in outcome.changed:
-            live.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
-            live.run.on_write(obj)
-        if live.run.seen is not None:
+            session.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
+            session.run.on_write(obj)
+        if session.run.seen is not None:
             content = decode(outcome.body, outcome.answer.headers.get("Content-Type", ""))
-            live.run.seen.answer(write.info, outcome.answer.status, content)
+            session.run.seen.answer(write.info, outcome.answer.status, content)
         if uid := removed_uid(write.info, outcome):
-            live.run.on_removal(uid)
+            session.run.on_removal(uid)
         return whole_answer(outcome.answer, outcome.body)
 
 

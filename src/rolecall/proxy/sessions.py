@@ -3,7 +3,7 @@
 A secret is valid from registration to revocation. Revocation is complete when it returns: the secret is unknown, every
 request that was under way has been cancelled, streams and tunnels too, and a write that the API server had before has
 come to its end, so that nothing is written afterwards and everything written is noted. Secrets are kept as digests, so
-that the time of an answer tells nothing about them. Neighbour: ``server`` asks here first.
+that the time of an answer tells nothing about them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy.reads.read_watermark import Seen
+from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.ownership import Owner, Ownership
 
@@ -33,7 +33,7 @@ def _nobody(_uid: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProxyRun:
+class SessionSpec:
     """One run of a primary's role, as the proxy needs to know it. Two runs are never equal.
 
     ``on_write`` gets every object that a write of the run has changed, as the API server returned it, ``on_removal``
@@ -51,7 +51,7 @@ class ProxyRun:
     on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
     job: str = ""
-    seen: Seen | None = None
+    seen: ReadWatermark | None = None
     uncached: frozenset[GVK] = frozenset()
     on_removal: Callable[[str], None] = _nobody
 
@@ -68,10 +68,10 @@ class ProxyRun:
 
 
 @dataclass(slots=True, eq=False)
-class LiveRun:
+class Session:
     """A run that has not been revoked, with its requests under way."""
 
-    run: ProxyRun
+    run: SessionSpec
     is_revoked: bool = False
     _requests: set[asyncio.Task[Any]] = field(default_factory=set)
     _writes: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -118,36 +118,36 @@ class LiveRun:
 
 
 @dataclass(slots=True)
-class Runs:
+class Sessions:
     """The live runs by the digest of their secret."""
 
-    _by_digest: dict[bytes, LiveRun] = field(default_factory=dict)
+    _by_digest: dict[bytes, Session] = field(default_factory=dict)
 
-    def add(self, run: ProxyRun) -> str:
+    def add(self, run: SessionSpec) -> str:
         """Issue a secret for a run and return it; it is stored nowhere else."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        self._by_digest[_digest(secret)] = LiveRun(run)
+        self._by_digest[_digest(secret)] = Session(run)
         return secret
 
-    def authenticate(self, authorization: str) -> LiveRun | None:
+    def authenticate(self, authorization: str) -> Session | None:
         """Return the run whose secret an Authorization header carries, None for any other header."""
         presented = _digest(_secret_of(authorization))
-        for known, live in self._by_digest.items():
+        for known, session in self._by_digest.items():
             if hmac.compare_digest(known, presented):
-                return live
+                return session
         return None
 
-    async def revoke(self, run: ProxyRun) -> None:
+    async def revoke(self, run: SessionSpec) -> None:
         """Forget the secrets of a run, cancel its requests and wait until they have ended."""
-        revoked = {digest: live for digest, live in self._by_digest.items() if live.run is run}
+        revoked = {digest: session for digest, session in self._by_digest.items() if session.run is run}
         for digest in revoked:
             del self._by_digest[digest]
-        await asyncio.gather(*(live.revoke() for live in revoked.values()))
+        await asyncio.gather(*(session.revoke() for session in revoked.values()))
 
     async def revoke_all(self) -> None:
         """Revoke every run."""
-        for live in list(self._by_digest.values()):
-            await self.revoke(live.run)
+        for session in list(self._by_digest.values()):
+            await self.revoke(session.run)
 
 
 def _digest(secret: str) -> bytes:

@@ -1,1 +1,1 @@
-"""One reconcile: its steps, the status and conditions it writes, when the next one is due, and what does not start one."""
+"""One reconcile: its steps, the status it writes, when the next one is due, and which changes do not start one."""

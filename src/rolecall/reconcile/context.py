@@ -1,6 +1,6 @@
 """What one reconcile knows of its object and of its run, from the first step to the last.
 
-The steps fill it in one after the other; nothing of it outlives the reconcile. Neighbour: ``reconciler`` has the steps.
+The steps fill it in one after the other; nothing of it outlives the reconcile.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from rolecall.runs.events import RunSummary
 
 
 @dataclass(slots=True)
-class Attempt:
+class ReconcileContext:
     """What one reconcile knows so far."""
 
     key: ObjectKey
@@ -50,7 +50,7 @@ class Attempt:
         return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
 
     @property
-    def has_named_its_time(self) -> bool:
+    def requests_requeue(self) -> bool:
         """Tell whether the run itself said when the next one shall be, because there is more to do."""
         summary = self.summary
         return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)

@@ -3,7 +3,7 @@
 They are for people (``kubectl describe``), so they never hold anything up: they are written in the background, dropped
 when there are too many, and an API server that refuses them costs one line in the log. Equal ones are one Event with a
 count. Each object has an allowance that refills slowly, so that a loop cannot flood its namespace. An Event starts
-nothing: about objects of the kind Event none is written. Neighbour: ``reconciler`` says what happened.
+nothing: about objects of the kind Event none is written.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EventSpec:
     """What an Event says about an object; equal ones are counted, not repeated."""
 
     type: str
@@ -63,12 +63,12 @@ class EventRecorder:
     client: Client
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _waiting: asyncio.Queue[tuple[RawObject, Happening]] = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
-    _written: OrderedDict[tuple[str, Happening], _Written] = field(default_factory=OrderedDict)
+    _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
+    _written: OrderedDict[tuple[str, EventSpec], _Written] = field(default_factory=OrderedDict)
     _allowances: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
     _muted_until: float = float("-inf")
 
-    def record(self, obj: RawObject, happening: Happening) -> None:
+    def record(self, obj: RawObject, happening: EventSpec) -> None:
         """Have an Event about an object written, unless there are too many; returns at once."""
         if _is_event(obj) or self.monotonic() < self._muted_until:
             return
@@ -101,7 +101,7 @@ class EventRecorder:
             finally:
                 self._waiting.task_done()
 
-    async def _write(self, reference: RawObject, happening: Happening) -> None:
+    async def _write(self, reference: RawObject, happening: EventSpec) -> None:
         known = self._written.pop((reference["uid"], happening), None)
         written = await self._count_up(reference, known) if known else None
         if written is None:
@@ -119,7 +119,7 @@ class EventRecorder:
             return None
         return _Written(known.name, known.count + 1, known.first)
 
-    async def _create(self, reference: RawObject, happening: Happening) -> _Written:
+    async def _create(self, reference: RawObject, happening: EventSpec) -> _Written:
         stamp = self._stamp()
         suffix = f".{secrets.token_hex(8)}"
         name = reference["name"][: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix

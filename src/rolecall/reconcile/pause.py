@@ -1,8 +1,7 @@
 """What the annotations of a primary say about when its role runs.
 
 ``rolecall.dev/paused: "true"`` keeps runs from starting until it goes; ``rolecall.dev/reconcile-at`` starts one
-whenever its value changes, whatever it says. Both reconcile as soon as they change. Neighbours: ``watch_controller``
-has them looked at, ``reconciler`` acts on the first.
+whenever its value changes, whatever it says. Both reconcile as soon as they change.
 """
 
 from rolecall.kube.metadata import annotation_of

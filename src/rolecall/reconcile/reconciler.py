@@ -1,9 +1,8 @@
 """One reconcile: a list of named steps from a request to a result.
 
-It is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every way out
-leaves an honest condition behind, a run that never started and one that was cancelled included. The steps stand in
-their order; one that returns a result ends the reconcile. Neighbours: ``launcher`` carries a run out,
-``status_writer`` writes what came of it.
+It is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every way out leaves
+an honest condition behind, a run that never started and one that was cancelled included. The steps stand in their
+order; one that returns a result ends the reconcile.
 """
 
 import asyncio
@@ -28,13 +27,13 @@ from rolecall.kube.metadata import (
 )
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
-from rolecall.reconcile.context import Attempt
-from rolecall.reconcile.event_reporter import Reporter
+from rolecall.reconcile.context import ReconcileContext
+from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.pause import is_paused
-from rolecall.reconcile.retry import is_refusal, until_written
+from rolecall.reconcile.retry import is_refusal, write_with_retry
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
-from rolecall.reconcile.self_triggers import News
-from rolecall.reconcile.status import Outcome, map_result, run_document, should_mark_running
+from rolecall.reconcile.self_triggers import SelfTriggers
+from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.runs.events import RunSummary, TaskFailure
 from rolecall.runs.launcher import Launcher
@@ -44,7 +43,7 @@ logger = get_logger("reconciler")
 MARK_RUNNING_AFTER_SECONDS = 1.0
 
 _CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))
-Step = Callable[[Attempt], Awaitable[Result | None]]
+Step = Callable[[ReconcileContext], Awaitable[Result | None]]
 
 
 def _count_nothing(_succeeded: bool) -> None:  # noqa: FBT001 - the one thing that it is told
@@ -59,9 +58,9 @@ class Reconciler:
     client: Client
     launcher: Launcher
     status: StatusWriter
-    news: News
+    news: SelfTriggers
     default_period_seconds: float
-    report: Reporter = field(default_factory=Reporter)
+    report: EventReporter = field(default_factory=EventReporter)
     count_outcome: Callable[[bool], None] = _count_nothing
     """Hears of each outcome whether it was a success."""
 
@@ -70,19 +69,19 @@ class Reconciler:
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster to what one object asks for, once; only cancellation raises."""
-        attempt = Attempt(key, new_ident(), causes)
-        with structlog.contextvars.bound_contextvars(job=attempt.ident):
+        context = ReconcileContext(key, new_ident(), causes)
+        with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
-            steps = asyncio.create_task(self._take_steps(attempt))
+            steps = asyncio.create_task(self._take_steps(context))
             try:
                 return await asyncio.shield(steps)
             except asyncio.CancelledError:
                 # Only a play is cut short: the other steps are quick, and without them the status would not be true.
-                attempt.stop()
+                context.stop()
                 await asyncio.gather(steps, return_exceptions=True)
                 raise
 
-    async def _take_steps(self, attempt: Attempt) -> Result:
+    async def _take_steps(self, context: ReconcileContext) -> Result:
         steps: tuple[Step, ...] = (
             self._fetch,
             self._honour_pause,
@@ -96,167 +95,167 @@ class Reconciler:
         )
         try:
             for step in steps:
-                result = await step(attempt)
+                result = await step(context)
                 if result is not None:
                     return result
         except NotFoundError:
-            return self._forget(attempt, "The object is gone")
+            return self._forget(context, "The object is gone")
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
-            await self._give_up(attempt, str(error))
+            await self._give_up(context, str(error))
             return Result(failed=True)
         except Exception as error:
-            await self._give_up(attempt, repr(error))
+            await self._give_up(context, repr(error))
             raise  # the controller logs where it was
-        return self._result(attempt)
+        return self._result(context)
 
-    async def _give_up(self, attempt: Attempt, reason: str) -> None:
-        if attempt.obj:
+    async def _give_up(self, context: ReconcileContext, reason: str) -> None:
+        if context.obj:
             message = f"The operator could not do its part: {reason}"
-            await self._write(attempt, Outcome(failure=message))
-            self.report.failed(attempt, message)
+            await self._write(context, ReconcileOutcome(failure=message))
+            self.report.failed(context, message)
 
-    async def _fetch(self, attempt: Attempt) -> Result | None:
-        attempt.obj = await self.client.get(self.watch.gvk, attempt.key)
-        self.news.started_from(attempt.key, attempt.obj)
+    async def _fetch(self, context: ReconcileContext) -> Result | None:
+        context.obj = await self.client.get(self.watch.gvk, context.key)
+        self.news.started_from(context.key, context.obj)
         return None
 
-    async def _honour_pause(self, attempt: Attempt) -> Result | None:
-        if not is_paused(attempt.obj) or is_being_deleted(attempt.obj):
+    async def _honour_pause(self, context: ReconcileContext) -> Result | None:
+        if not is_paused(context.obj) or is_being_deleted(context.obj):
             return None
         logger.info("The object is paused, nothing runs")
         if self.watch.manage_status:
-            await self.status.mark_paused(attempt.key)
+            await self.status.mark_paused(context.key)
         return Result()
 
-    async def _read_period(self, attempt: Attempt) -> Result | None:
+    async def _read_period(self, context: ReconcileContext) -> Result | None:
         try:
-            attempt.period_seconds = period_seconds(attempt.obj, self.watch, self.default_period_seconds)
+            context.period_seconds = period_seconds(context.obj, self.watch, self.default_period_seconds)
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
-            await self._write(attempt, Outcome(failure=message))
-            self.report.failed(attempt, message)
+            await self._write(context, ReconcileOutcome(failure=message))
+            self.report.failed(context, message)
             return Result(failed=True)
         return None
 
-    async def _honour_finalizer(self, attempt: Attempt) -> Result | None:
+    async def _honour_finalizer(self, context: ReconcileContext) -> Result | None:
         finalizer = self.watch.finalizer
-        deleting = is_being_deleted(attempt.obj)
-        if finalizer and has_finalizer(attempt.obj, finalizer.name):
-            attempt.finalizer = finalizer.name if deleting else ""
+        deleting = is_being_deleted(context.obj)
+        if finalizer and has_finalizer(context.obj, finalizer.name):
+            context.finalizer = finalizer.name if deleting else ""
         elif deleting:
             logger.info("Resource is terminated, skipping reconciliation")
             return Result()
         elif finalizer:
-            attempt.obj = await self._edit(attempt, lambda obj: with_finalizer(obj, finalizer.name))
-            self.news.started_from(attempt.key, attempt.obj)
+            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
+            self.news.started_from(context.key, context.obj)
         return None
 
-    async def _mark_running(self, attempt: Attempt) -> Result | None:
-        if self.watch.manage_status and should_mark_running(attempt.status, generation_of(attempt.obj)):
-            attempt.obj = await self.status.mark_running(attempt.key) or attempt.obj
-            attempt.is_marked = True
-            self.news.started_from(attempt.key, attempt.obj)
+    async def _mark_running(self, context: ReconcileContext) -> Result | None:
+        if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
+            context.obj = await self.status.mark_running(context.key) or context.obj
+            context.is_marked = True
+            self.news.started_from(context.key, context.obj)
         return None
 
-    async def _run(self, attempt: Attempt) -> Result | None:
-        if attempt.is_stopping:
-            attempt.summary = _CANCELLED
+    async def _run(self, context: ReconcileContext) -> Result | None:
+        if context.is_stopping:
+            context.summary = _CANCELLED
             return None
-        marking = asyncio.create_task(self._mark_running_later(attempt))
-        running = self.launcher.run(attempt.obj, attempt.ident, finalizing=attempt.finalizing)
-        attempt.play = asyncio.create_task(running)
+        marking = asyncio.create_task(self._mark_running_later(context))
+        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing)
+        context.play = asyncio.create_task(running)
         try:
-            attempt.summary = await attempt.play
+            context.summary = await context.play
         except asyncio.CancelledError:
-            if not attempt.is_stopping:
+            if not context.is_stopping:
                 raise
-            attempt.summary = _CANCELLED
+            context.summary = _CANCELLED
         finally:
             marking.cancel()
             await asyncio.wait([marking])
         return None
 
-    async def _mark_running_later(self, attempt: Attempt) -> None:
+    async def _mark_running_later(self, context: ReconcileContext) -> None:
         """Show a run that takes its time; a short one of an unchanged object is not worth two writes."""
-        if self.watch.manage_status and not attempt.is_marked:
+        if self.watch.manage_status and not context.is_marked:
             await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
-            await self.status.mark_running(attempt.key)
+            await self.status.mark_running(context.key)
 
-    async def _read_again(self, attempt: Attempt) -> Result | None:
+    async def _read_again(self, context: ReconcileContext) -> Result | None:
         try:
-            attempt.fresh = await self.client.get(self.watch.gvk, attempt.key)
+            context.fresh = await self.client.get(self.watch.gvk, context.key)
         except NotFoundError:
             raise  # gone, which ends the reconcile
         except KubeError as error:
             # The status is written when the API server is back; what would be read here matters to finalizers only.
             logger.info("The object could not be read after its run", error=str(error))
-            attempt.fresh = attempt.obj
-        if uid_of(attempt.fresh) != uid_of(attempt.obj):
+            context.fresh = context.obj
+        if uid_of(context.fresh) != uid_of(context.obj):
             # Another object of that name, whose own events lead to a reconcile.
-            return self._forget(attempt, "The object was made anew during its run")
+            return self._forget(context, "The object was made anew during its run")
         return None
 
-    async def _drop_finalizer(self, attempt: Attempt) -> Result | None:
+    async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
         finalizer = self.watch.finalizer
         # A role that asks to come back is not done with cleaning up.
-        if finalizer and attempt.finalizing and attempt.failure is None and not attempt.has_named_its_time:
-            await self._edit(attempt, lambda obj: without_finalizer(obj, finalizer.name))
+        if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
+            await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
         return None
 
-    async def _write_status(self, attempt: Attempt) -> Result | None:
-        summary = attempt.summary
+    async def _write_status(self, context: ReconcileContext) -> Result | None:
+        summary = context.summary
         if summary is None:
             return None
         counts = summary.counts if summary.completion else None
-        document = {"stats": dict(summary.stats), "resource": attempt.fresh, "run": run_document(summary)}
-        mapped = map_result(self.watch.status, document) if attempt.failure is None else {}
-        outcome = Outcome(attempt.failure, counts, summary.completion, mapped)
-        return None if await self._write(attempt, outcome) else Result(failed=True)
+        document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
+        mapped = map_result(self.watch.status, document) if context.failure is None else {}
+        outcome = ReconcileOutcome(context.failure, counts, summary.completion, mapped)
+        return None if await self._write(context, outcome) else Result(failed=True)
 
-    async def _write(self, attempt: Attempt, outcome: Outcome) -> bool:
+    async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
         """Write a status; return whether it was, or can never be: False means that it is worth another reconcile."""
         self.count_outcome(outcome.failure is None)
         if not self.watch.manage_status:
             return True
         try:
-            await self.status.write(attempt.key, outcome, generation_of(attempt.obj))
+            await self.status.write(context.key, outcome, generation_of(context.obj))
         except KubeError as error:
             logger.error("The status could not be written", error=str(error))  # noqa: TRY400
             return not is_refusal(error)
         return True
 
-    async def _edit(self, attempt: Attempt, edit: Callable[[RawObject], RawObject]) -> RawObject:
+    async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:
         """Read the object and put it with changed finalizers, until the API server has taken it."""
 
         async def write() -> RawObject:
-            return await self.client.replace(edit(await self.client.get(self.watch.gvk, attempt.key)))
+            return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))
 
-        written = await until_written(write)
-        self.news.own_writes.note((self.watch.gvk, attempt.key), written)
+        written = await write_with_retry(write)
+        self.news.own_writes.note((self.watch.gvk, context.key), written)
         return written
 
-    def _forget(self, attempt: Attempt, why: str) -> Result:
+    def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
-        self.news.forget(attempt.key)
-        self.report.forget(attempt.key)
-        self.launcher.forget(attempt.key)
+        self.news.forget(context.key)
+        self.report.forget(context.key)
+        self.launcher.forget(context.key)
         return Result()
 
-    def _result(self, attempt: Attempt) -> Result:
-        summary = attempt.summary
-        if summary is None or attempt.failure is not None:
-            logger.error("Reconcile failed", error=attempt.failure)
-            self.report.failed(attempt, attempt.failure or "")
+    def _result(self, context: ReconcileContext) -> Result:
+        summary = context.summary
+        if summary is None or context.failure is not None:
+            logger.error("Reconcile failed", error=context.failure)
+            self.report.failed(context, context.failure or "")
             # A file that changed while the run went on may be the cure: look again at once.
-            if self.content_changed > attempt.started:
+            if self.content_changed > context.started:
                 return Result(requeue_after_seconds=0, why="files of the role changed")
             return Result(failed=True)
-        if attempt.has_named_its_time:
-            self.news.named_its_time(attempt.key)
-        result = after_success(attempt, summary, has_finalizer=self.watch.finalizer is not None)
+        if context.requests_requeue:
+            self.news.requested_requeue(context.key)
+        result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
         took = format_duration(summary.duration_seconds)
         logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
-        self.report.succeeded(attempt, summary)
+        self.report.succeeded(context, summary)
         return result

@@ -2,8 +2,7 @@
 
 What came of a run is worth nothing if nobody hears of it, and no run is repeated because a write had to wait. So a
 conflict means to read again and write again, and an API server that is away or in trouble is waited for; one that
-answers but goes on refusing (a webhook that is broken, say) keeps its worker no longer than a minute. Neighbours:
-``status_writer`` writes conditions this way, ``reconciler`` finalizers.
+answers but goes on refusing (a webhook that is broken, say) keeps its worker no longer than a minute.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ TOO_MANY_REQUESTS, FIRST_OF_THE_SERVER = 429, 500
 Written = TypeVar("Written")
 
 
-async def until_written(write: Callable[[], Awaitable[Written]]) -> Written:
+async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
     """Call ``write``, which reads and then writes, until it succeeds; return what it returns.
 
     Raises KubeError for an answer that waiting does not change: gone, forbidden, refused, refused for a minute.

@@ -1,8 +1,7 @@
 """When an object is reconciled again after a run that succeeded.
 
 What the role asked for comes first, then a deletion that waits for its finalizer's run, then the period: of the
-object's annotation, of its watch, of the flag. Pure. Neighbour: ``reconciler`` asks; after a failure the work queue
-backs off instead.
+object's annotation, of its watch, of the flag. Pure.
 """
 
 from rolecall.config.watches import Watch
@@ -10,7 +9,7 @@ from rolecall.controller.controller import Result
 from rolecall.kube.durations import parse_duration
 from rolecall.kube.metadata import annotation_of, is_being_deleted
 from rolecall.kube.references import RawObject
-from rolecall.reconcile.context import Attempt
+from rolecall.reconcile.context import ReconcileContext
 from rolecall.runs.events import RunSummary
 
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
@@ -29,10 +28,10 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
     return seconds
 
 
-def after_success(attempt: Attempt, summary: RunSummary, *, has_finalizer: bool) -> Result:
+def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
     """Return when the object comes again; ``has_finalizer`` if its watch has one."""
-    if attempt.has_named_its_time:
+    if context.requests_requeue:
         return Result(summary.requeue_after_seconds, summary.requeue_at, why="requeue_after")
-    if has_finalizer and not attempt.finalizing and is_being_deleted(attempt.fresh):
+    if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
         return Result(FINALIZER_REQUEUE_SECONDS, why="deleted during its run")
-    return Result(attempt.period_seconds or None, why="period")
+    return Result(context.period_seconds or None, why="period")

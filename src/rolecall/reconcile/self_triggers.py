@@ -23,27 +23,27 @@ class PrimaryCause(Cause):
 
 
 @dataclass(slots=True)
-class News:
+class SelfTriggers:
     """What the runs of one kind know already."""
 
     gvk: GVK
     own_writes: OwnWrites
     _started_from: dict[ObjectKey, tuple[str, str]] = field(default_factory=dict)
-    _named_their_time: set[ObjectKey] = field(default_factory=set)
+    _requested_requeue: set[ObjectKey] = field(default_factory=set)
 
     def started_from(self, key: ObjectKey, obj: RawObject) -> None:
         """Remember the version of the primary that a run starts from."""
         self._started_from[key] = (uid_of(obj), resource_version_of(obj))
-        self._named_their_time.discard(key)
+        self._requested_requeue.discard(key)
 
-    def named_its_time(self, key: ObjectKey) -> None:
+    def requested_requeue(self, key: ObjectKey) -> None:
         """Remember that the run said itself when to come back."""
-        self._named_their_time.add(key)
+        self._requested_requeue.add(key)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known of a primary that is gone."""
         self._started_from.pop(key, None)
-        self._named_their_time.discard(key)
+        self._requested_requeue.discard(key)
         self.own_writes.forget((self.gvk, key))
 
     def is_news(self, key: ObjectKey, cause: Cause) -> bool:
@@ -55,7 +55,7 @@ class News:
             return False
         if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
             changed_spec = isinstance(cause, PrimaryCause) and cause.changed_spec
-            return changed_spec and key not in self._named_their_time
+            return changed_spec and key not in self._requested_requeue
         return not (isinstance(cause, PrimaryCause) and self._was_read(key, cause))
 
     def _was_read(self, key: ObjectKey, cause: Cause) -> bool:

@@ -2,7 +2,7 @@
 
 Reasons and messages are the Go runner's, so that tools which wait for them go on working; what differs is that every
 exit has an honest condition and that nothing is written without need. Foreign keys and foreign conditions are kept as
-they are, and a condition keeps its place in the list. Neighbour: ``reconciler`` reads and writes the object.
+they are, and a condition keeps its place in the list.
 """
 
 import copy
@@ -35,7 +35,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReconcileOutcome:
     """What came of a run.
 
     ``failure`` is None after a success; ``counts`` is None for a play that never began; ``completion`` is the time of
@@ -66,7 +66,7 @@ def paused(old: Status, stamp: Stamp) -> Status:
     return {**old, "conditions": conditions.items}
 
 
-def finished(old: Status, outcome: Outcome, stamp: Stamp) -> Status:
+def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
     """Return the status after a run."""
     conditions = _Conditions(old, stamp)
     conditions.remove(PAUSED)
@@ -179,7 +179,7 @@ def _conditions_of(status: Status) -> list[dict[str, Any]]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-def _ansible_result(outcome: Outcome) -> dict[str, Any] | None:
+def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
     if outcome.counts is None:
         return None
     return {**asdict(outcome.counts), "completion": outcome.completion}

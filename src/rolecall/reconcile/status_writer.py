@@ -1,8 +1,8 @@
 """Writing a primary's status, whatever happens meanwhile.
 
-A status is folded from the object as it is at that moment and put with its resourceVersion, so nobody's change is
-lost. On a conflict it is read and folded again; while the API server cannot be reached it is tried again until it
-can. A run is never repeated because its status could not be written. Neighbour: ``status`` decides what it says.
+A status is folded from the object as it is at that moment and put with its resourceVersion, so nobody's change is lost.
+On a conflict it is read and folded again; while the API server cannot be reached it is tried again until it can. A run
+is never repeated because its status could not be written.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.reconcile import status as folding
 from rolecall.reconcile.own_writes import OwnWrites
-from rolecall.reconcile.retry import until_written
-from rolecall.reconcile.status import Outcome, Stamp, Status
+from rolecall.reconcile.retry import write_with_retry
+from rolecall.reconcile.status import ReconcileOutcome, Stamp, Status
 
 logger = get_logger("status")
 Fold = Callable[[RawObject, Status], Status]
@@ -52,10 +52,10 @@ class StatusWriter:
         """Show that nothing runs because somebody asked for that; a primary that is gone needs no status."""
         await self._write_until_done(key, lambda obj, old: folding.paused(old, _stamp(obj)))
 
-    async def write(self, key: ObjectKey, outcome: Outcome, generation: int) -> None:
+    async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> None:
         """Write what came of a run that worked with this generation; a primary that is gone needs no status."""
 
-        def fold_with(outcome: Outcome) -> Fold:
+        def fold_with(outcome: ReconcileOutcome) -> Fold:
             return lambda _obj, old: folding.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
         try:
@@ -69,7 +69,7 @@ class StatusWriter:
 
     async def _write_until_done(self, key: ObjectKey, fold: Fold) -> None:
         with contextlib.suppress(NotFoundError):
-            await until_written(lambda: self._write_once(key, fold))
+            await write_with_retry(lambda: self._write_once(key, fold))
 
     async def _write_once(self, key: ObjectKey, fold: Fold) -> RawObject:
         """Read, fold and put; return the object as it is afterwards. Raises NotFoundError when it is gone."""
@@ -96,7 +96,7 @@ def _status_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _without_mapping(outcome: Outcome, remark: str) -> Outcome:
+def _without_mapping(outcome: ReconcileOutcome, remark: str) -> ReconcileOutcome:
     if outcome.failure is None:
         return replace(outcome, mapped={}, remark=remark)
     return replace(outcome, mapped={}, failure=f"{outcome.failure}\n{remark}")

@@ -14,7 +14,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Ownership, Proxy, ProxyRun, Seen
+from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.workspace import write_private
 
@@ -24,7 +24,7 @@ SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class RunCredentials:
     """What one run may use until ``revoke`` is awaited: its environment, the part of it that is secret kept apart."""
 
     environment: dict[str, str]
@@ -33,7 +33,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ApiAccess:
     """Opens the way to the API server for the runs of one kind.
 
     Reads of kinds that are not ``uncached`` may be answered from a cache where it is remembered what each primary's
@@ -49,7 +49,7 @@ class Access:
     environment: Mapping[str, str] = field(default_factory=dict)
     """What runs are told besides."""
     uncached: frozenset[GVK] = frozenset()
-    seen: dict[ObjectKey, Seen] | None = None
+    seen: dict[ObjectKey, ReadWatermark] | None = None
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known of a primary that is gone."""
@@ -57,11 +57,11 @@ class Access:
             self.seen.pop(key, None)
 
     @asynccontextmanager
-    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[Grant]:
+    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[RunCredentials]:
         """Yield what lets one run talk to the API server as the operator, in the object's name."""
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
-        run = ProxyRun(
+        run = SessionSpec(
             request_gvk=gvk,
             key=key,
             uid=uid_of(obj),
@@ -84,7 +84,7 @@ class Access:
         }
         try:
             write_private(kubeconfig, credentials.kubeconfig())
-            yield Grant(
+            yield RunCredentials(
                 {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
                 {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
                 lambda: self.proxy.revoke(run),
@@ -93,10 +93,10 @@ class Access:
             await self.proxy.revoke(run)
             kubeconfig.unlink(missing_ok=True)
 
-    def _seen_by(self, resource: ApiResource, obj: RawObject) -> Seen | None:
+    def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
         """Return what the object's runs have seen: what this one starts from too."""
         if self.seen is None:
             return None
-        seen = self.seen.setdefault(ObjectKey.of_object(obj), Seen())
+        seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())
         seen.version((resource.gvk.group, resource.plural), resource_version_of(obj))
         return seen

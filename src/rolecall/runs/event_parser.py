@@ -1,15 +1,15 @@
-"""Reads ansible-runner's events: the raw dictionary becomes a `JobEvent`.
+"""Reads ansible-runner's events: the raw dictionary becomes a `RunEvent`.
 
 Only what the operator needs is kept, and nothing of a result that `no_log` hides: since ansible-core 2.19 even the
 printed text of such a task quotes its message. This happens in the play's own process, so that large results never
-travel to the operator. Neighbour: `folding` sums the events up.
+travel to the operator.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from rolecall.runs.events import HIDDEN, JobEvent, cut, strip_colours
+from rolecall.runs.events import HIDDEN, RunEvent, cut, strip_colours
 
 STDOUT_LIMIT_BYTES = 8192
 """How much printed text of one event is passed on."""
@@ -29,14 +29,14 @@ _EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero r
 """What the command modules say, in ansible-core up to 2.20 and from 2.21 on: neither the code nor the reason."""
 
 
-def read_event(raw: Mapping[str, Any]) -> JobEvent:
+def read_event(raw: Mapping[str, Any]) -> RunEvent:
     """Reduce one event of ansible-runner; fields that are missing or of another type count as empty."""
     name = str(raw.get("event") or "")
     data = _mapping(raw.get("event_data"))
     result = _mapping(data.get("res"))
     censored = "censored" in result or result.get("_ansible_no_log") is True
     stats = name == "playbook_on_stats"
-    return JobEvent(
+    return RunEvent(
         name=name,
         created=str(raw.get("created") or ""),
         task=_text(data.get("task")),

@@ -1,9 +1,8 @@
 """What a run says while it runs and what came of it.
 
-A `JobEvent` is the small part of one ansible-runner event that the operator needs; a `RunSummary` is the outcome of a
+A `RunEvent` is the small part of one ansible-runner event that the operator needs; a `RunSummary` is the outcome of a
 whole run. Both are plain values without a connection to any process, so that they can be logged, sent through a pipe
-and built by tests. Texts are free of colours, messages never longer than two KiB. Neighbours: `reading` makes the
-events out of what ansible-runner says, `folding` the summary out of the events.
+and built by tests. Texts are free of colours, messages never longer than two KiB.
 """
 
 import json
@@ -37,7 +36,7 @@ def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JobEvent:
+class RunEvent:
     """One event of a run, reduced to what logs and the summary need.
 
     `name` is ansible-runner's (`runner_on_failed`, ...), empty if it gives none. `full_name` is the

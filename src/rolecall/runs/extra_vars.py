@@ -1,7 +1,7 @@
 """From an object to the variables that its role receives.
 
-Names, order of merging and odd corners are those of the Go runner: roles written for it see what they always saw.
-Pure: nothing is read, written or changed in place. Neighbours: `snake_case` for the names, `workspace` for the file.
+Names, order of merging and odd corners are those of the Go runner: roles written for it see what they always saw. Pure:
+nothing is read, written or changed in place.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ META = "ansible_operator_meta"
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterRequest:
+class ExtraVarsRequest:
     """What the variables of a run are made of; `finalizer_vars` is None unless this is a finalizer run."""
 
     obj: RawObject
@@ -26,7 +26,7 @@ class ParameterRequest:
     finalizer_vars: Mapping[str, Any] | None = None
 
 
-def extra_vars(request: ParameterRequest) -> dict[str, Any]:
+def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
     """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars."""
     obj, spec = request.obj, _spec(request.obj)
     parameters = snake_case_keys(spec) if request.snake_case else spec

@@ -1,7 +1,7 @@
 """A runner whose plays end at once, without any process.
 
 It measures what the operator itself costs, and lets tests of everything around a run do without Ansible. Reports that
-were made with it have to say so. Neighbour: `runner` has the interface.
+were made with it have to say so.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rolecall.runs.events import Counts, RunSummary
-from rolecall.runs.runner import Job, OnEvent
+from rolecall.runs.runner import OnEvent, RunSpec
 
 
-def succeed(job: Job) -> RunSummary:  # noqa: ARG001 - the signature of an outcome
+def succeed(job: RunSpec) -> RunSummary:  # noqa: ARG001 - the signature of an outcome
     """Return the outcome of a play with one task that changed nothing, completed now."""
     return RunSummary(status="successful", rc=0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
 
@@ -21,8 +21,8 @@ def succeed(job: Job) -> RunSummary:  # noqa: ARG001 - the signature of an outco
 class InstantRunner:
     """Gives every job the outcome that `outcome` names for it."""
 
-    outcome: Callable[[Job], RunSummary] = succeed
+    outcome: Callable[[RunSpec], RunSummary] = succeed
 
-    async def run(self, job: Job, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
+    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
         """Return the outcome; no event is told."""
         return self.outcome(job)

@@ -1,7 +1,6 @@
 """Carrying out one run for one object: variables, workspace, access to the API server, the runner.
 
-A run that cannot even be prepared is a summary with a failure, like one that fails later. Neighbour: ``reconciler``
-decides when a run is due and what its outcome means.
+A run that cannot even be prepared is a summary with a failure, like one that fails later.
 """
 
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
-from rolecall.runs.api_access import Access
-from rolecall.runs.events import JobEvent, RunSummary, TaskFailure, strip_colours
-from rolecall.runs.extra_vars import ParameterRequest, extra_vars
+from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.events import RunEvent, RunSummary, TaskFailure, strip_colours
+from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
-from rolecall.runs.runner import Job, OnEvent, PlaybookContent, Runner
+from rolecall.runs.runner import OnEvent, PlaybookContent, Runner, RunSpec
 from rolecall.runs.workspace import Inputs, Workspace
 
 logger = get_logger("run")
@@ -33,7 +32,7 @@ class Launcher:
 
     watch: Watch
     runner: Runner
-    access: Access
+    access: ApiAccess
     settings: Settings
     root: Path
 
@@ -43,7 +42,7 @@ class Launcher:
         try:
             workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
             async with self.access.open(self.watch.gvk, obj, ident) as grant:
-                job = Job(
+                job = RunSpec(
                     ident=ident,
                     workspace=workspace,
                     content=self.watch.content_for(finalizing=finalizing),
@@ -87,7 +86,7 @@ class Launcher:
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
         variables = extra_vars(
-            ParameterRequest(
+            ExtraVarsRequest(
                 obj=obj,
                 gvk=watch.gvk,
                 snake_case=watch.snake_case_parameters,
@@ -104,7 +103,7 @@ class Launcher:
         """Return what logs the events of a run for the object, as much of them as is wanted."""
         gvk, wanted = str(self.watch.gvk), self._wanted_events(obj)
 
-        def log(event: JobEvent) -> None:
+        def log(event: RunEvent) -> None:
             line = log_line(event, wanted)
             if line is not None:
                 getattr(logger, line.level)(line.message, gvk=gvk, **{"event_type": event.name, **line.fields})
@@ -117,14 +116,14 @@ class Launcher:
         is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
         return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
 
-    def _tell_the_end(self, job: Job, summary: RunSummary) -> None:
+    def _tell_the_end(self, job: RunSpec, summary: RunSummary) -> None:
         if self.settings.debug_logs:
             logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(job))
         if summary.is_successful:
-            logger.info("Play succeeded")
+            logger.info("RunnerInput succeeded")
 
 
-def _output_of(job: Job) -> str:
+def _output_of(job: RunSpec) -> str:
     """Return what a run has printed, without colours; nothing when it left no such file."""
     try:
         text = (job.workspace.artifacts(job.ident) / "stdout").read_text(encoding="utf-8", errors="replace")

@@ -2,7 +2,6 @@
 
 Pure. A line is a level, a constant message and fields; who logs it adds the object and the run. Arguments of tasks
 never appear, and of a result that `no_log` hides nothing does. The recap, which closes a play, is always a line.
-Neighbour: `events` has the value that is logged.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from rolecall.runs.event_parser import DEBUG_ACTIONS
-from rolecall.runs.events import JobEvent
+from rolecall.runs.events import RunEvent
 
 _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
 
@@ -55,7 +54,7 @@ _SHAPES: dict[str, _Shape] = {
 }
 
 
-def log_line(event: JobEvent, wanted: LogEvents) -> LogLine | None:
+def log_line(event: RunEvent, wanted: LogEvents) -> LogLine | None:
     """Return the line for an event, or None when the event is not worth one."""
     shape = _RECAP if event.name == "playbook_on_stats" else _shape(event, wanted)
     if shape is None:
@@ -65,7 +64,7 @@ def log_line(event: JobEvent, wanted: LogEvents) -> LogLine | None:
     return LogLine(level, message, {shown: value for shown, value in values.items() if value != ""})
 
 
-def _shape(event: JobEvent, wanted: LogEvents) -> _Shape | None:
+def _shape(event: RunEvent, wanted: LogEvents) -> _Shape | None:
     if wanted is LogEvents.EVERYTHING:
         return _ANY
     if wanted is LogEvents.OUTPUT:
@@ -73,7 +72,7 @@ def _shape(event: JobEvent, wanted: LogEvents) -> _Shape | None:
     return _task_shape(event) if wanted is LogEvents.TASKS else None
 
 
-def _task_shape(event: JobEvent) -> _Shape | None:
+def _task_shape(event: RunEvent) -> _Shape | None:
     if event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok"):
         return _SAID if event.message else None
     if event.action in _QUIET_ACTIONS and event.name in ("playbook_on_task_start", "playbook_on_handler_task_start"):

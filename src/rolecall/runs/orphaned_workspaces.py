@@ -3,7 +3,6 @@
 A workspace goes with its object. One whose object was deleted while the operator was down is found at the next start:
 as soon as an informer knows all objects of its kind, each workspace without an object is removed. Only folders that
 have the form of a workspace are touched, of the watched kinds and namespaces. A work directory is one operator's own.
-Neighbour: ``operator`` starts this where the work directory outlives the process.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from pathlib import Path
 from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
-from rolecall.process_tree import marked
+from rolecall.process_tree import processes_of_run
 from rolecall.runs.api_access import KUBECONFIG_PREFIX
 from rolecall.runs.workspace import Workspace, workspaces_of
 
@@ -25,7 +24,7 @@ _TAKEN = ".removed-"
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class OrphanedWorkspaces:
     """The workspaces of one kind below ``root``; ``is_busy`` tells whether an object is being reconciled."""
 
     root: Path
@@ -64,5 +63,5 @@ class Leftovers:
 def remove_old_kubeconfigs(root: Path) -> None:
     """Remove the kubeconfigs of runs that a killed operator had under way. Blocks."""
     for path in root.glob(f"{KUBECONFIG_PREFIX}*"):
-        if not marked(path.name.removeprefix(KUBECONFIG_PREFIX)):
+        if not processes_of_run(path.name.removeprefix(KUBECONFIG_PREFIX)):
             path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Folds the events of a run into its summary.
 
-A `Folder` takes the events one by one and, at the end, how the play ended. It decides what failed: a task whose failure
-was ignored or rescued in a block did not, an unreachable host did, and a play that ended without its recap did for the
-reason that Ansible printed. It holds a few lines of text, never the run. Neighbour: `reading` makes the events.
+A `RunSummaryBuilder` takes the events one by one and, at the end, how the play ended. It decides what failed: a task
+whose failure was ignored or rescued in a block did not, an unreachable host did, and a play that ended without its
+recap did for the reason that Ansible printed. It holds a few lines of text, never the run.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rolecall.kube.durations import parse_duration
-from rolecall.runs.events import Counts, JobEvent, RunSummary, Status, TaskFailure, cut
+from rolecall.runs.events import Counts, RunEvent, RunSummary, Status, TaskFailure, cut
 
 _FAILED = "runner_on_failed"
 _ITEM_FAILED = "runner_item_on_failed"
@@ -38,7 +38,7 @@ class Ending:
     reason: str = ""
 
 
-class Folder:
+class RunSummaryBuilder:
     """Collects the events of one run; `finish` gives the summary.
 
     With `unreachable_ok` a host that could not be reached, and a play without hosts, is no failure.
@@ -46,11 +46,11 @@ class Folder:
 
     def __init__(self, *, unreachable_ok: bool = False) -> None:
         self._unreachable_ok = unreachable_ok
-        self._failed: list[JobEvent] = []
-        self._last_failed: dict[str, JobEvent] = {}
-        self._unreachable: list[JobEvent] = []
+        self._failed: list[RunEvent] = []
+        self._last_failed: dict[str, RunEvent] = {}
+        self._unreachable: list[RunEvent] = []
         self._items: dict[tuple[str, str], str] = {}
-        self._recap: JobEvent | None = None
+        self._recap: RunEvent | None = None
         self._has_skipped_play = False
         self._task = ""
         self._last_created = ""
@@ -63,7 +63,7 @@ class Folder:
         """The task that was started last, empty before the first and after the recap."""
         return self._task
 
-    def add(self, event: JobEvent) -> None:
+    def add(self, event: RunEvent) -> None:
         """Take the next event, in the order in which Ansible emitted them."""
         self._last_created = event.created or self._last_created
         self._tail.extend(event.stdout.splitlines())
@@ -109,7 +109,7 @@ class Folder:
             stdout_tail=self._stdout_tail(),
         )
 
-    def _note_requeue(self, event: JobEvent, wish: Mapping[str, Any]) -> None:
+    def _note_requeue(self, event: RunEvent, wish: Mapping[str, Any]) -> None:
         try:
             self._requeue = _read_requeue(wish)
         except (TypeError, ValueError, OverflowError) as error:
@@ -139,7 +139,7 @@ class Folder:
             return [TaskFailure("", "", "no host of the inventory matches the play, so that nothing was done")]
         return []
 
-    def _unrescued(self) -> list[JobEvent]:
+    def _unrescued(self) -> list[RunEvent]:
         """Return the failures that stand.
 
         The recap counts a host's rescued and its final failures apart. A host goes on after a rescue and stops after a
@@ -148,17 +148,17 @@ class Folder:
         if self._recap is None:
             return list(self._last_failed.values())
         left = Counter({host: int(count) for host, count in self._recap.counts.get("failures", {}).items()})
-        standing: list[JobEvent] = []
+        standing: list[RunEvent] = []
         for event in reversed(self._failed):
             if left[event.host] > 0:
                 left[event.host] -= 1
                 standing.append(event)
         return standing[::-1]
 
-    def _counts_as_unreachable(self, event: JobEvent) -> bool:
+    def _counts_as_unreachable(self, event: RunEvent) -> bool:
         return self._recap is None or event.host in self._recap.counts.get("dark", {})
 
-    def _message(self, event: JobEvent) -> str:
+    def _message(self, event: RunEvent) -> str:
         return self._items.get((event.task_id, event.host)) or event.message or "failed without a message"
 
     def _printed_reason(self, ending: Ending) -> str:
@@ -175,9 +175,9 @@ class Folder:
         return "\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:]
 
 
-def fold(events: Iterable[JobEvent], ending: Ending) -> RunSummary:
+def fold(events: Iterable[RunEvent], ending: Ending) -> RunSummary:
     """Return the summary of a run from all its events at once."""
-    folder = Folder()
+    folder = RunSummaryBuilder()
     for event in events:
         folder.add(event)
     return folder.finish(ending)
@@ -191,7 +191,7 @@ def _error_text(lines: list[str]) -> str:
     return text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[place : place + 1])
 
 
-def _unreachable(event: JobEvent) -> TaskFailure:
+def _unreachable(event: RunEvent) -> TaskFailure:
     return TaskFailure(event.task, event.host, cut(f"unreachable: {event.message}"))
 
 

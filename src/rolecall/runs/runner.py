@@ -1,9 +1,8 @@
 """Where a play is started: one small interface.
 
-The reconciler hands a `Job` to a `Runner` and gets a `RunSummary`; it does not know whether a process was started,
+The reconciler hands a `RunSpec` to a `Runner` and gets a `RunSummary`; it does not know whether a process was started,
 forked or spared. Every implementation promises: no process of the run is left when `run` returns or raises, a failing
-play is a summary and never an exception, and a cancelled `run` ends the play first. Neighbours: `cold` starts a new
-process for each play, `instant` starts none.
+play is a summary and never an exception, and a cancelled `run` ends the play first.
 """
 
 import secrets
@@ -12,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from rolecall.runs.events import JobEvent, RunSummary
+from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.workspace import Workspace
 
-OnEvent = Callable[[JobEvent], None]
+OnEvent = Callable[[RunEvent], None]
 
 
 async def _revoke_nothing() -> None:
@@ -37,7 +36,7 @@ class PlaybookContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunSpec:
     """Everything that one run of a role or playbook needs; its workspace must be prepared for `ident`.
 
     `environment` is added to the play's, and so is `secret_environment`, whose values appear in no file, event or
@@ -62,7 +61,7 @@ class Job:
 class Runner(Protocol):
     """Runs one job at a time per call; calls may overlap."""
 
-    async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
         """Run the job to its end, tell `on_event` everything on the way, and return what came of it.
 
         Cancelling the call ends the play within its grace and then raises `asyncio.CancelledError`.

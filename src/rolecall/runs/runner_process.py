@@ -2,8 +2,7 @@
 
 The first line of standard input describes the play; the open rest of it is a life line, whose end means that the
 operator has died. Standard output carries the events as lines of JSON and, last, how the play ended. Whatever happens
-(the play's own end, SIGTERM, the operator's death), no process below this one is left when it exits. Neighbour: `cold`
-starts it.
+(the play's own end, SIGTERM, the operator's death), no process below this one is left when it exits.
 """
 
 import json
@@ -22,7 +21,7 @@ from typing import Any, Self
 
 from rolecall.process_tree import become_subreaper, end_descendants, reap_children
 from rolecall.runs.event_parser import read_event
-from rolecall.runs.secret_redaction import HiddenText, hide_environment, scrub, scrub_folder
+from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
 from rolecall.runs.workspace import TEMPORARY
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
@@ -40,7 +39,7 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class RunnerInput:
     """What the process is told; `role` and `playbook` are absolute paths, one of them is empty."""
 
     ident: str
@@ -71,10 +70,10 @@ class Play:
         return {"role": name, "roles_path": f"{parent}/", "hosts": "localhost", "role_skip_facts": skip_facts}
 
 
-class PlayThread(threading.Thread):
+class RunnerThread(threading.Thread):
     """Runs ansible-runner and reports to `lines`; `finished_descriptor` becomes readable at its end."""
 
-    def __init__(self, play: Play, lines: "Lines", adapt: Adapt) -> None:
+    def __init__(self, play: RunnerInput, lines: "Lines", adapt: Adapt) -> None:
         super().__init__(name="play", daemon=True)
         self._play = play
         self._lines = lines
@@ -116,12 +115,12 @@ class PlayThread(threading.Thread):
         return {"status": status, "rc": rc}
 
     def _on_event(self, raw: dict[str, Any]) -> bool:
-        scrub(raw, self._play.secrets.values())
+        redact(raw, self._play.secrets.values())
         self._lines.write(read_event(raw).to_json())
         return True
 
 
-def configure(play: Play, **callbacks: Callable[..., Any]) -> Any:
+def configure(play: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
     """Return ansible-runner's object for a play, ready to run."""
     # Imported here: a description that cannot be read must not wait for it.
     from ansible_runner.interface import init_runner  # noqa: PLC0415
@@ -183,8 +182,8 @@ def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     lines = Lines(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
-    play = Play.from_line(sys.stdin.buffer.readline())
-    thread = PlayThread(play, lines, adapt)
+    play = RunnerInput.from_line(sys.stdin.buffer.readline())
+    thread = RunnerThread(play, lines, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(play.grace_seconds)
@@ -229,7 +228,7 @@ def _wait(finished: int, wake_up: int) -> dict[str, Any]:
     return {"status": "canceled", "reason": "the run was asked to end"}
 
 
-def _environment(play: Play) -> dict[str, str]:
+def _environment(play: RunnerInput) -> dict[str, str]:
     """Return what the play's environment needs beyond this process's own."""
     programs = Path(sys.executable).parent
     python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
@@ -244,9 +243,9 @@ def _environment(play: Play) -> dict[str, str]:
     }
 
 
-def _tidy(play: Play) -> None:
+def _tidy(play: RunnerInput) -> None:
     workspace = Path(play.workspace)
-    scrub_folder(workspace / "artifacts" / play.ident, play.secrets.values())
+    redact_folder(workspace / "artifacts" / play.ident, play.secrets.values())
     shutil.rmtree(workspace / TEMPORARY, ignore_errors=True)
     if play.role:
         (workspace / "project" / "main.json").unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 ansible-runner writes the whole environment of a play into a file, and a role may print its environment. The secrets of
 a run are passed as `HiddenText`, which the kernel sees in clear and JSON does not; and whatever quotes a secret all the
-same is changed before it is written, or at the latest when the run ends. Neighbour: `play`, the only user.
+same is changed before it is written, or at the latest when the run ends.
 """
 
 import os
@@ -35,7 +35,7 @@ def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenTe
     }
 
 
-def scrub(value: Any, secrets: Iterable[str]) -> Any:
+def redact(value: Any, secrets: Iterable[str]) -> Any:
     """Replace secrets in all texts of a JSON value; dictionaries and lists are changed in place and returned."""
     secrets = [secret for secret in secrets if secret]
     if isinstance(value, str):
@@ -43,13 +43,13 @@ def scrub(value: Any, secrets: Iterable[str]) -> Any:
             value = value.replace(secret, _REPLACEMENT)
     elif isinstance(value, dict):
         for key in value:
-            value[key] = scrub(value[key], secrets)
+            value[key] = redact(value[key], secrets)
     elif isinstance(value, list):
-        value[:] = [scrub(item, secrets) for item in value]
+        value[:] = [redact(item, secrets) for item in value]
     return value
 
 
-def scrub_folder(folder: Path, secrets: Iterable[str]) -> None:
+def redact_folder(folder: Path, secrets: Iterable[str]) -> None:
     """Replace secrets in what a run printed and remove half-written events, which only a run that was ended leaves."""
     for partial in folder.glob("job_events/*-partial.json*"):
         partial.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 The rules, odd results included, are those of the Go runner, because roles were written against them. One thing differs:
 Go isolates its special words in a random order, here the order is fixed (HTTP, URL, IP). Nothing here raises: a key
-without any character in it stays as it is. Neighbour: `parameters`, the only user.
+without any character in it stays as it is.
 """
 
 import re

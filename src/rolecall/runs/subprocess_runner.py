@@ -2,7 +2,7 @@
 
 The process (`play`) drives ansible-runner and ends everything below itself; this side reads its events, limits its
 time, asks it to end, and kills it when it does not. If that process is itself killed, what it leaves is found by the
-mark in its environment. Neighbour: `runner` has the interface and its promises.
+mark in its environment.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
-from rolecall.process_tree import JOB_VARIABLE, PLAY_MODULE, become_subreaper, kill_orphans, kill_stranded
-from rolecall.runs.events import JobEvent, RunSummary
-from rolecall.runs.run_summary import Ending, Folder
-from rolecall.runs.runner import Job, OnEvent, RoleContent
-from rolecall.runs.runner_process import Play
+from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE, become_subreaper, kill_abandoned_runs, kill_run_processes
+from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.run_summary import Ending, RunSummaryBuilder
+from rolecall.runs.runner import OnEvent, RoleContent, RunSpec
+from rolecall.runs.runner_process import RunnerInput
 
 logger = get_logger("cold")
 
@@ -31,7 +31,7 @@ _KILL_AFTER_SECONDS = 20.0
 """How long after the grace the play's process may need to kill what is left, before it is killed itself."""
 
 
-class PlayProcess(Protocol):
+class RunProcess(Protocol):
     """The process of one play, as far as a runner needs it; `asyncio.subprocess.Process` is one."""
 
     @property
@@ -56,7 +56,7 @@ class PlayProcess(Protocol):
         """End it. Raises ProcessLookupError when it has ended."""
 
 
-class ColdRunner:
+class SubprocessRunner:
     """Runs each job in a process of its own.
 
     Making one makes this process the one to which orphans climb, and ends what runs of a killed operator have left.
@@ -64,16 +64,16 @@ class ColdRunner:
 
     def __init__(self) -> None:
         become_subreaper()
-        if stranded := kill_stranded():
+        if stranded := kill_abandoned_runs():
             logger.warning("Ended runs that a killed operator had left", jobs=stranded)
 
-    async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
         """Run the job; see `runner.Runner`."""
         try:
             process = await self.start(job)
         except OSError as error:
-            return Folder().finish(Ending("error", reason=f"cannot start a process for the play: {error}"))
-        conversation = _Conversation(process, on_event, unreachable_ok=job.unreachable_ok)
+            return RunSummaryBuilder().finish(Ending("error", reason=f"cannot start a process for the play: {error}"))
+        conversation = _RunOutput(process, on_event, unreachable_ok=job.unreachable_ok)
         reading = asyncio.create_task(conversation.read(), name=f"read {job.ident}")
         try:
             ending = await _wait(job, conversation, reading)
@@ -84,15 +84,15 @@ class ColdRunner:
             job.workspace.finish(job.ident)
         return conversation.folder.finish(ending)
 
-    async def start(self, job: Job) -> PlayProcess:
+    async def start(self, job: RunSpec) -> RunProcess:
         """Start a process that runs `play` and has been told about the job. Raises OSError."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", PLAY_MODULE),
+            *(sys.executable, "-P", "-m", RUNNER_MODULE),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=LINE_LIMIT_BYTES,
-            env=inherited_environment() | {JOB_VARIABLE: job.ident},
+            env=inherited_environment() | {RUN_VARIABLE: job.ident},
             start_new_session=True,
         )
         assert process.stdin  # noqa: S101 - just asked for
@@ -100,12 +100,12 @@ class ColdRunner:
         return process
 
 
-class _Conversation:
+class _RunOutput:
     """What one play's process says."""
 
-    def __init__(self, process: PlayProcess, on_event: OnEvent, *, unreachable_ok: bool = False) -> None:
+    def __init__(self, process: RunProcess, on_event: OnEvent, *, unreachable_ok: bool = False) -> None:
         self.process = process
-        self.folder = Folder(unreachable_ok=unreachable_ok)
+        self.folder = RunSummaryBuilder(unreachable_ok=unreachable_ok)
         self.ending: dict[str, Any] = {}
         self._on_event = on_event
         self._started = time.monotonic()
@@ -148,7 +148,7 @@ class _Conversation:
                 for note in json.loads(line)["notes"]:
                     logger.debug("Part of a run was not warm", reason=note)
             else:
-                event = JobEvent.from_json(line)
+                event = RunEvent.from_json(line)
                 self.folder.add(event)
                 self._on_event(event)
 
@@ -158,10 +158,10 @@ class _Conversation:
             self._errors = (self._errors + chunk)[-_ERROR_LIMIT_BYTES:]
 
 
-def describe(job: Job) -> Play:
+def describe(job: RunSpec) -> RunnerInput:
     """Return what the play's process is told about a job."""
     is_role = isinstance(job.content, RoleContent)
-    return Play(
+    return RunnerInput(
         ident=job.ident,
         workspace=str(job.workspace.path),
         role=str(job.content.path) if is_role else "",
@@ -178,7 +178,7 @@ def inherited_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
 
 
-async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> Ending:
+async def _wait(job: RunSpec, conversation: _RunOutput, reading: asyncio.Task[None]) -> Ending:
     try:
         async with asyncio.timeout(job.timeout_seconds):
             await asyncio.shield(reading)
@@ -188,11 +188,11 @@ async def _wait(job: Job, conversation: _Conversation, reading: asyncio.Task[Non
         return Ending("timeout", None, conversation.duration_seconds, reason)
     if not conversation.ending:
         await _revoke(job)
-        await asyncio.to_thread(kill_orphans, job.ident)
+        await asyncio.to_thread(kill_run_processes, job.ident)
     return conversation.own_ending()
 
 
-async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None]) -> None:
+async def _end(job: RunSpec, conversation: _RunOutput, reading: asyncio.Task[None]) -> None:
     """Ask the play's process to end, kill it if it does not, and see to it that nothing of the run is left."""
     await _revoke(job)
     process = conversation.process
@@ -204,11 +204,11 @@ async def _end(job: Job, conversation: _Conversation, reading: asyncio.Task[None
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    await asyncio.to_thread(kill_orphans, job.ident)
+    await asyncio.to_thread(kill_run_processes, job.ident)
     await asyncio.wait({reading, draining})
 
 
-async def _revoke(job: Job) -> None:
+async def _revoke(job: RunSpec) -> None:
     """Take the run's access away; should that fail, its processes have to end all the same."""
     try:
         async with asyncio.timeout(_REVOKE_LIMIT_SECONDS):

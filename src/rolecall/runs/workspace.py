@@ -2,7 +2,7 @@
 
 The layout is ansible-runner's and the Go runner's, below `<root>/<group>/<version>/<Kind>/<namespace>/<name>`. Nobody
 else writes there. Directories are 0700 and files 0600, because extra vars hold whatever a spec holds. Old runs are
-removed by `Workspace` itself, not by ansible-runner, whose rotation fails on the `latest` link. Neighbour: `runner`.
+removed by `Workspace` itself, not by ansible-runner, whose rotation fails on the `latest` link.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""Writes new projects, and new kinds into them, in the layout of this repository.
-
-Neighbours: ``project`` decides what is written, ``names`` checks what people chose, ``templates`` has the texts,
-``yaml_lists`` adds to files that people have changed, and ``changes`` writes all of it or nothing.
-"""
+"""Writes new projects, and new kinds into them, in the layout of this repository."""
 
 from rolecall.scaffold.errors import ScaffoldError
 from rolecall.scaffold.file_changes import Changes

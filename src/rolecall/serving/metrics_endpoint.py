@@ -8,7 +8,7 @@ from aiohttp import web
 from rolecall.kube.errors import KubeError
 from rolecall.logs import get_logger
 from rolecall.metrics.registry import CONTENT_TYPE
-from rolecall.serving.token_reviews import Reviewer, Verdict
+from rolecall.serving.token_reviews import TokenReviewer, Verdict
 
 logger = get_logger("metrics")
 
@@ -16,7 +16,7 @@ PATH = "/metrics"
 _CONTENT_TYPE = {"Content-Type": CONTENT_TYPE}
 
 
-def metrics(render: Callable[[], bytes], reviewer: Reviewer | None) -> web.Application:
+def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:
     """Return the application that serves what ``render`` returns; without a reviewer to everybody."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -30,7 +30,7 @@ def metrics(render: Callable[[], bytes], reviewer: Reviewer | None) -> web.Appli
     return application
 
 
-async def _refusal(request: web.Request, reviewer: Reviewer) -> web.Response | None:
+async def _refusal(request: web.Request, reviewer: TokenReviewer) -> web.Response | None:
     """Return the answer to a request that gets no metrics, None for one that does."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():

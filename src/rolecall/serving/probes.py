@@ -12,7 +12,7 @@ from aiohttp import web
 Check = Callable[[], bool]
 
 
-def probes(is_ready: Check) -> web.Application:
+def probes_application(is_ready: Check) -> web.Application:
     """Return the application that answers probes."""
     application = web.Application()
     _add(application, "healthz", {"ping": lambda: True})

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from rolecall.config.settings import Settings
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
-from rolecall.metrics.operator_metrics import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.serving.certificate import ServingCertificate, default_directory
 from rolecall.serving.listener import Address, listening, parse_address
-from rolecall.serving.metrics_endpoint import metrics
-from rolecall.serving.probes import probes
-from rolecall.serving.token_reviews import Reviewer
+from rolecall.serving.metrics_endpoint import metrics_application
+from rolecall.serving.probes import probes_application
+from rolecall.serving.token_reviews import TokenReviewer
 from rolecall.serving.user_metrics_endpoint import HOST, user_metrics
 
 logger = get_logger("serving")
@@ -20,7 +20,7 @@ logger = get_logger("serving")
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, client: Client, telemetry: Telemetry, is_ready: Callable[[], bool]
+    settings: Settings, client: Client, metrics: OperatorMetrics, is_ready: Callable[[], bool]
 ) -> AsyncIterator[int]:
     """Serve probes, metrics and the metrics of roles; yield the port of the last, on loopback.
 
@@ -28,9 +28,9 @@ async def serving(
     """
     async with AsyncExitStack() as stack:
         await _serve_probes(stack, settings, is_ready)
-        await _serve_metrics(stack, settings, client, telemetry)
+        await _serve_metrics(stack, settings, client, metrics)
         where = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
-        port = await stack.enter_async_context(listening(user_metrics(telemetry.user_metrics.apply), where))
+        port = await stack.enter_async_context(listening(user_metrics(metrics.user_metrics.apply), where))
         logger.debug("Metrics of roles are taken", port=port)
         yield port
 
@@ -38,22 +38,22 @@ async def serving(
 async def _serve_probes(stack: AsyncExitStack, settings: Settings, is_ready: Callable[[], bool]) -> None:
     address = parse_address(settings.health_probe_bind_address, "--health-probe-bind-address")
     if address is not None:
-        port = await stack.enter_async_context(listening(probes(is_ready), address))
+        port = await stack.enter_async_context(listening(probes_application(is_ready), address))
         logger.info("Probes are answered", host=address.host, port=port)
 
 
-async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Client, telemetry: Telemetry) -> None:
+async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Client, metrics: OperatorMetrics) -> None:
     address = parse_address(settings.metrics_bind_address, "--metrics-bind-address")
     if address is None:
         return
     context = None
     if settings.metrics_secure:
-        certificate = ServingCertificate(default_directory(), lambda ok: telemetry.count_certificate(succeeded=ok))
+        certificate = ServingCertificate(default_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
         certificate.load()
         context = certificate.context
         _run_beside(stack, certificate)
-    reviewer = Reviewer(client) if settings.metrics_require_rbac else None
-    port = await stack.enter_async_context(listening(metrics(telemetry.render, reviewer), address, context))
+    reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
+    port = await stack.enter_async_context(listening(metrics_application(metrics.render, reviewer), address, context))
     logger.info("Metrics are served", host=address.host, port=port, secure=settings.metrics_secure)
 
 

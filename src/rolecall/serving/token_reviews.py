@@ -36,7 +36,7 @@ class Reviews(Protocol):
 
 
 @dataclass(slots=True)
-class Reviewer:
+class TokenReviewer:
     """Judges requests by the API server's own rules; ``now`` is a monotonic clock in seconds."""
 
     client: Reviews

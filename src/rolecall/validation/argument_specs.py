@@ -1,7 +1,6 @@
 """The arguments of a role, ``meta/argument_specs.yml``: whether Ansible can make sense of what they say.
 
-Ansible looks at them only in a run, and passes over keys that it does not know. Neighbours: ``ansible_check`` gives
-the types that there are, ``definitions`` compares the arguments with the schema of the kind.
+Ansible looks at them only in a run, and passes over keys that it does not know.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """The definitions of the watched kinds (CRDs): whether they fit the watches and the arguments of the roles.
 
-What does not fit is a warning: a definition may be older or newer than the role on purpose, and arguments may come
-from elsewhere. Kinds without a definition among the given files are passed over. Neighbour: ``arguments``.
+What does not fit is a warning: a definition may be older or newer than the role on purpose, and arguments may come from
+elsewhere. Kinds without a definition among the given files are passed over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

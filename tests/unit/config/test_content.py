@@ -2,17 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.config.content import Places
+from rolecall.config.content import ContentFinder
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.mapping_reader import Fields
+from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.watch_keys import ENTRY
 from rolecall.runs.runner import PlaybookContent, RoleContent
 
 
 def found(directory: Path, role: str, **environment: str) -> Path:
     """Return where a role is found; raise the mistake that is noted when it is not."""
-    fields = Fields.of({"role": role}, ENTRY, "here")
-    content = Places(directory, environment).content(fields)
+    fields = MappingReader.of({"role": role}, ENTRY, "here")
+    content = ContentFinder(directory, environment).content(fields)
     if fields.mistakes:
         raise fields.mistakes[0]
     assert isinstance(content, RoleContent)
@@ -75,14 +75,14 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
 
 def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text("[]")
-    fields = Fields.of({"role": "nowhere", "playbook": "play.yml"}, ENTRY, "here")
-    assert Places(tmp_path, {}).content(fields) == PlaybookContent(tmp_path / "play.yml")
-    absolute = Fields.of({"playbook": str(tmp_path / "play.yml")}, ENTRY, "here")
-    assert Places(Path("/"), {}).content(absolute) == PlaybookContent(tmp_path / "play.yml")
+    fields = MappingReader.of({"role": "nowhere", "playbook": "play.yml"}, ENTRY, "here")
+    assert ContentFinder(tmp_path, {}).content(fields) == PlaybookContent(tmp_path / "play.yml")
+    absolute = MappingReader.of({"playbook": str(tmp_path / "play.yml")}, ENTRY, "here")
+    assert ContentFinder(Path("/"), {}).content(absolute) == PlaybookContent(tmp_path / "play.yml")
 
 
 def test_nothing_named_is_nothing(tmp_path: Path) -> None:
-    assert Places(tmp_path, {}).content(Fields.of({}, ENTRY, "here")) is None
+    assert ContentFinder(tmp_path, {}).content(MappingReader.of({}, ENTRY, "here")) is None
 
 
 def test_a_role_may_lie_in_the_working_directory(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from rolecall.config.keys import DURATION, LIST, MAPPING, TEXT, WHOLE, Key, Type
-from rolecall.config.mapping_reader import Fields
+from rolecall.config.mapping_reader import MappingReader
 
 INNER = Key("b", TEXT, "", default="")
 SECTION: Key[Any] = Key("a", MAPPING, "", default=None, keys=(INNER,))
@@ -16,9 +16,9 @@ def key(type_: Type[Any], default: Any = None) -> Key[Any]:
     return Key("a", type_, "", default=default)
 
 
-def fields(*keys: Key[Any], **values: Any) -> Fields:
+def fields(*keys: Key[Any], **values: Any) -> MappingReader:
     """Return the fields of a mapping with these keys."""
-    return Fields.of(values, keys, "watches.yaml: entry 1")
+    return MappingReader.of(values, keys, "watches.yaml: entry 1")
 
 
 def test_names_match_in_any_case() -> None:

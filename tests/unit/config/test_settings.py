@@ -7,10 +7,10 @@ import pytest
 
 from rolecall.config.settings import (
     Settings,
+    ansible_operator_settings,
     default_workers,
     limit_of_runs,
     private_directory,
-    settings_of_ansible_operator,
 )
 
 
@@ -32,12 +32,12 @@ def test_an_operator_stops_before_kubernetes_loses_its_patience() -> None:
 
 
 def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() -> None:
-    settings = settings_of_ansible_operator()
+    settings = ansible_operator_settings()
     assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
     assert settings.work_directory == Path("/tmp/ansible-operator/runner")  # noqa: S108 - a part of the interface
     assert settings.kubeconfig_directory == Path(tempfile.gettempdir())  # TMPDIR, or /tmp
-    assert (settings.back_off_min_seconds, settings.back_off_max_seconds) == (0.005, 1000)
+    assert (settings.backoff_min_seconds, settings.backoff_max_seconds) == (0.005, 1000)
     assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
 
 

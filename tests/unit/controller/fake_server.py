@@ -1,4 +1,4 @@
-"""A small API server in memory, with the three calls that informers make, and every kind of trouble on demand."""
+"""A small API server in memory, with the three calls that informers make, and every kind of failure on demand."""
 
 import asyncio
 import copy
@@ -14,12 +14,12 @@ _Event = tuple[str, RawObject] | Exception | None
 
 
 class FakeServer:
-    """Implements ``rolecall.controller.source.reflector.Source`` for one kind; ``trouble`` makes every call and stream fail."""
+    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail."""
 
     def __init__(self, *, namespaced: bool = True, page_size: int = 2) -> None:
         self.namespaced = namespaced
         self.page_size = page_size
-        self.trouble: KubeError | None = None
+        self.failure: KubeError | None = None
         self.forget_everything = False
         self.forbidden_namespaces: dict[str | None, KubeError] = {}
         self.objects: dict[ObjectKey, RawObject] = {}
@@ -82,8 +82,8 @@ class FakeServer:
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return how the kind is served."""
-        if self.trouble is not None:
-            raise self.trouble
+        if self.failure is not None:
+            raise self.failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
     async def list_pages(self, _gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
@@ -118,9 +118,9 @@ class FakeServer:
             self._streams.remove(entry)
 
     def _check(self, namespace: str | None) -> None:
-        trouble = self.trouble or self.forbidden_namespaces.get(namespace)
-        if trouble is not None:
-            raise trouble
+        failure = self.failure or self.forbidden_namespaces.get(namespace)
+        if failure is not None:
+            raise failure
 
     def _record(self, event_type: str, obj: RawObject) -> None:
         kept = copy.deepcopy(obj) | {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from rolecall.controller.clock import LoopClock, pause
+from rolecall.controller.clock import LoopClock, sleep
 from tests.unit.manual_clock import ManualClock, settle
 
 
@@ -37,7 +37,7 @@ def test_the_wall_clock_is_that_of_the_system() -> None:
 
 async def test_a_pause_ends_when_its_time_is_over() -> None:
     clock = ManualClock()
-    task = asyncio.create_task(pause(clock, 5))
+    task = asyncio.create_task(sleep(clock, 5))
     await settle()
     await clock.advance_and_settle(4.9)
     assert not task.done()
@@ -47,7 +47,7 @@ async def test_a_pause_ends_when_its_time_is_over() -> None:
 
 async def test_a_cancelled_pause_leaves_no_timer() -> None:
     clock = ManualClock()
-    task = asyncio.create_task(pause(clock, 5))
+    task = asyncio.create_task(sleep(clock, 5))
     await settle()
     task.cancel()
     await settle()
@@ -58,5 +58,5 @@ async def test_a_cancelled_pause_leaves_no_timer() -> None:
 @pytest.mark.parametrize("seconds", [0, -1])
 async def test_a_pause_of_nothing_needs_no_clock(seconds: float) -> None:
     clock = ManualClock()
-    await asyncio.wait_for(pause(clock, seconds), 5)
+    await asyncio.wait_for(sleep(clock, seconds), 5)
     assert clock.handles == 0

@@ -8,7 +8,7 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from rolecall.controller.controller import Controller, Result
-from rolecall.controller.work_queue import BackOff, Cause, WorkQueue
+from rolecall.controller.work_queue import Backoff, Cause, WorkQueue
 from rolecall.kube.references import ObjectKey
 from tests.unit.manual_clock import ManualClock, settle
 
@@ -53,7 +53,7 @@ def recorder() -> Recorder:
 @pytest.fixture
 def controller(clock: ManualClock, recorder: Recorder) -> Controller:
     return Controller(
-        "foo-v1-controller", WorkQueue(clock, BackOff(1, 8)), 2, recorder, kind="Foo", group="example.com"
+        "foo-v1-controller", WorkQueue(clock, Backoff(1, 8)), 2, recorder, kind="Foo", group="example.com"
     )
 
 
@@ -305,7 +305,7 @@ async def test_an_observer_hears_of_a_request_from_due_to_done(
     clock: ManualClock, recorder: Recorder, result: Result | Exception, outcome: str
 ) -> None:
     heard = Heard()
-    queue: WorkQueue[ObjectKey] = WorkQueue(clock, BackOff(1, 8), heard)
+    queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 8), heard)
     recorder.results[A] = result
     async with running(Controller("foo-v1-controller", queue, 1, recorder, observer=heard)):
         queue.add(A, CAUSE)

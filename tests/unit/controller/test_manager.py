@@ -76,13 +76,13 @@ async def test_what_is_there_is_reconciled_after_the_informers_are_synced(operat
 
 
 async def test_workers_wait_until_the_informers_know_what_is_there(operator: Operator) -> None:
-    operator.server.trouble = UnreachableError("connection refused")
+    operator.server.failure = UnreachableError("connection refused")
     async with running(operator):
         operator.queue.add(ObjectKey("default", "early"), CAUSE)
         await settle()
         assert not operator.manager.is_ready
         assert operator.log == []
-        operator.server.trouble = None
+        operator.server.failure = None
         await operator.clock.advance_and_settle(2)
         assert operator.manager.is_ready
         assert "start default/web" in operator.log
@@ -169,7 +169,7 @@ async def test_a_background_task_that_crashes_ends_the_manager_with_its_error(op
 
 
 async def test_a_stop_before_the_informers_are_synced_ends_at_once(operator: Operator) -> None:
-    operator.server.trouble = UnreachableError("connection refused")
+    operator.server.failure = UnreachableError("connection refused")
     async with running(operator) as task:
         operator.manager.stop()
         operator.manager.stop()

@@ -88,9 +88,9 @@ def test_annotations_of_a_primary_count_when_they_are_watched() -> None:
 
 def test_a_field_that_is_watched_counts_without_a_new_generation() -> None:
     predicate = PrimaryPredicate(fields=(PAUSED,))
-    pause = updated(annotations={"example.com/paused": "true"})
-    assert predicate(make_change(WEB, pause, (PAUSED,)))
-    assert predicate(make_change(pause, WEB, (PAUSED,)))
+    sleep = updated(annotations={"example.com/paused": "true"})
+    assert predicate(make_change(WEB, sleep, (PAUSED,)))
+    assert predicate(make_change(sleep, WEB, (PAUSED,)))
     assert not predicate(make_change(WEB, updated(annotations={"a": "b"}), (PAUSED,)))
 
 

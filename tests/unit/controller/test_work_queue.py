@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolecall.controller.work_queue import BackOff, Cause, ShutDown, WorkQueue
+from rolecall.controller.work_queue import Backoff, Cause, ShutDown, WorkQueue
 from tests.unit.manual_clock import ManualClock, settle
 
 OWN = Cause("own write", "uid", "1")
@@ -38,7 +38,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> WorkQueue[str]:
-    return WorkQueue(clock, BackOff(1, 300))
+    return WorkQueue(clock, Backoff(1, 300))
 
 
 async def test_requests_come_in_the_order_in_which_they_were_added(queue: WorkQueue[str]) -> None:
@@ -169,7 +169,7 @@ async def test_a_timer_started_while_processing_survives_done(queue: WorkQueue[s
 async def test_failures_double_the_delay_up_to_the_maximum(queue: WorkQueue[str]) -> None:
     assert [queue.add_rate_limited("a", CAUSE) for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert queue.failures("a") == 11
-    assert BackOff(1, 300).delay_seconds(100_000) == 300
+    assert Backoff(1, 300).delay_seconds(100_000) == 300
 
 
 async def test_forget_lets_the_next_failure_start_at_the_minimum(queue: WorkQueue[str]) -> None:
@@ -332,7 +332,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.queue: WorkQueue[str] = WorkQueue(self.clock, BackOff(1, 8))
+        self.queue: WorkQueue[str] = WorkQueue(self.clock, Backoff(1, 8))
         self.due: list[str] = []
         self.processing: dict[str, bool] = {}
         self.timers: dict[str, float] = {}

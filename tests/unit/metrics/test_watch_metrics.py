@@ -1,8 +1,8 @@
 from rolecall.controller.source.changes import Change, ChangeType
 from rolecall.controller.source.store import Entry
 from rolecall.kube.references import GVK, RawObject
-from rolecall.metrics.operator_metrics import Telemetry
-from rolecall.metrics.watch_metrics import Measuring, controller_names
+from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.metrics.watch_metrics import WatchMetricsFactory, controller_names
 
 CACHE = GVK("cache.example.com", "v1alpha1", "Memcached")
 OTHER = GVK("other.example.com", "v1alpha1", "Memcached")
@@ -33,8 +33,8 @@ def changed(kind: ChangeType) -> Change:
 
 
 def test_the_series_of_an_object_goes_with_it() -> None:
-    telemetry = Telemetry("test")
-    metrics = Measuring.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
+    telemetry = OperatorMetrics("test")
+    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
     metrics.primary_changed(changed(ChangeType.ADDED), selected=True)
     assert SERIES in telemetry.render()
     metrics.primary_changed(changed(ChangeType.DELETED), selected=False)
@@ -42,8 +42,8 @@ def test_the_series_of_an_object_goes_with_it() -> None:
 
 
 def test_outcomes_are_counted_from_the_start() -> None:
-    telemetry = Telemetry("test")
-    metrics = Measuring.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
+    telemetry = OperatorMetrics("test")
+    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
     metrics.count_outcome(succeeded=False)
     text = telemetry.render().decode()
     gvk = 'GVK="cache.example.com/v1alpha1, Kind=Memcached"'

@@ -33,7 +33,7 @@ DISCOVERY: dict[str, list[RawObject]] = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReadWatermark:
     """A request that arrived."""
 
     method: str
@@ -52,7 +52,7 @@ class ApiServer:
     """The stand-in's state. ``answers`` take precedence over everything else, by method and path."""
 
     objects: dict[str, RawObject] = field(default_factory=dict)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReadWatermark] = field(default_factory=list)
     answers: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = field(default_factory=dict)
     watch_events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     watchers: int = 0
@@ -72,11 +72,11 @@ class ApiServer:
         return self.objects[path]
 
     @property
-    def last(self) -> Seen:
+    def last(self) -> ReadWatermark:
         """The request that arrived last."""
         return self.seen[-1]
 
-    def writes(self) -> list[Seen]:
+    def writes(self) -> list[ReadWatermark]:
         """Return what arrived, without the reads."""
         return [seen for seen in self.seen if seen.method != "GET"]
 
@@ -88,10 +88,10 @@ class ApiServer:
         if request.path in DISCOVERY and request.method == "GET":
             return web.json_response({"kind": "APIResourceList", "resources": DISCOVERY[request.path]})
         if "Upgrade" in request.headers:
-            self.seen.append(Seen(request.method, request.raw_path, dict(request.headers), b""))
+            self.seen.append(ReadWatermark(request.method, request.raw_path, dict(request.headers), b""))
         else:
             body = await request.read()
-            self.seen.append(Seen(request.method, request.raw_path, dict(request.headers), body))
+            self.seen.append(ReadWatermark(request.method, request.raw_path, dict(request.headers), body))
         if found := self.answers.get((request.method, request.path)):
             return await found(request)
         if request.headers.get("Upgrade") == "websocket":
@@ -100,7 +100,7 @@ class ApiServer:
             return await self._watch(request)
         return self._objects(request, self.last)
 
-    def _objects(self, request: web.Request, seen: Seen) -> web.Response:
+    def _objects(self, request: web.Request, seen: ReadWatermark) -> web.Response:
         path = request.path
         match request.method:
             case "POST":

@@ -8,7 +8,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Credentials, Ownership, Proxy, ProxyRun
+from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
 from tests.unit.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything
@@ -20,8 +20,8 @@ class Run:
     """A registered run, what it has reported, and a session that speaks for it."""
 
     proxy: Proxy
-    run: ProxyRun
-    credentials: Credentials
+    run: SessionSpec
+    credentials: ProxyCredentials
     session: aiohttp.ClientSession
     written: list[RawObject] = field(default_factory=list)
     dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
@@ -58,7 +58,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
         written: list[RawObject] = []
         removed: list[str] = []
         dependents: list[tuple[GVK, Ownership]] = []
-        run = ProxyRun(
+        run = SessionSpec(
             request_gvk=DEMO,
             key=ObjectKey(namespace, name),
             uid=f"uid-of-{name}",

@@ -7,11 +7,11 @@ import yaml
 from aiohttp import web
 from kubernetes import client, config
 
-from rolecall.proxy import Credentials
+from rolecall.proxy import ProxyCredentials
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import Run
 
-CREDENTIALS = Credentials("http://127.0.0.1:4711", "s3cret", "ns")
+CREDENTIALS = ProxyCredentials("http://127.0.0.1:4711", "s3cret", "ns")
 
 
 def test_the_secret_is_in_no_repr() -> None:
@@ -54,7 +54,7 @@ def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:
 
 
 def test_a_cluster_scoped_primary_has_a_context_without_namespace() -> None:
-    assert yaml.safe_load(Credentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
+    assert yaml.safe_load(ProxyCredentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
 
 
 @pytest.mark.parametrize("no_proxy", ["", "127.0.0.1"])

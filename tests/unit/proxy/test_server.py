@@ -11,7 +11,7 @@ from yarl import URL
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.proxy import Ownership, Proxy, ProxyRun
+from rolecall.proxy import Ownership, Proxy, SessionSpec
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
 
@@ -636,7 +636,7 @@ async def test_a_fault_of_the_proxys_own_is_a_status_too_and_creates_nothing(
         raise LookupError(f"no watch on {resource.gvk} by {ownership}")
 
     key = ObjectKey("ns", "one")
-    run = ProxyRun(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
+    run = SessionSpec(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
     headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
     async with aiohttp.request("POST", proxy.url + CONFIG_MAPS, json=config_map(), headers=headers) as answer:
         status = await answer.json()

@@ -13,12 +13,12 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy import Proxy
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.reconcile.reconciler import Reconciler
-from rolecall.reconcile.self_triggers import News
+from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
-from rolecall.runs.api_access import Access
+from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runs.launcher import Launcher
-from rolecall.runs.runner import Job, OnEvent, RoleContent
+from rolecall.runs.runner import OnEvent, RoleContent, RunSpec
 from tests.integration.things import THING
 from tests.integration.world import World
 
@@ -46,9 +46,9 @@ class ScriptedRunner:
 
     outcome: RunSummary = SUCCESS
     play: Play = do_nothing
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[RunSpec] = field(default_factory=list)
 
-    async def run(self, job: Job, _on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, _on_event: OnEvent) -> RunSummary:
         """Run the script."""
         self.jobs.append(job)
         await self.play()
@@ -62,7 +62,7 @@ class Rig:
     world: World
     runner: ScriptedRunner
     own_writes: OwnWrites
-    news: News
+    news: SelfTriggers
     reconciler: Reconciler
 
     @property
@@ -94,8 +94,8 @@ def make_rig(world: World, root: Path, **watch: Any) -> Rig:
     own_writes = OwnWrites()
     runner = ScriptedRunner()
     watched = replace(Watch(THING, RoleContent(root / "roles" / "thing")), **watch)
-    access = Access(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
-    news = News(THING, own_writes)
+    access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
+    news = SelfTriggers(THING, own_writes)
     reconciler = Reconciler(
         watch=watched,
         client=world.client,

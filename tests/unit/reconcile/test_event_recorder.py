@@ -6,10 +6,10 @@ from structlog.testing import capture_logs
 from rolecall.kube.errors import ForbiddenError, UnreachableError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.reconcile.event_recorder import EVENT, REFILL_SECONDS, EventRecorder, Happening
+from rolecall.reconcile.event_recorder import EVENT, REFILL_SECONDS, EventRecorder, EventSpec
 from tests.unit.fake_cluster import FakeCluster
 
-FAILED = Happening("Warning", "ReconcileFailed", "Task 'Boom': no more coffee")
+FAILED = EventSpec("Warning", "ReconcileFailed", "Task 'Boom': no more coffee")
 NOW = 1_800_000_000.0
 
 
@@ -26,7 +26,7 @@ class Desk:
         self.time = 0.0
         self.recorder = EventRecorder(cluster, now=lambda: NOW + self.time, monotonic=lambda: self.time)
 
-    async def record(self, *happenings: Happening, obj: RawObject | None = None) -> None:
+    async def record(self, *happenings: EventSpec, obj: RawObject | None = None) -> None:
         """Record all of these about one object, and wait until they are written."""
         async with self.recorder.running():
             for happening in happenings:
@@ -71,7 +71,7 @@ async def test_equal_ones_are_counted(desk: Desk) -> None:
 
 
 async def test_other_objects_and_other_messages_have_their_own(desk: Desk) -> None:
-    await desk.record(FAILED, Happening("Warning", "ReconcileFailed", "something else"))
+    await desk.record(FAILED, EventSpec("Warning", "ReconcileFailed", "something else"))
     desk.time = 1.0
     await desk.record(FAILED, obj=thing("two"))
     assert len(desk.events()) == 3
@@ -85,7 +85,7 @@ async def test_an_event_that_has_expired_is_made_anew(desk: Desk) -> None:
 
 
 async def test_an_object_has_an_allowance_that_refills(desk: Desk) -> None:
-    many = [Happening("Normal", "Reconciled", str(number)) for number in range(40)]
+    many = [EventSpec("Normal", "Reconciled", str(number)) for number in range(40)]
     await desk.record(*many)
     assert len(desk.events()) == 15
     desk.time = 2 * REFILL_SECONDS
@@ -104,7 +104,7 @@ async def test_a_cluster_scoped_object_has_its_events_in_default(desk: Desk) -> 
 
 
 async def test_the_longest_name_and_a_long_message_fit(desk: Desk) -> None:
-    await desk.record(Happening("Warning", "ReconcileFailed", "ä" * 5000), obj=thing("n" * 253))
+    await desk.record(EventSpec("Warning", "ReconcileFailed", "ä" * 5000), obj=thing("n" * 253))
     [event] = desk.events()
     assert len(metadata_of(event)["name"]) <= 253
     assert len(event["message"].encode()) <= 1024

@@ -23,8 +23,8 @@ from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.reconcile import reconciler, retry
-from rolecall.reconcile.event_recorder import Happening
-from rolecall.reconcile.event_reporter import Reporter
+from rolecall.reconcile.event_recorder import EventSpec
+from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.self_triggers import PrimaryCause
 from rolecall.runs.events import Counts, RunSummary
 from tests.integration.things import MANIFEST, THING
@@ -618,8 +618,8 @@ async def test_a_finalizer_that_fails_is_named_in_the_condition(finalized: Rig) 
 
 
 async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig: Rig) -> None:
-    told: list[Happening] = []
-    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    told: list[EventSpec] = []
+    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
     caused_by_pod = (Cause("Pod default/web: status.phase", "uid", "7"),)
     rig.runner.outcome = FAILURE
     await rig.reconciler.reconcile(rig.key, caused_by_pod)
@@ -631,16 +631,16 @@ async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig
     await rig.reconciler.reconcile(rig.key, caused_by_pod)
     message = "Task 'Boom': no more coffee"
     assert told == [
-        Happening("Warning", "ReconcileFailed", f"{message}; started by Pod default/web: status.phase"),
-        Happening("Warning", "ReconcileFailed", message),
-        Happening("Normal", "ReconcileRecovered", "Reconciled after a failure"),
-        Happening("Normal", "Reconciled", "1 task changed something; started by Pod default/web: status.phase"),
+        EventSpec("Warning", "ReconcileFailed", f"{message}; started by Pod default/web: status.phase"),
+        EventSpec("Warning", "ReconcileFailed", message),
+        EventSpec("Normal", "ReconcileRecovered", "Reconciled after a failure"),
+        EventSpec("Normal", "Reconciled", "1 task changed something; started by Pod default/web: status.phase"),
     ]
 
 
 async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> None:
-    told: list[Happening] = []
-    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    told: list[EventSpec] = []
+    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
     task = await start(rig)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -651,8 +651,8 @@ async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> Non
 async def test_a_recovery_is_told_after_a_restart_too(rig: Rig) -> None:
     rig.runner.outcome = FAILURE
     await rig.reconcile()
-    told: list[Happening] = []
-    rig.reconciler.report = Reporter(lambda _obj, happening: told.append(happening))
+    told: list[EventSpec] = []
+    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
     rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
     await rig.reconcile()
     assert [happening.reason for happening in told] == ["ReconcileRecovered"]

@@ -2,7 +2,7 @@ import pytest
 
 from rolecall.kube.errors import ApiError, ConflictError, KubeError, TooLargeError, UnreachableError
 from rolecall.reconcile import retry
-from rolecall.reconcile.retry import until_written
+from rolecall.reconcile.retry import write_with_retry
 
 REFUSED = ApiError(500, "InternalError", "failed calling webhook: no endpoints")
 AWAY = UnreachableError("nobody there")
@@ -24,30 +24,30 @@ class Server:
         return "written"
 
 
-async def attempt(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("rolecall.reconcile.retry.time.monotonic", lambda: server.time)
-    return await until_written(server.write)
+    return await write_with_retry(server.write)
 
 
 async def test_a_server_that_goes_on_refusing_is_given_up_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(*[REFUSED] * 100)
     with pytest.raises(ApiError, match="webhook"):
-        await attempt(server, monkeypatch)
+        await context(server, monkeypatch)
     assert len(server.errors) == 97
 
 
 @pytest.mark.parametrize("error", [AWAY, CONFLICT])
 async def test_one_that_is_away_or_in_between_is_waited_for(error: KubeError, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await attempt(Server(*[error] * 100), monkeypatch) == "written"
+    assert await context(Server(*[error] * 100), monkeypatch) == "written"
 
 
 async def test_a_refusal_now_and_then_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await attempt(Server(*[REFUSED, REFUSED, AWAY] * 20), monkeypatch) == "written"
+    assert await context(Server(*[REFUSED, REFUSED, AWAY] * 20), monkeypatch) == "written"
 
 
 async def test_what_does_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(*[TooLargeError(500, "InternalError", "etcdserver: request is too large")] * 2)
     with pytest.raises(TooLargeError):
-        await attempt(server, monkeypatch)
+        await context(server, monkeypatch)
     assert len(server.errors) == 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import parse_path
 from rolecall.reconcile.status import (
-    Outcome,
+    ReconcileOutcome,
     Stamp,
     Status,
     condition_of,
@@ -27,8 +27,8 @@ NOW = EARLIER + timedelta(minutes=1)
 STAMP = Stamp(NOW, generation=3)
 THEN, NOW_TEXT = "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"
 COMPLETION = "2026-01-01T12:01:00.25+00:00"
-SUCCESS = Outcome(counts=Counts(ok=2, changed=1), completion=COMPLETION)
-FAILURE = Outcome(failure="Task 'Boom': no", counts=Counts(ok=1, failures=1), completion=COMPLETION)
+SUCCESS = ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=COMPLETION)
+FAILURE = ReconcileOutcome(failure="Task 'Boom': no", counts=Counts(ok=1, failures=1), completion=COMPLETION)
 RESULT = {"ok": 2, "changed": 1, "skipped": 0, "failures": 0, "completion": COMPLETION}
 
 
@@ -40,7 +40,9 @@ def conditions(status: Status) -> dict[str, dict[str, Any]]:
 def succeeded(at: datetime = EARLIER, **outcome: Any) -> Status:
     """Return the status of an object whose last run succeeded."""
     completion = at.isoformat()
-    return finished({}, Outcome(counts=Counts(ok=2, changed=1), completion=completion, **outcome), Stamp(at, 3))
+    return finished(
+        {}, ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=completion, **outcome), Stamp(at, 3)
+    )
 
 
 def test_times_are_written_in_whole_seconds_of_utc() -> None:
@@ -102,23 +104,23 @@ def test_a_success_after_a_failure_clears_it() -> None:
 
 
 def test_a_play_that_never_began_has_no_result() -> None:
-    failure = conditions(finished({}, Outcome(failure="Unable to run reconciliation: no"), STAMP))["Failure"]
+    failure = conditions(finished({}, ReconcileOutcome(failure="Unable to run reconciliation: no"), STAMP))["Failure"]
     assert "ansibleResult" not in failure
 
 
 def test_the_message_of_a_failure_is_always_the_latest() -> None:
-    status = finished(finished({}, FAILURE, Stamp(EARLIER, 3)), Outcome(failure="something else"), STAMP)
+    status = finished(finished({}, FAILURE, Stamp(EARLIER, 3)), ReconcileOutcome(failure="something else"), STAMP)
     assert conditions(status)["Failure"]["message"] == "something else"
     assert conditions(status)["Failure"]["lastTransitionTime"] == THEN
 
 
 def test_a_remark_is_added_to_the_message_of_a_success() -> None:
-    status = finished({}, Outcome(remark="half of it"), STAMP)
+    status = finished({}, ReconcileOutcome(remark="half of it"), STAMP)
     assert conditions(status)["Successful"]["message"] == "Last reconciliation succeeded; half of it"
 
 
-@pytest.mark.parametrize("outcome", [Outcome(failure="é" * 5000), Outcome(remark="é" * 5000)])
-def test_messages_are_cut(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [ReconcileOutcome(failure="é" * 5000), ReconcileOutcome(remark="é" * 5000)])
+def test_messages_are_cut(outcome: ReconcileOutcome) -> None:
     for condition in finished({}, outcome, STAMP)["conditions"]:
         assert len(condition["message"].encode()) <= MESSAGE_LIMIT_BYTES
 
@@ -172,7 +174,7 @@ def test_conditions_that_are_none_count_as_absent(found: object) -> None:
 
 
 def test_mapped_values_replace_fields_but_never_the_conditions() -> None:
-    outcome = Outcome(mapped={"pods": 4, "conditions": "mine"})
+    outcome = ReconcileOutcome(mapped={"pods": 4, "conditions": "mine"})
     status = finished({"pods": 3, "ready": 1}, outcome, STAMP)
     assert (status["pods"], status["ready"]) == (4, 1)
     assert condition_of(status, "Successful") is not None
@@ -183,7 +185,7 @@ def test_a_kind_that_counts_no_generation_observes_none() -> None:
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILURE])
-def test_the_old_status_is_not_touched(outcome: Outcome) -> None:
+def test_the_old_status_is_not_touched(outcome: ReconcileOutcome) -> None:
     old = succeeded()
     before = copy.deepcopy(old)
     finished(old, outcome, STAMP)
@@ -227,7 +229,7 @@ def test_running_is_shown_at_once_for_what_is_new_changed_or_failed(old: Status,
 
 def test_a_status_that_differs_only_in_times_and_counts_is_no_news_for_ten_minutes() -> None:
     old = succeeded(EARLIER)
-    new = finished(old, Outcome(counts=Counts(ok=99), completion=COMPLETION), STAMP)
+    new = finished(old, ReconcileOutcome(counts=Counts(ok=99), completion=COMPLETION), STAMP)
     assert new != old
     assert not should_write(old, new, EARLIER + timedelta(minutes=9, seconds=59))
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
@@ -235,15 +237,19 @@ def test_a_status_that_differs_only_in_times_and_counts_is_no_news_for_ten_minut
 
 def test_a_failing_object_is_refreshed_ten_minutes_after_its_last_run_not_its_last_success() -> None:
     long_ago = EARLIER - timedelta(hours=1)
-    old = finished(succeeded(long_ago), Outcome("no", Counts(failures=1), EARLIER.isoformat()), Stamp(EARLIER, 3))
-    new = finished(old, Outcome("no", Counts(failures=1), NOW.isoformat()), STAMP)
+    old = finished(
+        succeeded(long_ago), ReconcileOutcome("no", Counts(failures=1), EARLIER.isoformat()), Stamp(EARLIER, 3)
+    )
+    new = finished(old, ReconcileOutcome("no", Counts(failures=1), NOW.isoformat()), STAMP)
     assert not should_write(old, new, NOW)
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
 
 
 def test_a_status_that_is_the_same_to_the_letter_is_never_written() -> None:
-    old = finished({}, Outcome(failure="Unable to parse"), STAMP)
-    assert not should_write(old, finished(old, Outcome(failure="Unable to parse"), STAMP), NOW + timedelta(days=1))
+    old = finished({}, ReconcileOutcome(failure="Unable to parse"), STAMP)
+    assert not should_write(
+        old, finished(old, ReconcileOutcome(failure="Unable to parse"), STAMP), NOW + timedelta(days=1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,7 +334,7 @@ def test_a_pause_that_is_over_leaves_no_condition() -> None:
 @given(STATUS, st.dictionaries(st.text(), JSON, max_size=2), st.none() | st.text(), st.integers(0, 2**63))
 def test_no_status_is_too_odd(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
     stamp = Stamp(NOW, generation)
-    outcome = Outcome(failure, Counts(), COMPLETION, mapped)
+    outcome = ReconcileOutcome(failure, Counts(), COMPLETION, mapped)
     before = copy.deepcopy(old)
     for new in (running(old, stamp), paused(old, stamp), finished(old, outcome, stamp)):
         assert should_write(old, new, NOW) in (True, False)

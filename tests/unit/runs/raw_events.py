@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rolecall.runs.events import JobEvent
+from rolecall.runs.events import RunEvent
 
 
 def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
@@ -11,17 +11,17 @@ def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> d
     return {"event": name, "created": "2026-01-01T00:00:00+00:00", "event_data": base | data | {"res": result or {}}}
 
 
-def failed(task: str, message: str = "broken", host: str = "localhost", **fields: Any) -> JobEvent:
+def failed(task: str, message: str = "broken", host: str = "localhost", **fields: Any) -> RunEvent:
     """Return the failure of a task."""
-    return JobEvent("runner_on_failed", task=task, task_id=task, host=host, message=message, **fields)
+    return RunEvent("runner_on_failed", task=task, task_id=task, host=host, message=message, **fields)
 
 
-def started(task: str) -> JobEvent:
+def started(task: str) -> RunEvent:
     """Return the start of a task."""
-    return JobEvent("playbook_on_task_start", task=task, task_id=task)
+    return RunEvent("playbook_on_task_start", task=task, task_id=task)
 
 
-def recap(created: str = "2026-01-01T00:00:00.5+00:00", stats: dict[str, Any] | None = None, **counts: Any) -> JobEvent:
+def recap(created: str = "2026-01-01T00:00:00.5+00:00", stats: dict[str, Any] | None = None, **counts: Any) -> RunEvent:
     """Return the recap of a play; counts are host to number, or a number for localhost."""
     by_host = {name: {"localhost": count} if isinstance(count, int) else count for name, count in counts.items()}
-    return JobEvent("playbook_on_stats", created=created, counts=by_host, stats=stats or {})
+    return RunEvent("playbook_on_stats", created=created, counts=by_host, stats=stats or {})

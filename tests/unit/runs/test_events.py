@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runs.events import JobEvent, RunSummary, TaskFailure, cut, strip_colours
+from rolecall.runs.events import RunEvent, RunSummary, TaskFailure, cut, strip_colours
 
 
 @given(st.text(), st.integers(min_value=3, max_value=50))
@@ -27,18 +27,18 @@ def test_colours_and_carriage_returns_are_removed() -> None:
 
 
 def test_an_event_without_a_name_survives_the_way_through_a_pipe() -> None:
-    assert JobEvent.from_json(JobEvent("", stdout="a line").to_json()) == JobEvent("", stdout="a line")
+    assert RunEvent.from_json(RunEvent("", stdout="a line").to_json()) == RunEvent("", stdout="a line")
 
 
 def test_an_event_survives_the_way_through_a_pipe() -> None:
-    event = JobEvent(
+    event = RunEvent(
         "runner_on_ok", task="Say", changed=True, requeue={"period": "3s"}, counts={"ok": {"localhost": 1}}
     )
-    assert JobEvent.from_json(event.to_json()) == event
+    assert RunEvent.from_json(event.to_json()) == event
 
 
 def test_an_event_is_one_line() -> None:
-    assert "\n" not in JobEvent("verbose", stdout="a\nb").to_json()
+    assert "\n" not in RunEvent("verbose", stdout="a\nb").to_json()
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
 from rolecall.proxy import Proxy
 from rolecall.reconcile.own_writes import OwnWrites
-from rolecall.runs.api_access import Access
-from rolecall.runs.events import JobEvent, RunSummary
+from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.launcher import Launcher
-from rolecall.runs.runner import Job, OnEvent, PlaybookContent, RoleContent
+from rolecall.runs.runner import OnEvent, PlaybookContent, RoleContent, RunSpec
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.reconcile.rig import SUCCESS
@@ -35,13 +35,13 @@ class Recorder:
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
-        self.jobs: list[Job] = []
+        self.jobs: list[RunSpec] = []
         self.was_let_in: list[bool] = []
         self.kubeconfigs: list[Path] = []
         self.modes: list[int] = []
-        self.events: tuple[JobEvent, ...] = ()
+        self.events: tuple[RunEvent, ...] = ()
 
-    async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
         """Look."""
         self.jobs.append(job)
         self.was_let_in.append(self.is_let_in(job))
@@ -52,7 +52,7 @@ class Recorder:
             on_event(event)
         return SUCCESS
 
-    def is_let_in(self, job: Job) -> bool:
+    def is_let_in(self, job: RunSpec) -> bool:
         """Tell whether the proxy knows the job's secret."""
         token = job.secret_environment["K8S_AUTH_API_KEY"]
         return self.proxy._runs.authenticate(f"Bearer {token}") is not None
@@ -65,7 +65,7 @@ def recorder(cluster: FakeCluster) -> Recorder:
 
 @pytest.fixture
 def launcher(cluster: FakeCluster, recorder: Recorder, tmp_path: Path) -> Launcher:
-    access = Access(cluster, recorder.proxy, OwnWrites(), lambda _gvk, _ownership: None, tmp_path)
+    access = ApiAccess(cluster, recorder.proxy, OwnWrites(), lambda _gvk, _ownership: None, tmp_path)
     watch = Watch(THING, RoleContent(tmp_path / "roles" / "thing"))
     return Launcher(watch, recorder, access, Settings(), tmp_path)
 
@@ -109,7 +109,7 @@ async def test_a_run_can_be_shut_out_before_it_ends(launcher: Launcher, recorder
     let_in = []
 
     class Revoking(Recorder):
-        async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+        async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
             await job.revoke()
             let_in.append(self.is_let_in(job))
             return await super().run(job, on_event)
@@ -243,14 +243,14 @@ async def test_what_an_object_left_on_disk_goes_with_it(launcher: Launcher, tmp_
 async def test_a_runs_events_are_logged_as_the_settings_say(
     launcher: Launcher, recorder: Recorder, log_events: str, *, logged: bool
 ) -> None:
-    recorder.events = (JobEvent("runner_on_failed", task="Boom", host="localhost", message="no more coffee"),)
+    recorder.events = (RunEvent("runner_on_failed", task="Boom", host="localhost", message="no more coffee"),)
     with capture_logs() as logs:
         await replace(launcher, settings=Settings(log_events=log_events)).run(thing(), "7", finalizing=False)
     assert any("Boom" in str(line) for line in logs) is logged
 
 
 async def test_each_line_of_a_run_names_the_kind_in_full_and_the_event(launcher: Launcher, recorder: Recorder) -> None:
-    recorder.events = (JobEvent("playbook_on_task_start", task="A"),)
+    recorder.events = (RunEvent("playbook_on_task_start", task="A"),)
     with capture_logs() as logs:
         await launcher.run(thing(), "7", finalizing=False)
     [line] = [line for line in logs if line["event"] == "Task started"]
@@ -260,7 +260,7 @@ async def test_each_line_of_a_run_names_the_kind_in_full_and_the_event(launcher:
 async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> None:
     with capture_logs() as logs:
         await launcher.run(thing(), "7", finalizing=False)
-    assert "Play succeeded" in [line["event"] for line in logs]
+    assert "RunnerInput succeeded" in [line["event"] for line in logs]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> N
 async def test_a_verbosity_that_is_asked_for_shows_what_tasks_print(
     launcher: Launcher, recorder: Recorder, annotation: str | None, settings: Settings, *, shown: bool
 ) -> None:
-    recorder.events = (JobEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
+    recorder.events = (RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
     with capture_logs() as logs:
         obj = thing() if annotation is None else thing(verbosity=annotation)
         await replace(launcher, settings=settings).run(obj, "7", finalizing=False)
@@ -285,7 +285,7 @@ async def test_a_verbosity_that_is_asked_for_shows_what_tasks_print(
 
 
 async def test_the_flag_alone_does_not_show_what_tasks_print(launcher: Launcher, recorder: Recorder) -> None:
-    recorder.events = (JobEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
+    recorder.events = (RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
     with capture_logs() as logs:
         await replace(launcher, settings=Settings(verbosity=4)).run(thing(), "7", finalizing=False)
     assert [line for line in logs if "stdout" in line] == []
@@ -293,7 +293,7 @@ async def test_the_flag_alone_does_not_show_what_tasks_print(launcher: Launcher,
 
 async def test_all_that_a_run_has_printed_is_logged_when_asked_for(launcher: Launcher, recorder: Recorder) -> None:
     class Printing(Recorder):
-        async def run(self, job: Job, on_event: OnEvent) -> RunSummary:
+        async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
             (job.workspace.artifacts(job.ident) / "stdout").write_text("\x1b[0;32mok: [localhost]\x1b[0m\r\n")
             return await super().run(job, on_event)
 

@@ -2,16 +2,16 @@ from typing import Any
 
 import pytest
 
-from rolecall.runs.events import Counts, JobEvent, RunSummary
-from rolecall.runs.run_summary import Ending, Folder, fold
+from rolecall.runs.events import Counts, RunEvent, RunSummary
+from rolecall.runs.run_summary import Ending, RunSummaryBuilder, fold
 from tests.unit.runs.raw_events import failed, recap, started
 
 GOOD = Ending("successful", 0, 1.5)
 BAD = Ending("failed", 2)
 
 
-def printed(*lines: str) -> list[JobEvent]:
-    return [JobEvent("verbose", stdout=line) for line in lines]
+def printed(*lines: str) -> list[RunEvent]:
+    return [RunEvent("verbose", stdout=line) for line in lines]
 
 
 def messages(summary: RunSummary) -> list[str]:
@@ -55,12 +55,12 @@ def test_rescues_are_told_apart_for_each_host() -> None:
 
 
 def test_without_a_recap_a_host_that_went_on_was_rescued() -> None:
-    events = [failed("A"), JobEvent("runner_on_start", task="B", host="localhost"), failed("B", "real")]
+    events = [failed("A"), RunEvent("runner_on_start", task="B", host="localhost"), failed("B", "real")]
     assert messages(fold(events, BAD)) == ["Task 'B': real"]
 
 
 def test_of_a_loop_the_first_failed_item_is_quoted() -> None:
-    items = [JobEvent("runner_item_on_failed", task_id="A", host="localhost", message=text) for text in ("one", "two")]
+    items = [RunEvent("runner_item_on_failed", task_id="A", host="localhost", message=text) for text in ("one", "two")]
     summary = fold([*items, failed("A", "One or more items failed"), recap(failures=1)], BAD)
     assert messages(summary) == ["Task 'A': one"]
 
@@ -70,15 +70,15 @@ def test_a_failure_without_a_message_says_so() -> None:
 
 
 def test_an_unreachable_host_is_a_failure() -> None:
-    events = [JobEvent("runner_on_unreachable", task="A", host="web1", message="no route"), recap(dark={"web1": 1})]
+    events = [RunEvent("runner_on_unreachable", task="A", host="web1", message="no route"), recap(dark={"web1": 1})]
     summary = fold(events, Ending("failed", 4))
     assert summary.unreachable
     assert messages(summary) == ["Task 'A' on web1: unreachable: no route"]
 
 
 def test_an_unreachable_host_is_no_failure_for_those_who_rely_on_that() -> None:
-    gone = JobEvent("runner_on_unreachable", task="A", host="web1", message="no route")
-    folder = Folder(unreachable_ok=True)
+    gone = RunEvent("runner_on_unreachable", task="A", host="web1", message="no route")
+    folder = RunSummaryBuilder(unreachable_ok=True)
     for event in (gone, recap(ok=1, dark={"web1": 1})):
         folder.add(event)
     summary = folder.finish(Ending("failed", 4))
@@ -88,16 +88,16 @@ def test_an_unreachable_host_is_no_failure_for_those_who_rely_on_that() -> None:
 
 
 def test_a_failed_task_beside_an_unreachable_host_is_a_failure_all_the_same() -> None:
-    gone = JobEvent("runner_on_unreachable", task="A", host="web1", message="no route")
-    folder = Folder(unreachable_ok=True)
+    gone = RunEvent("runner_on_unreachable", task="A", host="web1", message="no route")
+    folder = RunSummaryBuilder(unreachable_ok=True)
     for event in (gone, failed("B"), recap(failures=1, dark={"web1": 1})):
         folder.add(event)
     assert messages(folder.finish(Ending("failed", 6))) == ["Task 'B': broken"]
 
 
 def test_a_play_without_hosts_is_no_failure_for_those_who_rely_on_that() -> None:
-    folder = Folder(unreachable_ok=True)
-    for event in (JobEvent("playbook_on_no_hosts_matched"), recap(processed={})):
+    folder = RunSummaryBuilder(unreachable_ok=True)
+    for event in (RunEvent("playbook_on_no_hosts_matched"), recap(processed={})):
         folder.add(event)
     assert folder.finish(GOOD).is_successful
 
@@ -106,18 +106,18 @@ def test_a_play_without_hosts_is_no_failure_for_those_who_rely_on_that() -> None
     "ending", [Ending("failed", 1), Ending("canceled", reason="stopped"), Ending("timeout", reason="late")]
 )
 def test_a_play_that_ended_early_is_a_failure_whatever_is_said_of_unreachable_hosts(ending: Ending) -> None:
-    folder = Folder(unreachable_ok=True)
-    folder.add(JobEvent("runner_on_unreachable", task="A", host="web1"))
+    folder = RunSummaryBuilder(unreachable_ok=True)
+    folder.add(RunEvent("runner_on_unreachable", task="A", host="web1"))
     assert not folder.finish(ending).is_successful
 
 
 def test_an_unreachable_host_that_the_play_ignores_is_none() -> None:
-    events = [JobEvent("runner_on_unreachable", task="A", host="web1"), recap(ok=1, dark={})]
+    events = [RunEvent("runner_on_unreachable", task="A", host="web1"), recap(ok=1, dark={})]
     assert fold(events, GOOD).is_successful
 
 
 def test_a_play_that_did_nothing_for_want_of_hosts_failed() -> None:
-    skipped = JobEvent("playbook_on_no_hosts_matched")
+    skipped = RunEvent("playbook_on_no_hosts_matched")
     assert "no host" in fold([skipped, recap(processed={})], GOOD).message
     assert fold([skipped, recap(processed=1)], GOOD).is_successful
 
@@ -167,7 +167,7 @@ def test_a_timeout_names_the_task_that_was_running() -> None:
 
 
 def test_the_running_task_is_known() -> None:
-    folder = Folder()
+    folder = RunSummaryBuilder()
     assert folder.task == ""
     folder.add(started("A"))
     assert folder.task == "A"
@@ -189,15 +189,15 @@ def test_the_stats_of_the_role_are_passed_on() -> None:
     ],
 )
 def test_a_wish_to_run_again_becomes_a_time(wish: dict[str, Any], after: float | None, at: float | None) -> None:
-    summary = fold([JobEvent("runner_on_ok", requeue=wish), recap(ok=1)], GOOD)
+    summary = fold([RunEvent("runner_on_ok", requeue=wish), recap(ok=1)], GOOD)
     assert (summary.requeue_after_seconds, summary.requeue_at) == (after, at)
     assert summary.is_successful
 
 
 def test_the_last_wish_wins_and_the_run_goes_on() -> None:
     events = [
-        JobEvent("runner_on_ok", requeue={"period": "1s"}),
-        JobEvent("runner_on_ok", requeue={"at": 2000}),
+        RunEvent("runner_on_ok", requeue={"period": "1s"}),
+        RunEvent("runner_on_ok", requeue={"at": 2000}),
         recap(),
     ]
     summary = fold([*events[:2], failed("later"), recap(failures=1)], BAD)
@@ -209,13 +209,13 @@ def test_the_last_wish_wins_and_the_run_goes_on() -> None:
     "wish", [{"period": ""}, {"period": "5"}, {"period": None}, {"at": "soon"}, {"period": 5}, {"at": [1]}]
 )
 def test_a_wish_that_cannot_be_read_is_a_failure(wish: dict[str, Any]) -> None:
-    summary = fold([JobEvent("runner_on_ok", task="Again", requeue=wish), recap(ok=1)], GOOD)
+    summary = fold([RunEvent("runner_on_ok", task="Again", requeue=wish), recap(ok=1)], GOOD)
     assert summary.status == "failed"
     assert summary.message.startswith("Task 'Again': cannot tell when to run again: ")
 
 
 def test_a_hidden_wish_is_a_failure_that_says_why() -> None:
-    event = JobEvent("runner_on_ok", task="Again", censored=True, requeue={"period": None})
+    event = RunEvent("runner_on_ok", task="Again", censored=True, requeue={"period": None})
     assert "no_log" in fold([event, recap(ok=1)], GOOD).message
 
 

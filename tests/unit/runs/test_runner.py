@@ -3,10 +3,10 @@ from pathlib import Path
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runs.events import RunSummary, TaskFailure
 from rolecall.runs.instant import InstantRunner
-from rolecall.runs.runner import Job, RoleContent, Runner, new_ident
+from rolecall.runs.runner import RoleContent, Runner, RunSpec, new_ident
 from rolecall.runs.workspace import Workspace
 
-JOB = Job("1", Workspace(Path("/w"), GVK("a", "v1", "A"), ObjectKey("n", "x")), RoleContent(Path("/r/a")))
+JOB = RunSpec("1", Workspace(Path("/w"), GVK("a", "v1", "A"), ObjectKey("n", "x")), RoleContent(Path("/r/a")))
 
 
 def test_idents_are_decimal_numbers_of_63_bits() -> None:
@@ -16,7 +16,7 @@ def test_idents_are_decimal_numbers_of_63_bits() -> None:
 
 
 def test_secrets_are_not_in_what_is_printed_of_a_job() -> None:
-    job = Job("1", JOB.workspace, JOB.content, secret_environment={"TOKEN": "s3cret"})
+    job = RunSpec("1", JOB.workspace, JOB.content, secret_environment={"TOKEN": "s3cret"})
     assert "s3cret" not in repr(job)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.runner_process import COLLECTIONS, Lines, Play, configure
+from rolecall.runs.runner_process import COLLECTIONS, Lines, RunnerInput, configure
 from rolecall.runs.workspace import Inputs, Workspace
 
 
@@ -17,16 +17,16 @@ def _no_settings_of_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_description_survives_the_way_to_the_process() -> None:
-    play = Play("1", "/w", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "x"})
-    assert Play.from_line(play.to_line()) == play
+    play = RunnerInput("1", "/w", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "x"})
+    assert RunnerInput.from_line(play.to_line()) == play
 
 
 def test_secrets_are_not_in_what_is_printed_of_a_description() -> None:
-    assert "s3cret" not in repr(Play("1", "/w", secrets={"TOKEN": "s3cret"}))
+    assert "s3cret" not in repr(RunnerInput("1", "/w", secrets={"TOKEN": "s3cret"}))
 
 
 def test_a_playbook_is_run_by_its_path() -> None:
-    assert Play("1", "/w", playbook="/p/site.yml").arguments == {"playbook": "/p/site.yml"}
+    assert RunnerInput("1", "/w", playbook="/p/site.yml").arguments == {"playbook": "/p/site.yml"}
 
 
 @pytest.mark.parametrize(("gathering", "skip"), [(None, False), ("explicit", True), ("smart", False)])
@@ -34,7 +34,7 @@ def test_a_role_is_run_by_name_and_folder(monkeypatch: pytest.MonkeyPatch, gathe
     monkeypatch.delenv("ANSIBLE_GATHERING", raising=False)
     if gathering:
         monkeypatch.setenv("ANSIBLE_GATHERING", gathering)
-    arguments = Play("1", "/w", role="/opt/roles/foo").arguments
+    arguments = RunnerInput("1", "/w", role="/opt/roles/foo").arguments
     expected = {"role": "foo", "roles_path": "/opt/roles/", "hosts": "localhost", "role_skip_facts": skip}
     assert arguments == expected
 
@@ -43,7 +43,7 @@ def configured(folder: Path, cmdline: str = "", **play: Any) -> Any:
     """Return ansible-runner's configuration for a play in a workspace of its own."""
     workspace = Workspace(folder / "runner", GVK("a.example.com", "v1", "Thing"), ObjectKey("default", "one"))
     workspace.prepare("7", Inputs({"size": 1}, cmdline=cmdline))
-    return configure(Play("7", str(workspace.path), **play)).config
+    return configure(RunnerInput("7", str(workspace.path), **play)).config
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.serving.metrics_endpoint import metrics
-from rolecall.serving.token_reviews import Reviewer
+from rolecall.serving.metrics_endpoint import metrics_application
+from rolecall.serving.token_reviews import TokenReviewer
 from tests.unit.serving.test_token_reviews import ApiServer
 
 
@@ -17,9 +17,9 @@ class Silent:
 
 
 async def ask(
-    reviewer: Reviewer | None, headers: dict[str, str] | None = None, path: str = "/metrics"
+    reviewer: TokenReviewer | None, headers: dict[str, str] | None = None, path: str = "/metrics"
 ) -> tuple[int, str]:
-    async with TestClient(TestServer(metrics(lambda: b"some 1\n", reviewer))) as client:
+    async with TestClient(TestServer(metrics_application(lambda: b"some 1\n", reviewer))) as client:
         response = await client.get(path, headers=headers)
         return response.status, await response.text()
 
@@ -30,7 +30,7 @@ async def test_everybody_gets_the_text_where_nobody_is_asked_for() -> None:
 
 
 async def test_prometheus_is_told_the_format() -> None:
-    async with TestClient(TestServer(metrics(lambda: b"", None))) as client:
+    async with TestClient(TestServer(metrics_application(lambda: b"", None))) as client:
         response = await client.get("/metrics")
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,20 +48,20 @@ async def test_prometheus_is_told_the_format() -> None:
     ],
 )
 async def test_a_token_must_be_shown(authorization: str, status: int) -> None:
-    found, text = await ask(Reviewer(ApiServer()), {"Authorization": authorization})
+    found, text = await ask(TokenReviewer(ApiServer()), {"Authorization": authorization})
     assert found == status
     assert ("some" in text) == (status == 200)
 
 
 async def test_without_any_word_of_who_asks_nothing_is_served() -> None:
-    assert await ask(Reviewer(ApiServer())) == (401, "Unauthorized\n")
+    assert await ask(TokenReviewer(ApiServer())) == (401, "Unauthorized\n")
 
 
 async def test_an_owner_without_the_permission_is_refused() -> None:
     server = ApiServer()
     server.allowed = False
-    assert await ask(Reviewer(server), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
+    assert await ask(TokenReviewer(server), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
 
 
 async def test_nothing_is_served_while_nobody_can_tell() -> None:
-    assert await ask(Reviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")
+    assert await ask(TokenReviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.serving.probes import probes
+from rolecall.serving.probes import probes_application
 
 Client = TestClient[web.Request, web.Application]
 
@@ -22,7 +22,7 @@ def operator() -> Operator:
 
 @pytest.fixture
 async def client(operator: Operator) -> AsyncIterator[Client]:
-    async with TestClient(TestServer(probes(lambda: operator.ready))) as client:
+    async with TestClient(TestServer(probes_application(lambda: operator.ready))) as client:
         yield client
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.serving.token_reviews import MOST_KEPT, Reviewer, Verdict
+from rolecall.serving.token_reviews import MOST_KEPT, TokenReviewer, Verdict
 
 USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
 
@@ -46,11 +46,11 @@ def time() -> Time:
 
 
 @pytest.fixture
-def reviewer(server: ApiServer, time: Time) -> Reviewer:
-    return Reviewer(server, time)
+def reviewer(server: ApiServer, time: Time) -> TokenReviewer:
+    return TokenReviewer(server, time)
 
 
-async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: Reviewer, server: ApiServer) -> None:
+async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReviewer, server: ApiServer) -> None:
     assert await reviewer.judge("good", "get", "/metrics") is Verdict.ALLOWED
     assert [obj["kind"] for obj in server.asked] == ["TokenReview", "SubjectAccessReview"]
     assert server.asked[1]["spec"] == {
@@ -62,13 +62,13 @@ async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: Reviewer, s
     }
 
 
-async def test_an_unknown_token_is_not_asked_further(reviewer: Reviewer, server: ApiServer) -> None:
+async def test_an_unknown_token_is_not_asked_further(reviewer: TokenReviewer, server: ApiServer) -> None:
     assert await reviewer.judge("bad", "get", "/metrics") is Verdict.UNKNOWN
     assert len(server.asked) == 1
 
 
 async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
-    reviewer: Reviewer, server: ApiServer, time: Time
+    reviewer: TokenReviewer, server: ApiServer, time: Time
 ) -> None:
     async def asked(token: str) -> tuple[Verdict, int]:
         before = len(server.asked)
@@ -88,7 +88,7 @@ async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
     assert await asked("good too") == (Verdict.ALLOWED, 2)
 
 
-async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer: Reviewer) -> None:
+async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer: TokenReviewer) -> None:
     for number in range(MOST_KEPT + 50):
         await reviewer.judge(f"good {number}", "get", "/metrics")
     assert len(reviewer._kept) == MOST_KEPT
@@ -96,7 +96,7 @@ async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer:
 
 
 async def test_what_the_api_server_did_not_answer_is_not_kept(
-    reviewer: Reviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    reviewer: TokenReviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_obj: RawObject) -> Any:
         raise UnreachableError("connection refused")

@@ -3,18 +3,18 @@ import json
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.metrics.operator_metrics import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.serving.user_metrics_endpoint import environment_of_runs, user_metrics
 
 
-async def post(telemetry: Telemetry, body: str, method: str = "POST") -> tuple[int, str]:
+async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> tuple[int, str]:
     async with TestClient(TestServer(user_metrics(telemetry.user_metrics.apply))) as client:
         response = await client.request(method, "/metrics", data=body)
         return response.status, await response.text()
 
 
 async def test_a_metric_of_a_role_is_served_with_the_others() -> None:
-    telemetry = Telemetry("test")
+    telemetry = OperatorMetrics("test")
     body = {"name": "mine", "description": "", "counter": {"increment": True, "add": None}, "gauge": None}
     assert await post(telemetry, json.dumps(body)) == (200, "")
     assert b"\nmine 1.0\n" in telemetry.render()
@@ -32,12 +32,12 @@ async def test_a_metric_of_a_role_is_served_with_the_others() -> None:
     ],
 )
 async def test_a_refusal_says_why(body: str, text: str) -> None:
-    assert await post(Telemetry("test"), body) == (400, f"{text}\n")
+    assert await post(OperatorMetrics("test"), body) == (400, f"{text}\n")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_metrics_are_only_posted(method: str) -> None:
-    assert (await post(Telemetry("test"), "{}", method))[0] == 405
+    assert (await post(OperatorMetrics("test"), "{}", method))[0] == 405
 
 
 def test_runs_are_told_where_to_post() -> None:

@@ -1,6 +1,6 @@
 """Flags of how Ansible runs, and what is logged of it."""
 
-from rolecall.cli.flags.flag import Flag, Group, Kind
+from rolecall.cli.flags.flag import Flag, Group, ValueType
 from rolecall.cli.flags.values import BOOLEAN, FOLDERS, WHOLE, WORDS
 from rolecall.config.settings import LOG_EVENTS
 
@@ -27,7 +27,7 @@ ANSIBLE = Group(
         Flag(
             "ansible-log-events",
             "log_events",
-            Kind("WORD", str.lower, choices=LOG_EVENTS),
+            ValueType("WORD", str.lower, choices=LOG_EVENTS),
             "what is logged of a run; its recap always is",
         ),
     ),

@@ -12,7 +12,7 @@ from rolecall.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueType:
     """A kind of value: how it is shown in the usage, read from the command line and written as a default.
 
     ``parse`` raises argparse.ArgumentTypeError with what was expected and what was found.
@@ -35,7 +35,7 @@ class Flag:
 
     name: str
     setting: str
-    kind: Kind
+    kind: ValueType
     help: str
     instead: str = ""
     default_words: str = ""

@@ -2,7 +2,7 @@
 
 import argparse
 
-from rolecall.cli.flags.flag import Flag, Group, Kind
+from rolecall.cli.flags.flag import Flag, Group, ValueType
 from rolecall.cli.flags.values import BOOLEAN, choice
 from rolecall.logs import FORMS, LEVELS, TIME_ENCODINGS, LogSettings
 
@@ -31,7 +31,7 @@ LOGS = Group(
         Flag(
             "zap-log-level",
             "level",
-            Kind("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
+            ValueType("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
             "the least level that is logged; a number means debug",
         ),
         Flag(

@@ -42,11 +42,11 @@ OPERATOR = Group(
         ),
         Flag(
             "backoff-min",
-            "back_off_min_seconds",
+            "backoff_min_seconds",
             DURATION,
             "the delay after a first failure; it doubles with each further one",
         ),
-        Flag("backoff-max", "back_off_max_seconds", DURATION, "the longest delay after failures"),
+        Flag("backoff-max", "backoff_max_seconds", DURATION, "the longest delay after failures"),
         Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long a stop may take"),
         Flag("proxy-port", "proxy_port", PORT, "the port on loopback that runs talk to; 0 takes a free one"),
         Flag(

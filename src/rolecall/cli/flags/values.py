@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rolecall.cli.flags.flag import Kind
+from rolecall.cli.flags.flag import ValueType
 from rolecall.config.environment import parse_boolean
 from rolecall.kube.durations import format_duration, parse_duration
 
@@ -53,7 +53,7 @@ def _quoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> ValueType:
     """Return the kind of a value that is one of several words, in any case."""
 
     def parse(text: str) -> str:
@@ -61,18 +61,18 @@ def choice(*choices: str) -> Kind:
             raise ValueError(f"expected one of {', '.join(choices)}, found {text!r}")
         return text.lower()
 
-    return Kind("WORD", _told(parse), choices=choices)
+    return ValueType("WORD", _told(parse), choices=choices)
 
 
-BOOLEAN = Kind("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
-TEXT = Kind("TEXT", str)
-WORDS = Kind("WORDS", _quoted)
-FOLDERS = Kind("PATH", str)
-FILE = Kind("FILE", Path)
-FILE_NAME = Kind("FILE", str)
-FOLDER = Kind("DIR", Path)
-ADDRESS = Kind("ADDRESS", str)
-WHOLE = Kind("N", _told(_whole))
-POSITIVE = Kind("N", _told(_positive))
-PORT = Kind("PORT", _told(_port))
-DURATION = Kind("DURATION", _told(_duration), format_duration)
+BOOLEAN = ValueType("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
+TEXT = ValueType("TEXT", str)
+WORDS = ValueType("WORDS", _quoted)
+FOLDERS = ValueType("PATH", str)
+FILE = ValueType("FILE", Path)
+FILE_NAME = ValueType("FILE", str)
+FOLDER = ValueType("DIR", Path)
+ADDRESS = ValueType("ADDRESS", str)
+WHOLE = ValueType("N", _told(_whole))
+POSITIVE = ValueType("N", _told(_positive))
+PORT = ValueType("PORT", _told(_port))
+DURATION = ValueType("DURATION", _told(_duration), format_duration)

@@ -9,12 +9,12 @@ decided by ``predicates``.
 import asyncio
 from collections.abc import Callable
 
-from rolecall.controller.clock import Clock, LoopClock, pause
+from rolecall.controller.clock import Clock, LoopClock, sleep
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.source.changes import Change, ChangeType
-from rolecall.controller.source.reflector import Source, Stream
+from rolecall.controller.source.reflector import ListerWatcher, Reflector
 from rolecall.controller.source.store import Entry, Store
-from rolecall.controller.source.watch_retry import Setbacks
+from rolecall.controller.source.watch_retry import WatchRetry
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -29,7 +29,7 @@ class Informer:
     """Lists and watches one kind, in the given namespaces or, with None, in all."""
 
     def __init__(
-        self, client: Source, gvk: GVK, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
+        self, client: ListerWatcher, gvk: GVK, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
     ) -> None:
         self.gvk = gvk
         self.store = Store()
@@ -73,20 +73,20 @@ class Informer:
         self._unlisted = set(namespaces)
         async with asyncio.TaskGroup() as group:
             for namespace in namespaces:
-                group.create_task(Stream(self._client, self.gvk, namespace, self, self._clock).run())
+                group.create_task(Reflector(self._client, self.gvk, namespace, self, self._clock).run())
 
     async def _find_resource(self) -> ApiResource:
-        setbacks = Setbacks(self.gvk, None)
+        retry = WatchRetry(self.gvk, None)
         while True:
             try:
                 resource = await self._client.resource(self.gvk)
             except KubeError as error:
-                seconds = setbacks.failed(error)
-                if setbacks.trouble is not None and setbacks.trouble.is_lasting:
+                seconds = retry.failed(error)
+                if retry.failure is not None and retry.failure.is_lasting:
                     self._settled.set()
-                await pause(self._clock, seconds)
+                await sleep(self._clock, seconds)
             else:
-                setbacks.overcome()
+                retry.recovered()
                 return resource
 
     def listed(self, obj: RawObject) -> None:

@@ -1,9 +1,8 @@
 """Whole objects of the kinds that somebody reads, kept up to date by a watch for each.
 
-Reading is never waiting: until a kind's first list is complete, and again while it is listed anew, there is no view
-of it, and the reader asks the API server instead. A view says how far the watch has come, so that a reader who has
-seen something newer can tell. Each kind stays from its first reading until the end. Neighbours: ``streams`` fetches;
-``informer`` serves those who want to hear of changes and keeps no objects.
+Reading is never waiting: until a kind's first list is complete, and again while it is listed anew, there is no view of
+it, and the reader asks the API server instead. A view says how far the watch has come, so that a reader who has seen
+something newer can tell. Each kind stays from its first reading until the end.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from rolecall.controller.clock import Clock, LoopClock
-from rolecall.controller.source.reflector import Source, Stream
+from rolecall.controller.source.reflector import ListerWatcher, Reflector
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.stored_object import StoredObject
@@ -51,14 +50,14 @@ class KindCache:
     """The objects of one kind; the streams fill it and nobody else."""
 
     gvk: GVK
-    streams: dict[str, Stream] = field(default_factory=dict)
+    streams: dict[str, Reflector] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     objects: _Objects = field(default_factory=dict)
 
-    def start(self, source: Source, namespaces: tuple[str, ...] | None, clock: Clock) -> None:
+    def start(self, source: ListerWatcher, namespaces: tuple[str, ...] | None, clock: Clock) -> None:
         """Begin to list and watch, in these namespaces or in all."""
         for namespace in namespaces or (None,):
-            stream = self.streams[namespace or ""] = Stream(source, self.gvk, namespace, self, clock)
+            stream = self.streams[namespace or ""] = Reflector(source, self.gvk, namespace, self, clock)
             self.tasks.append(asyncio.create_task(stream.run(), name=f"cache of {self.gvk} in {namespace or 'all'}"))
 
     def view(self, namespace: str) -> View | None:
@@ -99,7 +98,9 @@ class ObjectCache:
     ``namespaces`` are those that the operator watches, None for all: nothing else is cached.
     """
 
-    def __init__(self, source: Source, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, source: ListerWatcher, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
+    ) -> None:
         self._source = source
         self._namespaces = namespaces
         self._clock = clock or LoopClock()

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from rolecall.controller.clock import Clock, pause
-from rolecall.controller.source.watch_retry import Setbacks, Trouble
+from rolecall.controller.clock import Clock, sleep
+from rolecall.controller.source.watch_retry import WatchFailure, WatchRetry
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError
 from rolecall.kube.metadata import resource_version_of
@@ -26,7 +26,7 @@ _HEALTHY_SECONDS = 5.0  # a watch that lasted so long has worked, even if no eve
 _EVENTS_PER_TURN = 100  # after so many events without a pause others get their turn on the loop
 
 
-class Source(Protocol):
+class ListerWatcher(Protocol):
     """What this layer asks of the API server; ``rolecall.kube.client.Client`` has it."""
 
     async def resource(self, gvk: GVK) -> ApiResource:
@@ -58,10 +58,10 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True)
-class Stream:
+class Reflector:
     """One list-and-watch loop; ``namespace`` None means all namespaces, or a cluster-scoped kind."""
 
-    source: Source
+    source: ListerWatcher
     gvk: GVK
     namespace: str | None
     sink: Sink
@@ -70,40 +70,40 @@ class Stream:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        setbacks = Setbacks(self.gvk, self.namespace)
+        retry = WatchRetry(self.gvk, self.namespace)
         while True:
             started = self.clock.monotonic()
             try:
-                seconds = await self._list_and_watch(setbacks)
+                seconds = await self._list_and_watch(retry)
             except GoneError as error:
                 logger.info("Watch is too old, listing again", gvk=str(self.gvk), reason=str(error))
                 self.resource_version = ""
-                seconds = setbacks.expired()
+                seconds = retry.expired()
             except KubeError as error:
                 if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
-                    setbacks.worked()
-                seconds = self._set_back(setbacks, error)
-            await pause(self.clock, seconds)
+                    retry.succeeded()
+                seconds = self._failed(retry, error)
+            await sleep(self.clock, seconds)
 
-    def _set_back(self, setbacks: Setbacks, error: KubeError) -> float:
-        seconds = setbacks.failed(error)
-        if setbacks.trouble is Trouble.MISSING:
+    def _failed(self, retry: WatchRetry, error: KubeError) -> float:
+        seconds = retry.failed(error)
+        if retry.failure is WatchFailure.MISSING:
             self.resource_version = ""  # what is installed anew has other objects
-        if setbacks.trouble is not None and setbacks.trouble.is_lasting:
+        if retry.failure is not None and retry.failure.is_lasting:
             self.sink.stuck(self.namespace)
         return seconds
 
-    async def _list_and_watch(self, setbacks: Setbacks) -> float:
+    async def _list_and_watch(self, retry: WatchRetry) -> float:
         """Go once through list, if needed, and watch; return the seconds to wait before the next time."""
         if not self.resource_version:
             self.resource_version = await self._list()
-            setbacks.overcome()
+            retry.recovered()
         started = self.clock.monotonic()
-        events = await self._watch(setbacks)
+        events = await self._watch(retry)
         if events or self.clock.monotonic() - started >= 1:
-            setbacks.worked()
+            retry.succeeded()
             return 0.0
-        return setbacks.cut_short()
+        return retry.ended_early()
 
     async def _list(self) -> str:
         seen: set[ObjectKey] = set()
@@ -119,13 +119,13 @@ class Stream:
         self.sink.list_ended(self.namespace, seen)
         return version
 
-    async def _watch(self, setbacks: Setbacks) -> int:
+    async def _watch(self, retry: WatchRetry) -> int:
         """Pass on the events of one stream and return how many there were."""
         events = 0
         seconds = WATCH_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - streams shall not all end together
         async for event_type, obj in self.source.watch(self.gvk, self.namespace, self.resource_version, seconds):
             if not events:
-                setbacks.worked()
+                retry.succeeded()
             events += 1
             if event_type != "BOOKMARK":
                 self.sink.changed(event_type, obj)

@@ -20,7 +20,7 @@ _REMIND_SECONDS = 600.0
 _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
-class Trouble(Enum):
+class WatchFailure(Enum):
     """A kind of trouble: its message, the first and the longest delay in seconds."""
 
     UNREACHABLE = ("API server does not answer, retrying", 0.2, 2.0)
@@ -40,7 +40,7 @@ class Trouble(Enum):
         return min(first * 2.0 ** min(failures, 16), longest)
 
     @classmethod
-    def of(cls, error: KubeError) -> "Trouble":
+    def of(cls, error: KubeError) -> "WatchFailure":
         """Tell which trouble an error means."""
         if isinstance(error, UnreachableError):
             return cls.UNREACHABLE
@@ -55,57 +55,57 @@ class Trouble(Enum):
     @property
     def is_lasting(self) -> bool:
         """Tell whether somebody must do something before it is over, so that nobody should wait for it."""
-        return self in {Trouble.MISSING, Trouble.FORBIDDEN}
+        return self in {WatchFailure.MISSING, WatchFailure.FORBIDDEN}
 
 
 @dataclass(slots=True)
-class Setbacks:
+class WatchRetry:
     """The failures in a row of one list-and-watch loop."""
 
     gvk: GVK
     namespace: str | None
     failures: int = 0
-    trouble: Trouble | None = None
+    failure: WatchFailure | None = None
     expiries: int = 0
     waited_seconds: float = 0.0
 
     def failed(self, error: KubeError) -> float:
         """Note a failure and return the seconds to wait; up to half are random, so that loops drift apart."""
-        trouble = Trouble.of(error)
-        if trouble is not self.trouble:
+        failure = WatchFailure.of(error)
+        if failure is not self.failure:
             self.failures, self.waited_seconds = 0, 0.0
         is_told = self.waited_seconds == 0 or self.waited_seconds >= _REMIND_SECONDS
         if self.waited_seconds >= _REMIND_SECONDS:
             self.waited_seconds = 0.0
         log = logger.warning if is_told else logger.debug
-        log(trouble.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
-        self.trouble = trouble
-        seconds = self._next_delay(trouble)
+        log(failure.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
+        self.failure = failure
+        seconds = self._next_delay(failure)
         self.waited_seconds += seconds
         return seconds
 
-    def cut_short(self) -> float:
+    def ended_early(self) -> float:
         """Note that a watch ended at once without an error, and return the seconds to wait."""
-        return self._next_delay(Trouble.UNREACHABLE)
+        return self._next_delay(WatchFailure.UNREACHABLE)
 
     def expired(self) -> float:
         """Note that the server has forgotten a version, and return the seconds to wait, few at first."""
         self.expiries += 1
         return _spread(min(0.05 * 2.0 ** min(self.expiries, 16), 10.0))
 
-    def worked(self) -> None:
+    def succeeded(self) -> None:
         """Note that a watch brought something, or lasted."""
         self.expiries = 0
-        self.overcome()
+        self.recovered()
 
-    def overcome(self) -> None:
+    def recovered(self) -> None:
         """Note that the API server answered as it should."""
-        if self.trouble is not None:
+        if self.failure is not None:
             logger.info("Kind is watched again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")
-        self.failures, self.trouble = 0, None
+        self.failures, self.failure = 0, None
 
-    def _next_delay(self, trouble: Trouble) -> float:
-        delay = trouble.delay_seconds(self.failures)
+    def _next_delay(self, failure: WatchFailure) -> float:
+        delay = failure.delay_seconds(self.failures)
         self.failures += 1
         return _spread(delay)
 

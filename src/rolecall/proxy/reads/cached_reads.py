@@ -1,9 +1,8 @@
 """Reads answered from the operator's cache, for those who switch that on.
 
-Only what the API server would answer in the same way is taken from there: whole objects and lists of them in JSON,
-by equality of labels. Everything else goes to the API server, and so does every read that a cache could only answer
-with something older than what the primary's runs have seen, or with "not found". Neighbours: ``seen`` keeps what has
-been seen, ``rolecall.controller.source.object_cache`` is the cache, which comes in through the protocols here.
+Only what the API server would answer in the same way is taken from there: whole objects and lists of them in JSON, by
+equality of labels. Everything else goes to the API server, and so does every read that a cache could only answer with
+something older than what the primary's runs have seen, or with "not found".
 """
 
 import re
@@ -20,9 +19,9 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.stored_object import StoredObject
 from rolecall.logs import get_logger
-from rolecall.proxy.reads.read_watermark import Seen, key_of, resource_of
+from rolecall.proxy.reads.read_watermark import ReadWatermark, key_of, resource_of
 from rolecall.proxy.request_info import RequestInfo
-from rolecall.proxy.sessions import ProxyRun
+from rolecall.proxy.sessions import SessionSpec
 from rolecall.proxy.writes.bodies import encode
 
 logger = get_logger("proxy")
@@ -55,7 +54,7 @@ class Cache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReadRequest:
     """A read: its target, how it reads, and the headers that say what the answer may be."""
 
     target: str
@@ -88,7 +87,7 @@ class CachedReads:
     client: Client
     cache: Cache
 
-    async def answer(self, run: ProxyRun, question: Question) -> web.Response | None:
+    async def answer(self, run: SessionSpec, question: ReadRequest) -> web.Response | None:
         """Return the answer to a read, None when the API server has to give it."""
         if run.seen is None:
             return None
@@ -99,7 +98,7 @@ class CachedReads:
         logger.debug("Read object from cache", resource=_described(question))
         return web.Response(body=body, content_type="application/json", headers={"X-Cache": "HIT"})
 
-    async def _resource(self, run: ProxyRun, question: Question) -> ApiResource | None:
+    async def _resource(self, run: SessionSpec, question: ReadRequest) -> ApiResource | None:
         """Return the kind that is asked for if it may be cached for this run."""
         if question.is_plain and question.query is not None:
             resource = await self._discovered(question.info)
@@ -119,7 +118,7 @@ class CachedReads:
         except KubeError:
             return None
 
-    def _body(self, resource: ApiResource, question: Question, seen: Seen) -> bytes | None:
+    def _body(self, resource: ApiResource, question: ReadRequest, seen: ReadWatermark) -> bytes | None:
         """Return the body of the answer, None when the cache does not have it or may be too old."""
         info = question.info
         view = self.cache.view(resource, info.namespace if resource.namespaced else "")
@@ -138,7 +137,7 @@ class CachedReads:
         return body
 
 
-def _one(resource: ApiResource, view: CachedKind, key: ObjectKey, seen: Seen) -> bytes | None:
+def _one(resource: ApiResource, view: CachedKind, key: ObjectKey, seen: ReadWatermark) -> bytes | None:
     stored = view.get(key)
     if stored is None:
         logger.debug("Cache miss", gvk=str(resource.gvk), key=str(key))
@@ -171,7 +170,7 @@ def equalities(selector: str) -> dict[str, str] | None:
     return labels
 
 
-def _described(question: Question) -> dict[str, Any]:
+def _described(question: ReadRequest) -> dict[str, Any]:
     """Return a request in the words and the order of the Go runner's log, which people's tools search."""
     info = question.info
     return {

@@ -16,7 +16,7 @@ from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 from rolecall.proxy.request_info import RequestInfo
-from rolecall.proxy.sessions import LiveRun, ProxyRun
+from rolecall.proxy.sessions import Session, SessionSpec
 from rolecall.proxy.writes.bodies import decode, decode_object, media_type, objects_in, unpacked
 from rolecall.proxy.writes.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Ownership, ownership_of
 
@@ -26,7 +26,7 @@ LOOKED_THROUGH_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class DependentDiscovery:
     """Reports the kinds of the dependents in answers that pass by."""
 
     client: Client
@@ -38,12 +38,12 @@ class Reads:
         is_json = media_type(answer.headers.get("Content-Type", "")) == "application/json"
         return is_read and is_json and answer.status == 200  # noqa: PLR2004 - a plain success
 
-    async def look_through(self, live: LiveRun, info: RequestInfo, body: bytes) -> None:
+    async def look_through(self, session: Session, info: RequestInfo, body: bytes) -> None:
         """Report the kind if objects of the answer name the run's primary, and remember the version of a single one."""
-        run, owner = live.run, live.run.owner
+        run, owner = session.run, session.run.owner
         body = unpacked(body)
         if info.verb == "get":
-            _remember_version(live, info, body)
+            _remember_version(session, info, body)
         if not run.inject_owner:
             return
         if owner.uid.encode() not in body and PRIMARY_TYPE_ANNOTATION.encode() not in body:
@@ -62,19 +62,19 @@ class Reads:
             logger.debug("The kind of what was read is not known", resource=info.resource, reason=str(error))
             return None
 
-    def _is_known(self, run: ProxyRun, gvk: GVK) -> bool:
+    def _is_known(self, run: SessionSpec, gvk: GVK) -> bool:
         return all((run.request_gvk, gvk, ownership) in self._reported for ownership in Ownership)
 
-    def _report(self, run: ProxyRun, resource: ApiResource, ownership: Ownership) -> None:
+    def _report(self, run: SessionSpec, resource: ApiResource, ownership: Ownership) -> None:
         if (run.request_gvk, resource.gvk, ownership) not in self._reported:
             run.on_dependent(resource, ownership)
             self._reported.add((run.request_gvk, resource.gvk, ownership))
 
 
-def _remember_version(live: LiveRun, info: RequestInfo, body: bytes) -> None:
+def _remember_version(session: Session, info: RequestInfo, body: bytes) -> None:
     obj = decode_object(body, "application/json")
     if obj is not None and uid_of(obj):
-        live.saw(info, resource_version_of(obj))
+        session.saw(info, resource_version_of(obj))
 
 
 def _ownerships_in(body: bytes, owner: Owner) -> list[Ownership]:

@@ -2,9 +2,9 @@
 
 For each resource there is a mark, the highest resourceVersion that an answer has shown; versions grow with every
 change, so a cache that has come as far as the mark knows all of it. Where an answer does not say how new it is, other
-means take its place: an object that was found missing, or deleted, must not come back out of a cache, and after a
-watch or a list too long to look into nothing is taken from the cache until a list has said again where we are. One
-value for each primary outlives its runs. Neighbour: ``cached_reads`` asks here.
+means take its place: an object that was found missing, or deleted, must not come back out of a cache, and after a watch
+or a list too long to look into nothing is taken from the cache until a list has said again where we are. One value for
+each primary outlives its runs.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ def key_of(info: RequestInfo) -> ObjectKey:
 
 
 @dataclass(slots=True)
-class Seen:
+class ReadWatermark:
     """How far the runs of one primary have seen, resource by resource."""
 
     _marks: dict[Resource, int] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Seen:
 
 
 @contextmanager
-def passing(seen: Seen | None, info: RequestInfo, status: int) -> Iterator[Callable[[bytes | None], None]]:
+def passing(seen: ReadWatermark | None, info: RequestInfo, status: int) -> Iterator[Callable[[bytes | None], None]]:
     """Follow the answer to a read on its way to the run.
 
     What this yields is to be called with the body that has passed, None for one that is too long or no JSON. Without

@@ -1,9 +1,8 @@
 """Connections within a connection: what client-go does when it reaches the proxy as an HTTP proxy.
 
-For exec and port-forward client-go asks, with CONNECT, for a connection to the server behind the proxy. That server
-is the proxy itself, so it goes on serving HTTP on the same connection. The requests in there carry no secret any more:
-they belong to the run that asked, for as long as it lives. Any other destination is refused. Neighbour: ``upgrade``
-carries what such requests lead to.
+For exec and port-forward client-go asks, with CONNECT, for a connection to the server behind the proxy. That server is
+the proxy itself, so it goes on serving HTTP on the same connection. The requests in there carry no secret any more:
+they belong to the run that asked, for as long as it lives. Any other destination is refused.
 """
 
 import asyncio
@@ -12,9 +11,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from rolecall.proxy.error_responses import refusal
-from rolecall.proxy.sessions import LiveRun
-from rolecall.proxy.transport.upgrade import Spent
+from rolecall.proxy.error_responses import error_response
+from rolecall.proxy.sessions import Session
+from rolecall.proxy.transport.upgrade import TakenOverResponse
 
 
 class _Both(asyncio.Protocol):
@@ -37,25 +36,25 @@ class _Both(asyncio.Protocol):
 
 
 @dataclass(slots=True)
-class Within:
+class ConnectTunnel:
     """The connections that runs have asked for, and the server that serves them."""
 
     server: web.Server | None = None
-    _runs: dict[asyncio.BaseTransport, LiveRun] = field(default_factory=dict)
+    _runs: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
 
-    def run_of(self, request: web.BaseRequest) -> LiveRun | None:
+    def run_of(self, request: web.BaseRequest) -> Session | None:
         """Return the run whose connection a request came on, None for an ordinary connection."""
         return None if request.transport is None else self._runs.get(request.transport)
 
-    async def serve(self, request: web.BaseRequest, live: LiveRun) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         """Serve a run's connection until it ends or the run is revoked."""
         transport = request.transport
         if transport is None or self.server is None:
             raise ConnectionResetError("the run has closed its connection")
         if not _is_own_address(request.raw_path, transport):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
-            return refusal(HTTPStatus.FORBIDDEN, "Forbidden", message)
-        self._runs[transport] = live
+            return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
+        self._runs[transport] = session
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             protocol = _Both(self.server(), transport.get_protocol())
@@ -65,7 +64,7 @@ class Within:
         finally:
             del self._runs[transport]
             transport.close()
-        return Spent()
+        return TakenOverResponse()
 
 
 def _is_own_address(destination: str, transport: asyncio.Transport) -> bool:

@@ -2,8 +2,7 @@
 
 Everything passes as a stream unless somebody has to look at it: nothing is decompressed, no redirect is followed, and
 watches and followed logs run as long as both sides want; only where an answer should end by itself the API server may
-not be silent for ever. The run's own credentials stop here; the operator's are put in their place. Neighbours:
-``server`` decides what is looked at, ``upgrade`` carries the connections that leave HTTP.
+not be silent for ever. The run's own credentials stop here; the operator's are put in their place.
 """
 
 import ssl

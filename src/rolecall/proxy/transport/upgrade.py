@@ -2,8 +2,8 @@
 
 The request goes to the API server on a connection of its own, with the operator's credentials. If the API server
 switches protocols, the two connections are joined and every byte passes in both directions, until either side ends or
-the run is revoked. If it declines, its answer goes back as an ordinary one. What is spoken after the switch is
-nobody's business here. Neighbour: ``forward`` carries everything else.
+the run is revoked. If it declines, its answer goes back as an ordinary one. What is spoken after the switch is nobody's
+business here.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Head:
     headers: Headers
 
 
-class Spent(web.StreamResponse):
+class TakenOverResponse(web.StreamResponse):
     """What aiohttp is given for a request whose connection was taken over: nothing is left to send."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -79,7 +79,7 @@ async def tunnel(request: web.BaseRequest, upstream: Upstream) -> web.StreamResp
         client_reader, client_writer = _take_over(request)
         client_writer.write(head.raw)
         await _join((client_reader, client_writer), (reader, writer))
-        return Spent()
+        return TakenOverResponse()
     finally:
         writer.transport.abort()
 

@@ -1,9 +1,9 @@
 """Writes under a condition: how a run's own change is told from somebody else's.
 
-PATCH and PUT answer with the object's version also when they changed nothing, and then that version may be the work
-of a user, which has to start a reconcile. So a write is sent on the condition that the object still has a known
-version: if it succeeds and the version is another one, the change is the run's own, and nobody's beside it. If it
-fails for the condition, it is sent again as the run meant it. Neighbour: ``runs`` keeps the versions a run has seen.
+PATCH and PUT answer with the object's version also when they changed nothing, and then that version may be the work of
+a user, which has to start a reconcile. So a write is sent on the condition that the object still has a known version:
+if it succeeds and the version is another one, the change is the run's own, and nobody's beside it. If it fails for the
+condition, it is sent again as the run meant it.
 """
 
 import json
@@ -16,10 +16,10 @@ import aiohttp
 
 from rolecall.kube.metadata import metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import RawObject
-from rolecall.proxy.sessions import LiveRun
+from rolecall.proxy.sessions import Session
 from rolecall.proxy.transport.forward import Upstream
 from rolecall.proxy.writes.bodies import decode, encode, media_type, objects_in
-from rolecall.proxy.writes.owner_injection import METADATA_ONLY, Write
+from rolecall.proxy.writes.owner_injection import METADATA_ONLY, WriteRequest
 
 JSON_PATCH: Final = "application/json-patch+json"
 _WITH_VERSION: Final = frozenset({"", "status", "scale"})
@@ -36,7 +36,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteResult:
     """The answer to a write, read to its end, and the objects in it that the write has changed."""
 
     answer: aiohttp.ClientResponse
@@ -69,52 +69,54 @@ class ConditionalWrites:
 
     upstream: Upstream
 
-    async def send(self, live: LiveRun, write: Write, headers: Mapping[str, str]) -> Outcome:
+    async def send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
         """Send a write; the caller notes what it has changed. Raises aiohttp.ClientError and OSError."""
         if write.info.is_dry_run:
-            return await self._send(live, write, headers)
+            return await self._send(session, write, headers)
         if write.info.verb not in {"update", "patch"} or write.info.subresource not in _WITH_VERSION:
-            return _changed_unless(await self._send(live, write, headers), live.version_of(write.info))
-        seen = live.version_of(write.info)
+            return _changed_unless(await self._send(session, write, headers), session.version_of(write.info))
+        seen = session.version_of(write.info)
         if seen is None:
-            seen = await self._current_version(live, write)
-        outcome = await self._attempt(live, write, headers, seen)
-        if outcome is None and (current := await self._current_version(live, write)) != seen:
-            outcome = await self._attempt(live, write, headers, current)
-        return outcome or await self._send(live, write, headers)
+            seen = await self._current_version(session, write)
+        outcome = await self._attempt(session, write, headers, seen)
+        if outcome is None and (current := await self._current_version(session, write)) != seen:
+            outcome = await self._attempt(session, write, headers, current)
+        return outcome or await self._send(session, write, headers)
 
-    async def _attempt(self, live: LiveRun, write: Write, headers: Mapping[str, str], version: str) -> Outcome | None:
+    async def _attempt(
+        self, session: Session, write: WriteRequest, headers: Mapping[str, str], version: str
+    ) -> WriteResult | None:
         """Send a write on the condition of this version (empty: not there); None if it failed for the condition."""
         condition = with_condition(write.body, write.content_type, version) if version else None
         if condition is None:
-            outcome = await self._send(live, write, headers)
+            outcome = await self._send(session, write, headers)
             is_created = outcome.answer.status == HTTPStatus.CREATED
             return _changed_unless(outcome, "") if is_created else outcome
-        outcome = await self._send(live, replace(write, body=condition.body), headers)
+        outcome = await self._send(session, replace(write, body=condition.body), headers)
         if condition.is_ours and outcome.answer.status in _REFUSED:
             return None
         return _changed_unless(outcome, condition.version)
 
-    async def _send(self, live: LiveRun, write: Write, headers: Mapping[str, str]) -> Outcome:
-        if live.is_revoked:
+    async def _send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
+        if session.is_revoked:
             raise ConnectionAbortedError("the run has been revoked before its write was sent")
         async with await self.upstream.send(write.method, write.target, headers, write.body or None) as answer:
-            return Outcome(answer, await answer.read())
+            return WriteResult(answer, await answer.read())
 
-    async def _current_version(self, live: LiveRun, write: Write) -> str:
+    async def _current_version(self, session: Session, write: WriteRequest) -> str:
         """Look up the object's version, empty when it is not there or may not be read, and remember it."""
         async with await self.upstream.send("GET", write.object_path, {"Accept": METADATA_ONLY}) as answer:
             body = await answer.read()
         version = resource_version_of(json.loads(body)) if answer.status == HTTPStatus.OK else ""
-        live.saw(write.info, version)
+        session.saw(write.info, version)
         return version
 
 
-def _changed_unless(outcome: Outcome, version: str | None) -> Outcome:
+def _changed_unless(outcome: WriteResult, version: str | None) -> WriteResult:
     """Say that a successful write has changed every object whose version is not this one."""
     status, headers = outcome.answer.status, outcome.answer.headers
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return outcome
     answer: Any = decode(outcome.body, headers.get("Content-Type", ""))
     changed = (obj for obj in objects_in(answer) if uid_of(obj) and resource_version_of(obj) not in {"", version})
-    return Outcome(outcome.answer, outcome.body, tuple(changed))
+    return WriteResult(outcome.answer, outcome.body, tuple(changed))

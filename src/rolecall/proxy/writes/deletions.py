@@ -3,7 +3,6 @@
 The API server announces the end of an object under a version that the answer to the DELETE does not have, so an own
 deletion is known by the object's uid. Only one that is over when it is answered counts: the run knows that this object
 is gone. One that waits for finalizers, or for a pod to stop, ends after the run, and that is news for the next one.
-Neighbour: ``server`` asks after each write.
 """
 
 from http import HTTPStatus
@@ -12,10 +11,10 @@ from rolecall.kube.metadata import is_being_deleted, metadata_of, uid_of
 from rolecall.kube.references import RawObject
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.bodies import decode
-from rolecall.proxy.writes.conditional_writes import Outcome
+from rolecall.proxy.writes.conditional_writes import WriteResult
 
 
-def removed_uid(info: RequestInfo, outcome: Outcome) -> str:
+def removed_uid(info: RequestInfo, outcome: WriteResult) -> str:
     """Return the uid of the object that the request has removed, empty if it removed none or has only begun to."""
     if info.verb != "delete" or info.subresource or info.is_dry_run or outcome.answer.status != HTTPStatus.OK:
         return ""

@@ -4,7 +4,6 @@ POST creates. PUT and server-side apply create when the object is not there, so 
 that exists is left alone, with two exceptions: one that names the owner already keeps doing so, because PUT and apply
 drop what they do not mention; and one whose new text carries the adoption annotation is taken over. The same
 annotation, said to be false, keeps the owner out of what is created. A body that cannot be read passes as it is.
-Neighbour: ``ownership`` says how an object names its owner.
 """
 
 import json
@@ -17,7 +16,7 @@ from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.proxy.request_info import RequestInfo
-from rolecall.proxy.sessions import LiveRun
+from rolecall.proxy.sessions import Session
 from rolecall.proxy.transport.forward import Upstream
 from rolecall.proxy.writes.bodies import decode_object, encode_changed, media_type
 from rolecall.proxy.writes.ownership import (
@@ -40,7 +39,7 @@ METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteRequest:
     """A request that may create or change an object, with its body read."""
 
     method: str
@@ -77,18 +76,18 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Writes:
+class OwnerInjector:
     """Gives the body that goes to the API server for the body that a run sent."""
 
     client: Client
     upstream: Upstream
 
-    async def body_for(self, live: LiveRun, write: Write) -> bytes:
+    async def body_for(self, session: Session, write: WriteRequest) -> bytes:
         """Return the body to send; the run hears of a dependent's kind before the object can exist.
 
         Raises KubeError and aiohttp.ClientError when the API server does not say what is there.
         """
-        if not (live.run.inject_owner and write.may_need_owner):
+        if not (session.run.inject_owner and write.may_need_owner):
             return write.body
         info = write.info
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
@@ -98,14 +97,14 @@ class Writes:
         if obj is None:
             logger.debug("Owner not injected, body unreadable", target=write.target, content_type=write.content_type)
             return write.body
-        return await self._with_owner(live, write, resource, obj)
+        return await self._with_owner(session, write, resource, obj)
 
-    async def _with_owner(self, live: LiveRun, write: Write, resource: ApiResource, obj: RawObject) -> bytes:
-        run = live.run
+    async def _with_owner(self, session: Session, write: WriteRequest, resource: ApiResource, obj: RawObject) -> bytes:
+        run = session.run
         key = _key_of(write.info, resource, obj)
         if run.owner.is_object(resource.gvk, key):
             return write.body
-        existing = None if write.is_create else await self._existing(live, write)
+        existing = None if write.is_create else await self._existing(session, write)
         if write.is_merge and existing is None:
             return write.body
         ownership = _ownership_to_be(run.owner, key, obj, existing)
@@ -121,19 +120,19 @@ class Writes:
         logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", how=ownership.value)
         return body
 
-    async def _existing(self, live: LiveRun, write: Write) -> RawObject | None:
+    async def _existing(self, session: Session, write: WriteRequest) -> RawObject | None:
         """Return the metadata of the object that a write is for, None when there is no such object."""
         path = write.object_path
         async with await self.upstream.send("GET", path, {"Accept": METADATA_ONLY}) as answer:
             body = await answer.read()
         if answer.status == 404:  # noqa: PLR2004 - not found
-            live.saw(write.info, "")
+            session.saw(write.info, "")
             return None
         if answer.status != 200:  # noqa: PLR2004 - what is there cannot be told: it counts as somebody else's
             logger.debug("Owner not injected, object unreadable", target=path, status=answer.status)
             return {}
         found: RawObject = json.loads(body)
-        live.saw(write.info, resource_version_of(found))
+        session.saw(write.info, resource_version_of(found))
         return found
 
 
@@ -156,7 +155,7 @@ def _ownership_to_be(owner: Owner, key: ObjectKey, obj: RawObject, existing: Raw
     return named or ownership_between(owner, key.namespace)
 
 
-def _with_kept(write: Write, obj: RawObject, existing: RawObject | None, owner: Owner) -> RawObject:
+def _with_kept(write: WriteRequest, obj: RawObject, existing: RawObject | None, owner: Owner) -> RawObject:
     """Return the object with those owner references of the existing one that the write must not drop.
 
     A write that says itself what they are is left as it is. A merge replaces the list, so it has to hold all of them;

@@ -1,8 +1,8 @@
 """How an object that a run creates is tied to the primary that the run is for.
 
 Garbage collection follows owner references, which may not cross namespaces nor lead from a cluster-scoped object to a
-namespaced owner. Where they may not, two annotations say the same to the operator, though not to the garbage
-collector. All functions are pure and leave their arguments as they are. Neighbour: ``writes`` says when they apply.
+namespaced owner. Where they may not, two annotations say the same to the operator, though not to the garbage collector.
+All functions are pure and leave their arguments as they are.
 """
 
 from dataclasses import dataclass

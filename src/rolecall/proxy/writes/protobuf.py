@@ -2,7 +2,7 @@
 
 kubectl sends built-in kinds this way. An object is an envelope around a message whose first field is the metadata, in
 every kind that is stored. Where a message holds a field twice, protobuf merges the two: so whatever is to be added to
-the metadata is appended, and nothing else of the object needs to be understood. Neighbour: ``bodies`` speaks JSON.
+the metadata is appended, and nothing else of the object needs to be understood.
 """
 
 from collections.abc import Iterable, Iterator

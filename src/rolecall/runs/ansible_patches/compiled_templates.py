@@ -1,9 +1,8 @@
 """The templates of roles, compiled before the fork.
 
-What Jinja makes of a template is a pure function of its text, of the environment's settings, and of how the filters
-and tests in it want to be called. The server compiles what it finds in the roles' files; a run that meets the same text
-uses the code if settings and filters are the same, and compiles for itself if not. Neighbours: `documents` has the
-files, `server` installs this in its children.
+What Jinja makes of a template is a pure function of its text, of the environment's settings, and of how the filters and
+tests in it want to be called. The server compiles what it finds in the roles' files; a run that meets the same text
+uses the code if settings and filters are the same, and compiles for itself if not.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -3,8 +3,7 @@
 When ansible-runner's callback is imported it wraps the methods of Ansible's display, so that each message becomes an
 event of its kind. A play of its own process imports it only when it has read the playbook; what it prints until then,
 an error of syntax for example, are plain lines, of which ansible-runner makes one event each. The server has imported
-the callback long before, so a forked play takes the wrappers off again until its callbacks are loaded. Neighbour:
-`playbook` calls this in the child, whose classes nobody shares.
+the callback long before, so a forked play takes the wrappers off again until its callbacks are loaded.
 """
 
 import sys

@@ -3,8 +3,7 @@
 ansible-runner's callback writes what an event is into a file of its own, marks the place in the printed text, and the
 driver reads the file and removes it when it meets the mark. Here both use one file in memory: the callback appends a
 line of JSON, the driver reads on until it has found the event. Large events, and all once the memory is used up, take
-the ordinary way. What the driver writes at the end, the file of the whole event, is the same. Neighbours: `constants`
-gives the callback its end, `server` gives the driver the other.
+the ordinary way. What the driver writes at the end, the file of the whole event, is the same.
 """
 
 import json
@@ -26,7 +25,7 @@ Keep = Callable[[str, Any], None]
 """How the callback keeps an event: its key and what it is."""
 
 
-class BegunEvents:
+class EventChannel:
     """What is known of events when they begin; `descriptor` is inherited by the process that writes them."""
 
     def __init__(self) -> None:
@@ -71,12 +70,12 @@ class EventWriter:
             line = line[os.write(self._descriptor, line) :]
 
 
-def take_from_memory(runner: Any, begun: BegunEvents) -> None:
+def use_event_channel(runner: Any, channel: EventChannel) -> None:
     """Let ansible-runner's driver of one play look for events there first."""
     ordinary = runner.event_callback
 
     def on_event(event: dict[str, Any]) -> None:
-        known = begun.take(event["uuid"]) if "uuid" in event else None
+        known = channel.take(event["uuid"]) if "uuid" in event else None
         if known is None:
             ordinary(event)
             return

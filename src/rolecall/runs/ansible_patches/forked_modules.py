@@ -3,7 +3,7 @@
 Four functions of ansible-core are wrapped in the child that runs ansible-playbook: the one that executes a module, the
 one that says whether a module goes through standard input (a forked one needs no file either), the one that builds the
 payload, and the local connection's that runs a command. Everything between and after them is Ansible's own. What is not
-eligible raises `_NotWarm` before anything has been done and takes the ordinary way. Neighbour: `module_process`.
+eligible raises `_NotWarm` before anything has been done and takes the ordinary way.
 """
 
 import inspect
@@ -24,8 +24,8 @@ from ansible.utils.display import Display
 from rolecall.runs.ansible_patches import temporary_folders
 from rolecall.runs.ansible_patches.module_process import ModuleCall, run_module
 from rolecall.runs.ansible_patches.supported_versions import missing_from
-from rolecall.runs.ansible_patches.task_placement import Outcome, Place
-from rolecall.runs.forkserver.playbook_process import Warmth
+from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement
+from rolecall.runs.forkserver.playbook_process import ForkContext
 
 PROFILE = "legacy"
 _LOCAL = "ansible.plugins.connection.local"
@@ -58,9 +58,9 @@ def missing() -> list[str]:
     return missing_from(_SEAM)
 
 
-def install(warmth: Warmth, place: Place) -> None:
+def install(context: ForkContext, placement: TaskPlacement) -> None:
     """Let eligible modules be forked from now on in this process and its workers; `place` is that of its tasks."""
-    seam = _Seam(warmth, place)
+    seam = _Seam(context, placement)
     base = action_plugins.ActionBase
     base._execute_module = seam.around_execute(base._execute_module)  # noqa: SLF001 - the seam
     base._is_pipelining_enabled = seam.around_pipelining(base._is_pipelining_enabled)  # noqa: SLF001 - the seam
@@ -73,9 +73,9 @@ def install(warmth: Warmth, place: Place) -> None:
 class _Seam:
     """The four wrappers; one task is worked on at a time in each process."""
 
-    def __init__(self, warmth: Warmth, place: Place) -> None:
-        self._warmth = warmth
-        self._place = place
+    def __init__(self, context: ForkContext, placement: TaskPlacement) -> None:
+        self._warmth = context
+        self._place = placement
         self._is_trying = False
 
     def around_execute(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +121,7 @@ class _Seam:
 
         return execute
 
-    def _run(self, call: ModuleCall, cwd: bytes | None) -> Outcome:
+    def _run(self, call: ModuleCall, cwd: bytes | None) -> ModuleResult:
         if outcome := self._place.done_before(call.module):
             return outcome
         outcome = run_module(call, cwd, self._warmth.titles, own_session=self._place.is_inside)

@@ -1,12 +1,11 @@
 """Tasks that need no worker process.
 
-ansible-core forks a worker for each task and host, which is a third of what a warm run costs. A worker gives a task
-its own copy of everything, its own standard streams and a process that may be ended. A task needs none of that when it
-is the only one at a time and runs nothing but code of ansible-core's that is known to leave no trace: it is skipped,
+ansible-core forks a worker for each task and host, which is a third of what a warm run costs. A worker gives a task its
+own copy of everything, its own standard streams and a process that may be ended. A task needs none of that when it is
+the only one at a time and runs nothing but code of ansible-core's that is known to leave no trace: it is skipped,
 includes others, or its action is one of `_QUIET_ACTIONS`, or starts one module, which is a process of its own anyway.
 Such a task runs here, on copies of what it might change, and its messages take the way of a worker's. Whatever else
-comes up, a filter or lookup of somebody else for example, lets the task begin again in a worker. Neighbours: `place`,
-`modules`.
+comes up, a filter or lookup of somebody else for example, lets the task begin again in a worker.
 """
 
 import io
@@ -30,7 +29,7 @@ from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
 
 from rolecall.runs.ansible_patches.supported_versions import missing_from
-from rolecall.runs.ansible_patches.task_placement import NeedsWorker, Place
+from rolecall.runs.ansible_patches.task_placement import NeedsWorker, TaskPlacement
 
 _QUIET_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
 """ansible-core's action plugins that do nothing but compute a result or start one module."""
@@ -66,7 +65,7 @@ def missing() -> list[str]:
     return missing_from(_SEAM)
 
 
-def install(place: Place) -> None:
+def install(placement: TaskPlacement) -> None:
     """Spare workers from now on in this process; `place` is that of its tasks."""
     make_queue = worker_process.WorkerQueue
 
@@ -79,9 +78,9 @@ def install(place: Place) -> None:
                 worker_process.WorkerQueue = make_queue
 
         def start(self) -> None:
-            if not (_is_usual(self) and _has_run_inside(self, place)):
+            if not (_is_usual(self) and _has_run_inside(self, placement)):
                 self.worker_queue = make_queue(ctx=worker_process.multiprocessing_context)
-                with place.in_worker():
+                with placement.in_worker():
                     super().start()
 
     strategy_plugins.WorkerProcess = Worker
@@ -97,7 +96,7 @@ def _is_usual(worker: Any) -> bool:
     return not any(getattr(task, name, None) for name in _UNUSUAL) and not isinstance(task.loop, list)
 
 
-def _has_run_inside(worker: Any, place: Place) -> bool:
+def _has_run_inside(worker: Any, placement: TaskPlacement) -> bool:
     """Run a task in this process; return False when it has been given up, with everything as it was before."""
     before = dict(vars(worker))
     messages = _Messages(worker._final_q)  # noqa: SLF001 - the seam
@@ -106,7 +105,7 @@ def _has_run_inside(worker: Any, place: Place) -> bool:
     worker._task_vars = dict(worker._task_vars)  # noqa: SLF001 - as above
     worker._final_q = messages  # noqa: SLF001 - as above
     try:
-        with place.inside(), _guarded(place), _surroundings(worker, messages):
+        with placement.inside(), _guarded(placement), _surroundings(worker, messages):
             worker._run()  # noqa: SLF001 - as above
     except (NeedsWorker, SystemExit, Exception):  # noqa: BLE001 - a worker does with it what it always does
         vars(worker).update(before)
@@ -166,21 +165,21 @@ class _Messages(task_queue_manager.FinalQueue):  # type: ignore[misc]
 
 
 @contextmanager
-def _guarded(place: Place) -> Iterator[None]:
+def _guarded(placement: TaskPlacement) -> Iterator[None]:
     """Give a task up as soon as it does more than it may here. A worker has none of these guards."""
     executor, intercept = task_executor.TaskExecutor, _jinja_plugins.JinjaPluginIntercept
     guards = (
-        (executor, "_run_loop", _loop_guard(place)),
-        (executor, "_get_connection", _connection_guard(executor._get_connection, place)),  # noqa: SLF001 - the seam
-        (executor, _GET_ACTION, _action_guard(getattr(executor, _GET_ACTION), place)),
-        (intercept, "_invoke_plugin", staticmethod(_plugin_guard(intercept._invoke_plugin, place))),  # noqa: SLF001
+        (executor, "_run_loop", _loop_guard(placement)),
+        (executor, "_get_connection", _connection_guard(executor._get_connection, placement)),  # noqa: SLF001 - the seam
+        (executor, _GET_ACTION, _action_guard(getattr(executor, _GET_ACTION), placement)),
+        (intercept, "_invoke_plugin", staticmethod(_plugin_guard(intercept._invoke_plugin, placement))),  # noqa: SLF001
     )
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in guards]
     get_lookup = loader.lookup_loader.get
     try:
         for owner, name, guard in guards:
             setattr(owner, name, guard)
-        loader.lookup_loader.get = _lookup_guard(get_lookup, place)
+        loader.lookup_loader.get = _lookup_guard(get_lookup, placement)
         yield
     finally:
         for owner, name, original in before:
@@ -188,46 +187,46 @@ def _guarded(place: Place) -> Iterator[None]:
         del loader.lookup_loader.get  # uncovers the method of its class
 
 
-def _loop_guard(place: Place) -> Callable[..., Any]:
+def _loop_guard(placement: TaskPlacement) -> Callable[..., Any]:
     def run_loop(*_: object) -> None:
-        place.give_up("it is a loop")
+        placement.give_up("it is a loop")
 
     return run_loop
 
 
-def _connection_guard(original: Callable[..., Any], place: Place) -> Callable[..., Any]:
+def _connection_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get_connection(task: Any, cvars: Any, templar: Any, current_connection: Any) -> Any:
         if current_connection not in _LOCAL_CONNECTIONS:
-            place.give_up(f"its connection is {current_connection}")
+            placement.give_up(f"its connection is {current_connection}")
         return original(task, cvars, templar, current_connection)
 
     return get_connection
 
 
-def _action_guard(original: Callable[..., Any], place: Place) -> Callable[..., Any]:
+def _action_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get_action(*args: Any, **options: Any) -> Any:
         found = original(*args, **options)
         if not _is_quiet(found[0]):
-            place.give_up("its action may do anything")
+            placement.give_up("its action may do anything")
         return found
 
     return get_action
 
 
-def _plugin_guard(original: Callable[..., Any], place: Place) -> Callable[..., Any]:
+def _plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def invoke(instance: Any, *args: Any, **options: Any) -> Any:
         if not _is_trusted(instance):
-            place.give_up(f"it uses {instance.ansible_name}")
+            placement.give_up(f"it uses {instance.ansible_name}")
         return original(instance, *args, **options)
 
     return invoke
 
 
-def _lookup_guard(original: Callable[..., Any], place: Place) -> Callable[..., Any]:
+def _lookup_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get(name: str, *args: Any, **options: Any) -> Any:
         found = original(name, *args, **options)
         if not (found and _is_trusted(found) and found.ansible_name in _QUIET_LOOKUPS):
-            place.give_up(f"it looks up {name}")
+            placement.give_up(f"it looks up {name}")
         return found
 
     return get

@@ -2,8 +2,7 @@
 
 The child runs the module with ansible-core's own loader for payloads, on packages that are imported already, in the
 working directory and environment that the task asks for. Whatever the module does to its process stays there. The
-parent gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error. Neighbour:
-`modules` decides which modules run here.
+parent gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error.
 """
 
 import multiprocessing
@@ -17,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
-from rolecall.runs.ansible_patches.task_placement import Outcome
+from rolecall.runs.ansible_patches.task_placement import ModuleResult
 from rolecall.runs.forkserver.forked_child import (
     keep_descriptors,
     leave,
@@ -25,7 +24,7 @@ from rolecall.runs.forkserver.forked_child import (
     set_environment,
     set_standard_streams,
 )
-from rolecall.runs.forkserver.process_titles import Titles
+from rolecall.runs.forkserver.process_titles import ProcessTitles
 
 _READ_BYTES = 1 << 16
 _SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
@@ -47,7 +46,7 @@ class ModuleCall:
     open_files_limit: int = 0
 
 
-def run_module(call: ModuleCall, cwd: bytes | None, titles: Titles, *, own_session: bool) -> Outcome:
+def run_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, *, own_session: bool) -> ModuleResult:
     """Run the module to its end, in a session of its own if it has no worker that would give it one."""
     out_reading, out_writing = os.pipe()
     err_reading, err_writing = os.pipe()
@@ -89,18 +88,18 @@ def _read_all(*descriptors: int) -> list[bytes]:
     return [b"".join(chunks) for chunks in found.values()]
 
 
-def _as_a_shell_says(status: int, out: bytes, err: bytes) -> Outcome:
+def _as_a_shell_says(status: int, out: bytes, err: bytes) -> ModuleResult:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return Outcome(code, out, err)
+        return ModuleResult(code, out, err)
     number = -code
     if number not in _SILENT_SIGNALS:
         dumped = " (core dumped)" if os.WCOREDUMP(status) else ""
         err += f"{signal.strsignal(number)}{dumped}\n".encode()
-    return Outcome(_SIGNAL_EXIT_BASE + number, out, err)
+    return ModuleResult(_SIGNAL_EXIT_BASE + number, out, err)
 
 
-def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: Titles, writing: tuple[int, int]) -> None:
+def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, writing: tuple[int, int]) -> None:
     from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
 
     reset_signals()

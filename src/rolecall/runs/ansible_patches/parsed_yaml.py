@@ -3,8 +3,7 @@
 A role's files are read in every run, so that no change is missed; but while a file has the same text as when the server
 started, what the server has parsed is used, which is what parsing would give again. It is used once in each run: what
 has been handed out may have been changed. ansible-core hands out a copy and keeps the original; both are made before
-the fork here, because copying takes longer than parsing. Neighbours: `warming` asks for the preparation, `server`
-installs it in its children.
+the fork here, because copying takes longer than parsing.
 """
 
 import copy

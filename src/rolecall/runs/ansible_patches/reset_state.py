@@ -2,7 +2,7 @@
 
 The server has imported ansible-core with the settings that all runs of the operator share. Each run has a few of its
 own: `PER_RUN` names their variables; whoever differs in others cannot use the server. The table in the decision record
-"Warm plays" says what is fixed where, and how each child gets it right. Neighbour: `playbook` calls this in the child.
+"Warm plays" says what is fixed where, and how each child gets it right.
 """
 
 import atexit
@@ -23,10 +23,10 @@ PER_RUN = frozenset(
 _RANDOM_LIMIT = 0x7FFFFFFF
 
 
-def set_again(before: Mapping[str, str], event_descriptor: int) -> None:
+def reset_for_run(before: Mapping[str, str], event_descriptor: int) -> None:
     """Set everything that depends on the environment, the terminal or chance, after the environment has been set.
 
-    The descriptor is that of `BegunEvents`.
+    The descriptor is that of `EventChannel`.
     """
     atexit.register(multiprocessing_util._exit_function)  # type: ignore[attr-defined] # noqa: SLF001 - its own hook
     _constants({name for name in PER_RUN if before.get(name) != os.environ.get(name)})
@@ -37,7 +37,7 @@ def set_again(before: Mapping[str, str], event_descriptor: int) -> None:
     set_kubeconfig()
 
 
-def say_remarks() -> None:
+def report_config_warnings() -> None:
     """Let Ansible say what it has to say of its settings, as it does when it is imported."""
     from ansible.utils import display  # noqa: PLC0415 - only the server has Ansible
 

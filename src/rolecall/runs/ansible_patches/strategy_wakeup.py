@@ -2,7 +2,7 @@
 
 While a worker is busy, ansible-core's strategies sleep for a millisecond, look for a result and sleep again. Here that
 sleep ends when a result has come, and else after `LOOK_AGAIN_SECONDS`, so that a worker that has died is noticed too.
-Every other sleep is left alone. Neighbour: `playbook` installs this in the child that runs ansible-playbook.
+Every other sleep is left alone.
 """
 
 import threading

@@ -1,8 +1,7 @@
 """Where a task runs: in the process of ansible-playbook or in a worker of its own.
 
 A task may begin in the process of ansible-playbook and turn out to need a worker. It is then given up and begins again
-in a worker, which is told how the modules ended that have run already, so that nothing is done twice. Neighbours:
-`workers` decides where a task begins, `modules` says what it has done.
+in a worker, which is told how the modules ended that have run already, so that nothing is done twice.
 """
 
 from collections import deque
@@ -15,7 +14,7 @@ class NeedsWorker(BaseException):
     """Unwinds a task that cannot go on in the process of ansible-playbook."""
 
 
-class Outcome(NamedTuple):
+class ModuleResult(NamedTuple):
     """How the process of a module ended: exit code as a shell says it, standard output, standard error."""
 
     code: int
@@ -23,13 +22,13 @@ class Outcome(NamedTuple):
     err: bytes
 
 
-class Place:
+class TaskPlacement:
     """The place of the one task that this process works on."""
 
     def __init__(self) -> None:
         self.is_inside = False
         """Whether the task runs in the process of ansible-playbook."""
-        self._done: deque[tuple[str, Outcome]] = deque()
+        self._done: deque[tuple[str, ModuleResult]] = deque()
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -59,12 +58,12 @@ class Place:
         """Let the task begin again in a worker. Raises NeedsWorker."""
         raise NeedsWorker(reason)
 
-    def note(self, module: str, outcome: Outcome) -> None:
+    def note(self, module: str, outcome: ModuleResult) -> None:
         """Take note of a module that has run inside."""
         if self.is_inside:
             self._done.append((module, outcome))
 
-    def done_before(self, module: str) -> Outcome | None:
+    def done_before(self, module: str) -> ModuleResult | None:
         """Return how the next module ended if the task has run it inside, before it was given up."""
         if self.is_inside or not self._done or self._done[0][0] != module:
             return None

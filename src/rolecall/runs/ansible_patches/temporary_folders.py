@@ -2,7 +2,7 @@
 
 Most action plugins ask for a folder before they do anything, for which ansible-core starts a shell three times. For the
 local connection the same folder, with the same name and mode, is made by system calls. Whatever is unusual (another
-shell, another user, a path that a shell would expand, an error) is left to the original. Neighbour: `modules`.
+shell, another user, a path that a shell would expand, an error) is left to the original.
 """
 
 import os

@@ -1,9 +1,8 @@
 """The operator's end of the fork server: starting it, asking for plays, noticing its end.
 
-A play that the server has forked is a `WarmProcess`, which looks like a process that asyncio has started. Signals go to
-its process descriptor, so that no other process can be hit. When the server dies its plays get SIGTERM and become
-children of this process, which then takes note of their end itself. Neighbours: `server` has the other end, `runner`
-uses this.
+A play that the server has forked is a `ForkedProcess`, which looks like a process that asyncio has started. Signals go
+to its process descriptor, so that no other process can be hit. When the server dies its plays get SIGTERM and become
+children of this process, which then takes note of their end itself.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ class StaleServerError(ServerGoneError):
     """What the server has imported is no longer what lies on disk; it does not fork any more."""
 
 
-class WarmProcess:
+class ForkedProcess:
     """A play that the server has forked."""
 
     def __init__(self, ident: str, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
@@ -108,14 +107,14 @@ class WarmProcess:
         signal.pidfd_send_signal(self._descriptor, number)
 
 
-class WarmServer:
+class ForkServer:
     """A running server; make one with `launch`."""
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, folder: Path) -> None:
         self.process = process
         self._control = control
         self._folder = folder
-        self._plays: dict[str, WarmProcess] = {}
+        self._plays: dict[str, ForkedProcess] = {}
         loop = asyncio.get_running_loop()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -146,13 +145,13 @@ class WarmServer:
         """Whether it takes requests."""
         return self._control.fileno() >= 0
 
-    async def start(self, ident: str, lines: Sequence[bytes]) -> WarmProcess:
+    async def start(self, ident: str, lines: Sequence[bytes]) -> ForkedProcess:
         """Fork a play and send it these lines; its standard input stays open. Raises ServerGoneError, OSError."""
         loop = asyncio.get_running_loop()
         pipes = [os.pipe() for _ in range(3)]
         (their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr) = pipes
         theirs = [their_stdin, their_stdout, their_stderr]
-        process = WarmProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr))
+        process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr))
         self._plays[ident] = process
         self.idle.clear()
         try:

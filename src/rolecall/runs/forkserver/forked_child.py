@@ -1,8 +1,7 @@
 """What a forked child needs to be like a process of its own: descriptors, signals, standard streams, exit.
 
 A child inherits everything: open files, signal handlers, exit hooks, the parent's idea of standard output. Each
-function here undoes one part of that, in the first moments after a fork, in the child. Neighbours: `server`,
-`playbook` and `module_process` fork.
+function here undoes one part of that, in the first moments after a fork, in the child.
 """
 
 import atexit

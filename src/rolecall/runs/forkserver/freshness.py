@@ -2,7 +2,7 @@
 
 Plugins, modules, collections and ansible.cfg may change while the operator runs; a play that starts after that must see
 the change. The server looks at each file that it has loaded before each fork, which takes less than a millisecond for
-some hundred files: no change is missed and nothing has to be watched. Neighbour: `server`.
+some hundred files: no change is missed and nothing has to be watched.
 """
 
 import os

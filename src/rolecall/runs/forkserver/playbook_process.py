@@ -1,9 +1,8 @@
 """ansible-playbook as a forked child on a terminal, in place of a new interpreter.
 
-`WarmSpawn` stands in for `pexpect.spawn` in the process of one play, so that ansible-runner stays the driver. What
+`ForkSpawn` stands in for `pexpect.spawn` in the process of one play, so that ansible-runner stays the driver. What
 ansible-core fixed when the server imported it is set again for the run; a run whose settings differ in more than the
-few that every run has of its own is started in the ordinary way. Neighbours: `constants` sets values again, `modules`
-forks the modules.
+few that every run has of its own is started in the ordinary way.
 """
 
 import os
@@ -25,7 +24,7 @@ from rolecall.runs.forkserver.forked_child import (
     reset_signals,
     set_environment,
 )
-from rolecall.runs.forkserver.process_titles import Titles
+from rolecall.runs.forkserver.process_titles import ProcessTitles
 
 PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
@@ -36,36 +35,36 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Warmth:
+class ForkContext:
     """What the server has prepared, its environment, and where names, remarks and events are written."""
 
     environment: Mapping[str, str]
-    titles: Titles
+    titles: ProcessTitles
     note: Note
     note_descriptor: int
     event_descriptor: int
-    install_seams: Callable[["Warmth"], None]
+    install_seams: Callable[["ForkContext"], None]
 
 
-def warm_spawn(warmth: Warmth) -> type[pexpect.spawn]:
+def fork_spawn(context: ForkContext) -> type[pexpect.spawn]:
     """Return the class that ansible-runner shall start ansible-playbook with."""
 
-    class WarmSpawn(pexpect.spawn):  # type: ignore[misc]
+    class ForkSpawn(pexpect.spawn):  # type: ignore[misc]
         def __init__(self, command: str, args: list[str], **options: Any) -> None:
             super().__init__(command, args, maxread=_READ_BYTES, **options)
 
         def _spawnpty(self, args: list[bytes], **options: Any) -> ptyprocess.PtyProcess:
             start = _Start([os.fsdecode(arg) for arg in args], **options)
-            if reason := _why_not(warmth, start):
-                warmth.note(f"ansible-playbook is not forked: {reason}")
+            if reason := _why_not(context, start):
+                context.note(f"ansible-playbook is not forked: {reason}")
                 process = super()._spawnpty(args, **options)
             else:
-                process = _fork(warmth, start)
+                process = _fork(context, start)
             # Without pexpect's pause after closing the terminal: the process has ended by then.
             process.delayafterclose = 0
             return process
 
-    return WarmSpawn
+    return ForkSpawn
 
 
 class _Start:
@@ -80,7 +79,7 @@ class _Start:
         self.dimensions = options.get("dimensions", (24, 80))
 
 
-def _why_not(warmth: Warmth, start: _Start) -> str:
+def _why_not(context: ForkContext, start: _Start) -> str:
     """Return why the play cannot be forked; empty text when it can."""
     if start.words[0] != os.path.join(os.path.dirname(sys.executable), PROGRAM):  # noqa: PTH118, PTH120 - plain text
         return f"the program is {start.words[0]}"
@@ -89,7 +88,7 @@ def _why_not(warmth: Warmth, start: _Start) -> str:
     playbook_folder = os.path.dirname(os.path.join(start.cwd, start.words[-1]))  # noqa: PTH118, PTH120 - plain text
     if os.path.isdir(f"{playbook_folder}/collections"):  # noqa: PTH112 - plain text
         return f"there are collections beside the playbook in {playbook_folder}"
-    names = sorted(_different(warmth.environment, start.environment) - reset_state.PER_RUN)
+    names = sorted(_different(context.environment, start.environment) - reset_state.PER_RUN)
     return f"these variables differ from the server's: {', '.join(names)}" if names else ""
 
 
@@ -98,16 +97,16 @@ def _different(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     return {name for name in names if one.get(name) != other.get(name)}
 
 
-def _fork(warmth: Warmth, start: _Start) -> ptyprocess.PtyProcess:
+def _fork(context: ForkContext, start: _Start) -> ptyprocess.PtyProcess:
     pid, terminal = os.forkpty()
     if pid == 0:
-        leave(lambda: _be_the_playbook(warmth, start))
+        leave(lambda: _be_the_playbook(context, start))
     process = ptyprocess.PtyProcess(pid, terminal)
     process.setwinsize(*start.dimensions)
     return process
 
 
-def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
+def _be_the_playbook(context: ForkContext, start: _Start) -> None:
     from ansible.cli.playbook import main  # noqa: PLC0415 - only the server has Ansible
 
     reset_signals()
@@ -116,15 +115,15 @@ def _be_the_playbook(warmth: Warmth, start: _Start) -> None:
     if not start.echo:
         _disable_echo()
     open_standard_streams()
-    keep_descriptors([warmth.note_descriptor, warmth.event_descriptor])
+    keep_descriptors([context.note_descriptor, context.event_descriptor])
     os.chdir(start.cwd)
     set_environment(start.environment)
-    warmth.titles.rename(sys.executable, *start.words)
+    context.titles.rename(sys.executable, *start.words)
     sys.argv = list(start.words)
-    reset_state.set_again(warmth.environment, warmth.event_descriptor)
+    reset_state.reset_for_run(context.environment, context.event_descriptor)
     print_plain_lines_first()
-    reset_state.say_remarks()
-    warmth.install_seams(warmth)
+    reset_state.report_config_warnings()
+    context.install_seams(context)
     main(sys.argv)
 
 

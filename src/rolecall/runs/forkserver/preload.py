@@ -31,7 +31,7 @@ class Preparation(Protocol):
         """Use it from now on in this process."""
 
 
-def warm_up(contents: Sequence[Path]) -> list[Preparation]:
+def preload(contents: Sequence[Path]) -> list[Preparation]:
     """Prepare for the roles and playbooks that lie below these folders; return what a run has to install."""
     give_remarks_back = _take_remarks()
     _import_ansible()

@@ -1,7 +1,7 @@
 """The name and the mark of a forked process, as others see them in /proc.
 
 A process that is forked and not executed keeps its parent's command line and environment there. Both lie in the
-process's own memory: `Titles` writes over them, so that a run's processes carry the run's mark (see
+process's own memory: `ProcessTitles` writes over them, so that a run's processes carry the run's mark (see
 `rolecall.process_tree`) from their first moment and people see what a process does. The server is started with
 `SLOT_VARIABLE` in its environment, which keeps the room free.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rolecall.process_tree import JOB_VARIABLE
+from rolecall.process_tree import RUN_VARIABLE
 
 SLOT_VARIABLE = "ROLECALL_NON"
 """Holds room for the mark; as long as the name that is written over it."""
@@ -25,7 +25,7 @@ _ARGUMENTS_START, _ARGUMENTS_END, _ENVIRONMENT_START, _ENVIRONMENT_END = 48, 49,
 
 
 @dataclass(frozen=True, slots=True)
-class Titles:
+class ProcessTitles:
     """Where the command line and the slot for the mark lie in memory."""
 
     arguments: int
@@ -47,7 +47,7 @@ class Titles:
 
     def mark(self, ident: str) -> None:
         """Carry the mark of a run. Raises ValueError when its name is too long."""
-        text = f"{JOB_VARIABLE}={ident}".encode()
+        text = f"{RUN_VARIABLE}={ident}".encode()
         room = len(SLOT_VARIABLE) + 1 + len(SLOT_VALUE)
         if len(text) > room:
             raise ValueError(f"cannot mark the processes of run {ident!r}: its name is longer than {len(SLOT_VALUE)}")

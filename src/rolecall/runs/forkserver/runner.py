@@ -2,8 +2,7 @@
 
 A play is the same program as a cold one and keeps the same promises; only its start differs. While the server is not
 there, because it has died or something that it has imported has changed on disk, a run waits for the next one, or
-starts cold when that is quicker. Neighbours: `rolecall.runs.subprocess_runner` reads, limits and ends plays; `client` is the way to
-the server.
+starts cold when that is quicker.
 """
 
 import asyncio
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import Self
 
 from rolecall.logs import get_logger
-from rolecall.process_tree import kill_orphans
-from rolecall.runs.forkserver.client import ServerGoneError, StaleServerError, WarmServer
+from rolecall.process_tree import kill_run_processes
+from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
-from rolecall.runs.runner import Job
-from rolecall.runs.subprocess_runner import ColdRunner, PlayProcess, describe, inherited_environment
+from rolecall.runs.runner import RunSpec
+from rolecall.runs.subprocess_runner import RunProcess, SubprocessRunner, describe, inherited_environment
 
 logger = get_logger("warm")
 
@@ -29,7 +28,7 @@ _ANSWER_LIMIT_SECONDS = 20.0
 _PAUSE_AFTER_FAILURE_SECONDS = 60.0
 
 
-class WarmRunner(ColdRunner):
+class ForkserverRunner(SubprocessRunner):
     """Runs each job in a process that a warm server forks; use it as an asynchronous context manager.
 
     `contents` are the folders of the roles and playbooks for which the server shall prepare itself. A server that has
@@ -40,14 +39,14 @@ class WarmRunner(ColdRunner):
         super().__init__()
         self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
-        self._server: WarmServer | None = None
+        self._server: ForkServer | None = None
         self._launching = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()
         self._cold_until = 0.0
 
     async def __aenter__(self) -> Self:
         """Start the server; it prepares itself in the background."""
-        self._server = await WarmServer.launch(self._contents, self._growth_limit_bytes)
+        self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -59,11 +58,11 @@ class WarmRunner(ColdRunner):
             await self._server.stop()
 
     @property
-    def server(self) -> WarmServer | None:
+    def server(self) -> ForkServer | None:
         """The server of new plays, if there is one."""
         return self._server
 
-    async def start(self, job: Job) -> PlayProcess:
+    async def start(self, job: RunSpec) -> RunProcess:
         """Fork the process of a play, or start it cold when there is no server."""
         forking = asyncio.create_task(self._fork(job))
         try:
@@ -73,7 +72,7 @@ class WarmRunner(ColdRunner):
             raise
         return process or await super().start(job)
 
-    async def _fork(self, job: Job) -> PlayProcess | None:
+    async def _fork(self, job: RunSpec) -> RunProcess | None:
         """Return the forked process; None when the play has to start cold. Raises OSError."""
         surroundings = {"directory": os.getcwd(), "environment": inherited_environment()}  # noqa: PTH109 - as it is
         lines = [json.dumps(surroundings).encode() + b"\n", describe(job).to_line()]
@@ -94,7 +93,7 @@ class WarmRunner(ColdRunner):
                 raise OSError("the warm server does not answer") from None
         return None
 
-    async def _ready_server(self) -> WarmServer | None:
+    async def _ready_server(self) -> ForkServer | None:
         """Return a server that takes requests, a new one if need be; None when that does not work."""
         async with self._launching:
             server = self._server
@@ -104,7 +103,7 @@ class WarmRunner(ColdRunner):
                 if server:
                     logger.warning("The warm server has ended and is started again")
                     await server.stop()
-                server = self._server = await WarmServer.launch(self._contents, self._growth_limit_bytes)
+                server = self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
             try:
                 async with asyncio.timeout(_READY_LIMIT_SECONDS):
                     await asyncio.shield(server.ready)
@@ -118,7 +117,7 @@ class WarmRunner(ColdRunner):
                 return None
         return server
 
-    def _retire(self, server: WarmServer) -> None:
+    def _retire(self, server: ForkServer) -> None:
         """Let a server finish its plays and end it then."""
         if self._server is server:
             self._server = None
@@ -127,14 +126,14 @@ class WarmRunner(ColdRunner):
             task.add_done_callback(self._retiring.discard)
 
 
-async def _stop_when_idle(server: WarmServer) -> None:
+async def _stop_when_idle(server: ForkServer) -> None:
     try:
         await server.idle.wait()
     finally:
         await server.stop()
 
 
-async def _undo(forking: asyncio.Task[PlayProcess | None], ident: str) -> None:
+async def _undo(forking: asyncio.Task[RunProcess | None], ident: str) -> None:
     """End a play that was started for a run that nobody wants any more."""
     await asyncio.wait({forking})
     process = None if forking.cancelled() or forking.exception() else forking.result()
@@ -142,4 +141,4 @@ async def _undo(forking: asyncio.Task[PlayProcess | None], ident: str) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    await asyncio.to_thread(kill_orphans, ident)
+    await asyncio.to_thread(kill_run_processes, ident)

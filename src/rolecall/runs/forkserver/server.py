@@ -1,9 +1,9 @@
 """The fork server: `python -P -m rolecall.runs.forkserver.server DESCRIPTOR FOLDER GROWTH ROOM [CONTENT...]`.
 
-It imports what plays need and then waits at an inherited socket. Each request carries the three standard descriptors of
-a play; the server forks a child for it, which does what `rolecall.runs.runner_process` does. It tells the operator the child's
-process id and later how it ended. It is single-threaded and runs nothing itself. It ends when the operator does; its
-children end when it does. Neighbour: `client` has the other end.
+It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
+a run; the server forks a child for it, which does what ``rolecall.runs.runner_process`` does. It sends the operator the
+child's process id, and later its exit code. It is single-threaded and runs nothing itself. It ends when the operator
+does, and its children end when it does.
 """
 
 import gc
@@ -21,10 +21,10 @@ from typing import NoReturn
 
 import pexpect
 
-from rolecall.process_tree import JOB_VARIABLE, PLAY_MODULE
+from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runs import runner_process
-from rolecall.runs.ansible_patches.event_channel import BegunEvents, take_from_memory
-from rolecall.runs.ansible_patches.task_placement import Place
+from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
+from rolecall.runs.ansible_patches.task_placement import TaskPlacement
 from rolecall.runs.forkserver.forked_child import (
     keep_descriptors,
     reset_signals,
@@ -33,9 +33,9 @@ from rolecall.runs.forkserver.forked_child import (
     tell_of_parent,
 )
 from rolecall.runs.forkserver.freshness import Freshness
-from rolecall.runs.forkserver.playbook_process import Warmth, warm_spawn
-from rolecall.runs.forkserver.preload import Preparation, warm_up
-from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, Titles
+from rolecall.runs.forkserver.playbook_process import ForkContext, fork_spawn
+from rolecall.runs.forkserver.preload import Preparation, preload
+from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, ProcessTitles
 
 MODULE = "rolecall.runs.forkserver.server"
 MESSAGE_LIMIT_BYTES = 4096
@@ -45,7 +45,7 @@ _STANDARD_DESCRIPTORS = 3
 @dataclass(frozen=True, slots=True)
 class _Server:
     control: socket.socket
-    titles: Titles
+    titles: ProcessTitles
     environment: Mapping[str, str]
     freshness: Freshness
     children: dict[int, str]
@@ -105,24 +105,26 @@ class _Server:
             reset_signals()
             os.setsid()
             self.titles.mark(ident)
-            self.titles.rename(sys.executable, "-P", "-m", PLAY_MODULE)
+            self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
             set_standard_streams(*descriptors)
             keep_descriptors()
             tell_of_parent(server, runner_process.PARENT_DIED)
             surroundings = json.loads(sys.stdin.buffer.readline())
             os.chdir(surroundings["directory"])
-            set_environment(surroundings["environment"] | {JOB_VARIABLE: ident})
+            set_environment(surroundings["environment"] | {RUN_VARIABLE: ident})
             notes = runner_process.Notes()
-            begun = BegunEvents()
-            pexpect.spawn = warm_spawn(
-                Warmth(self.environment, self.titles, notes.write, notes.descriptor, begun.descriptor, self._install)
+            channel = EventChannel()
+            pexpect.spawn = fork_spawn(
+                ForkContext(
+                    self.environment, self.titles, notes.write, notes.descriptor, channel.descriptor, self._install
+                )
             )
-            runner_process.main(notes, lambda runner: take_from_memory(runner, begun))
+            runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
         finally:
             os._exit(1)  # the end of a play is in `main`; whatever came here must not return into the server
 
-    def _install(self, warmth: Warmth) -> None:
-        _install_seams(warmth)
+    def _install(self, context: ForkContext) -> None:
+        _install_seams(context)
         for preparation in self.preparations:
             preparation.install()
 
@@ -131,7 +133,7 @@ def main() -> None:
     """Prepare, say so, and serve until the operator is gone."""
     descriptor, folder, growth_limit_bytes, _room, *contents = sys.argv[1:]
     control = socket.socket(fileno=int(descriptor))
-    titles = Titles.find()
+    titles = ProcessTitles.find()
     del os.environ[SLOT_VARIABLE]
     titles.rename(sys.executable, "-P", "-m", MODULE)
     directory = os.getcwd()  # noqa: PTH109 - as it is
@@ -139,7 +141,7 @@ def main() -> None:
     set_environment(environment)
     os.chdir(Path(folder) / "project")
     sys.path.insert(_user_paths(), str(runner_process.COLLECTIONS))
-    preparations = warm_up([Path(content) for content in contents])
+    preparations = preload([Path(content) for content in contents])
     os.chdir(directory)
     gc.collect()
     gc.freeze()
@@ -152,7 +154,7 @@ def main() -> None:
 
 def _environment_of_a_run(folder: Path) -> dict[str, str]:
     """Return the environment that ansible-runner gives to any run of this operator."""
-    run = runner_process.Play(ident="warm", workspace=str(folder), role=str(folder / "role"))
+    run = runner_process.RunnerInput(ident="warm", workspace=str(folder), role=str(folder / "role"))
     for name in ("project", "inventory", "env"):
         (folder / name).mkdir()
     (folder / "inventory" / "hosts").write_text("localhost\n")
@@ -172,19 +174,22 @@ def _wake_up_on_children() -> int:
     return reading
 
 
-def _install_seams(warmth: Warmth) -> None:
-    # These import Ansible, which `main` prepares first.
-    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks, strategy_wakeup
+def _install_seams(context: ForkContext) -> None:
+    from rolecall.runs.ansible_patches import (  # noqa: PLC0415 - they import Ansible, which `main` prepares first
+        forked_modules,
+        in_process_tasks,
+        strategy_wakeup,
+    )
 
-    place = Place()
+    placement = TaskPlacement()
     if names := forked_modules.missing():
-        warmth.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
+        context.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
     else:
-        forked_modules.install(warmth, place)
+        forked_modules.install(context, placement)
         if names := in_process_tasks.missing():
-            warmth.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
+            context.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
         else:
-            in_process_tasks.install(place)
+            in_process_tasks.install(placement)
     if not strategy_wakeup.missing():
         strategy_wakeup.install()
 

@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.cli.flags.all_flags import GROUPS, all_flags
 from rolecall.cli.flags.command_line import add_flags, filled, given, joined
-from rolecall.config.settings import Settings, settings_of_ansible_operator
+from rolecall.config.settings import Settings, ansible_operator_settings
 from rolecall.logs import LogSettings
 
 
@@ -51,7 +51,7 @@ def test_a_flag_with_a_successor_fills_the_same_setting() -> None:
             assert by_name[flag.instead].setting == flag.setting
 
 
-@pytest.mark.parametrize("defaults", [Settings(), settings_of_ansible_operator()])
+@pytest.mark.parametrize("defaults", [Settings(), ansible_operator_settings()])
 def test_without_flags_the_settings_are_the_defaults(defaults: Settings) -> None:
     assert filled(defaults, parsed()) == defaults
 

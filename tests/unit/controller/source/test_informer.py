@@ -194,11 +194,11 @@ async def test_a_deletion_found_by_a_list_has_names_version_and_labels(server: F
 async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(server: FakeServer) -> None:
     async with running(World(server)) as world:
         with capture_logs() as logs:
-            server.trouble = UnreachableError("connection refused")
+            server.failure = UnreachableError("connection refused")
             server.end_streams(UnreachableError("reset"))
             await world.pass_seconds(20)
             assert server.streams == 0
-            server.trouble = None
+            server.failure = None
             server.put("new")
             await world.pass_seconds(2)
         assert world.told == ["Widget default/new added"]
@@ -208,13 +208,13 @@ async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(ser
 
 
 async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(server: FakeServer) -> None:
-    server.trouble = UnknownKindError(WIDGET)
+    server.failure = UnknownKindError(WIDGET)
     with capture_logs() as logs:
         async with running(World(server)) as world:
             await world.informer.settled()
             await world.pass_seconds(30)
             assert not world.informer.has_synced
-            server.trouble = None
+            server.failure = None
             server.put("web")
             await world.pass_seconds(4)
             assert world.told == ["Widget default/web added"]
@@ -226,17 +226,17 @@ async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(serve
 async def test_a_kind_that_is_removed_and_installed_anew_is_listed_again(server: FakeServer) -> None:
     server.put("web")
     async with running(World(server)) as world:
-        server.trouble = UnknownKindError(WIDGET)
+        server.failure = UnknownKindError(WIDGET)
         server.end_streams(UnknownKindError(WIDGET))
         await world.pass_seconds(10)
         del server.objects[WEB]
-        server.trouble = None
+        server.failure = None
         await world.pass_seconds(4)
         assert world.told == ["Widget default/web added", "Widget default/web deleted"]
 
 
 async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server: FakeServer) -> None:
-    server.trouble = None
+    server.failure = None
     server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
     with capture_logs() as logs:
         async with running(World(server)) as world:
@@ -251,10 +251,10 @@ async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server:
 
 async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server: FakeServer) -> None:
     async with running(World(server)) as world:
-        server.trouble = ForbiddenError(403, "Forbidden", "roles are not read yet")
+        server.failure = ForbiddenError(403, "Forbidden", "roles are not read yet")
         server.end_streams(UnreachableError("reset"))
         await world.pass_seconds(1)
-        server.trouble = None
+        server.failure = None
         server.put("web")
         await world.pass_seconds(2)
         assert world.told == ["Widget default/web added"]
@@ -262,10 +262,10 @@ async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server:
 
 @pytest.mark.parametrize("status", [401, 405, 429, 500])
 async def test_other_refusals_are_retried_too(server: FakeServer, status: int) -> None:
-    server.trouble = ApiError(status, "Reason", "message")
+    server.failure = ApiError(status, "Reason", "message")
     async with running(World(server)) as world:
         await world.pass_seconds(3)
-        server.trouble = None
+        server.failure = None
         await world.pass_seconds(10)
         assert world.informer.has_synced
 
@@ -377,12 +377,12 @@ async def test_a_burst_of_events_lets_other_tasks_have_their_turn(server: FakeSe
 
 async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: FakeServer) -> None:
     async with running(World(server)) as world:
-        server.trouble = UnreachableError("connection refused")
+        server.failure = UnreachableError("connection refused")
         server.end_streams(UnreachableError("reset"))
         await world.pass_seconds(20)
         server.put("new")
         server.forget_history()
-        server.trouble = None
+        server.failure = None
         while len(server.watched_from) < 2:
             await world.pass_seconds(0.1)
         await world.pass_seconds(0.2)

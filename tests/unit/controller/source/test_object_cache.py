@@ -30,7 +30,7 @@ class Kept:
         view = self.view(namespace)
         return None if view is None else [str(stored.key) for stored in view]
 
-    async def warm_up(self) -> None:
+    async def preload(self) -> None:
         """Ask for the first time and wait for the first list."""
         assert self.view() is None
         await settle()
@@ -57,7 +57,7 @@ async def test_nothing_is_fetched_until_somebody_asks(kept: Kept, server: FakeSe
 async def test_a_list_comes_in_order_and_by_namespace(kept: Kept, server: FakeServer) -> None:
     for number in range(5):
         server.put(f"w{number}", "b" if number % 2 else "a")
-    await kept.warm_up()
+    await kept.preload()
     assert kept.names() == ["a/w0", "a/w2", "a/w4", "b/w1", "b/w3"]
     assert kept.names("b") == ["b/w1", "b/w3"]
     assert server.lists == 1
@@ -65,7 +65,7 @@ async def test_a_list_comes_in_order_and_by_namespace(kept: Kept, server: FakeSe
 
 async def test_changes_and_bookmarks_move_the_position(kept: Kept, server: FakeServer) -> None:
     server.put("w")
-    await kept.warm_up()
+    await kept.preload()
     for expected in ({"a": 1}, {"a": 2}):
         server.put("w", spec=expected)
         await settle()
@@ -85,7 +85,7 @@ async def test_changes_and_bookmarks_move_the_position(kept: Kept, server: FakeS
 
 async def test_what_is_deleted_is_not_there(kept: Kept, server: FakeServer) -> None:
     server.put("w")
-    await kept.warm_up()
+    await kept.preload()
     server.delete("w")
     await settle()
     view = kept.view()
@@ -98,7 +98,7 @@ async def test_while_it_is_listed_anew_there_is_no_view_and_then_nothing_that_we
 ) -> None:
     server.put("stays")
     server.put("goes")
-    await kept.warm_up()
+    await kept.preload()
     del server.objects[ObjectKey("default", "goes")]
     server.forget_history()
     server.end_streams()
@@ -124,17 +124,17 @@ async def test_only_watched_namespaces_are_kept(server: FakeServer) -> None:
 
 
 async def test_a_kind_that_may_not_be_listed_has_no_view_until_it_may(kept: Kept, server: FakeServer) -> None:
-    server.trouble = ForbiddenError(403, "Forbidden", "no")
+    server.failure = ForbiddenError(403, "Forbidden", "no")
     for _ in range(2):
         assert kept.view() is None
         await settle()
-    server.trouble = None
+    server.failure = None
     await kept.clock.advance_and_settle(31)
     assert kept.view() is not None
 
 
 async def test_a_watch_that_crashed_has_no_view(kept: Kept, server: FakeServer) -> None:
-    await kept.warm_up()
+    await kept.preload()
     server.end_streams(RuntimeError("a fault of ours"))
     await settle()
     assert kept.view() is None
@@ -143,6 +143,6 @@ async def test_a_watch_that_crashed_has_no_view(kept: Kept, server: FakeServer) 
 async def test_the_end_ends_the_watches(server: FakeServer) -> None:
     kept = Kept(server)
     async with kept.cache:
-        await kept.warm_up()
+        await kept.preload()
         assert server.streams == 1
     assert server.streams == 0

@@ -1,6 +1,6 @@
 from structlog.testing import capture_logs
 
-from rolecall.controller.source.watch_retry import Setbacks
+from rolecall.controller.source.watch_retry import WatchRetry
 from rolecall.kube.errors import ForbiddenError, UnknownKindError
 from rolecall.kube.references import GVK
 
@@ -9,11 +9,11 @@ MISSING = UnknownKindError(WIDGET)
 
 
 def test_a_missing_kind_is_told_once_then_rarely_and_asked_for_every_few_seconds() -> None:
-    setbacks = Setbacks(WIDGET, None)
+    retry = WatchRetry(WIDGET, None)
     waited = 0.0
     with capture_logs() as logs:
         while waited < 1300:
-            seconds = setbacks.failed(MISSING)
+            seconds = retry.failed(MISSING)
             assert seconds <= 3
             waited += seconds
     told = [line for line in logs if line["log_level"] == "warning"]
@@ -22,11 +22,11 @@ def test_a_missing_kind_is_told_once_then_rarely_and_asked_for_every_few_seconds
 
 
 def test_another_trouble_is_told_at_once() -> None:
-    setbacks = Setbacks(WIDGET, None)
+    retry = WatchRetry(WIDGET, None)
     with capture_logs() as logs:
-        setbacks.failed(MISSING)
-        setbacks.failed(MISSING)
-        setbacks.failed(ForbiddenError(403, "Forbidden", "no"))
-        setbacks.overcome()
-        setbacks.failed(MISSING)
+        retry.failed(MISSING)
+        retry.failed(MISSING)
+        retry.failed(ForbiddenError(403, "Forbidden", "no"))
+        retry.recovered()
+        retry.failed(MISSING)
     assert len([line for line in logs if line["log_level"] == "warning"]) == 3

@@ -15,7 +15,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.stored_object import StoredObject
-from rolecall.proxy import Proxy, ProxyRun, Seen
+from rolecall.proxy import Proxy, ReadWatermark, SessionSpec
 from rolecall.proxy.reads.cached_reads import equalities
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import DEMO
@@ -59,7 +59,7 @@ class Reader:
     """A run whose reads may come from the cache."""
 
     session: aiohttp.ClientSession
-    seen: Seen
+    seen: ReadWatermark
     kept: Kept
     api_server: ApiServer
     dependents: list[GVK]
@@ -72,12 +72,12 @@ class Reader:
 
 @pytest.fixture
 async def reader(api_server: ApiServer) -> AsyncIterator[Reader]:
-    kept, seen = Kept(), Seen()
+    kept, seen = Kept(), ReadWatermark()
     dependents: list[GVK] = []
     async with Client(Configuration(host=api_server.url)) as client:
         proxy = Proxy(client, cache=kept)
         await proxy.start()
-        run = ProxyRun(
+        run = SessionSpec(
             request_gvk=DEMO,
             key=ObjectKey("ns", "one"),
             uid="uid-of-one",

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.proxy.reads.read_watermark import MOST_MISSING, Seen, passing
+from rolecall.proxy.reads.read_watermark import MOST_MISSING, ReadWatermark, passing
 from rolecall.proxy.request_info import parse
 
 PODS = ("", "pods")
@@ -21,19 +21,19 @@ def pods(version: str, *items: RawObject) -> RawObject:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    seen = Seen()
+def seen() -> ReadWatermark:
+    seen = ReadWatermark()
     seen.version(PODS, "10")
     return seen
 
 
 def test_who_has_seen_nothing_takes_any_position() -> None:
-    assert Seen().covers(PODS, "1")
+    assert ReadWatermark().covers(PODS, "1")
 
 
 @pytest.mark.parametrize("position", ["", "abc", "-1"])
 def test_a_position_that_is_no_number_covers_nothing(position: str) -> None:
-    assert not Seen().covers(PODS, position)
+    assert not ReadWatermark().covers(PODS, position)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_position_that_is_no_number_covers_nothing(position: str) -> None:
     ],
 )
 def test_a_cache_has_to_come_as_far_as_any_answer_and_no_further(
-    seen: Seen, method: str, target: str, content: Any
+    seen: ReadWatermark, method: str, target: str, content: Any
 ) -> None:
     seen.answer(parse(method, target), 200, content)
     assert not seen.covers(PODS, "19")
@@ -57,7 +57,7 @@ def test_a_cache_has_to_come_as_far_as_any_answer_and_no_further(
     assert seen.covers(("", "secrets"), "1")
 
 
-def test_what_was_seen_stays_seen_whatever_older_comes_later(seen: Seen) -> None:
+def test_what_was_seen_stays_seen_whatever_older_comes_later(seen: ReadWatermark) -> None:
     seen.answer(parse("GET", f"{POD_PATH}/web"), 200, pod("5"))
     assert not seen.covers(PODS, "9")
 
@@ -73,7 +73,7 @@ def test_what_was_seen_stays_seen_whatever_older_comes_later(seen: Seen) -> None
     ],
 )
 def test_after_an_answer_that_does_not_say_how_new_it_is_only_a_list_finds_the_way_back(
-    seen: Seen, method: str, target: str, content: Any
+    seen: ReadWatermark, method: str, target: str, content: Any
 ) -> None:
     seen.answer(parse(method, target), 200, content)
     assert not seen.covers(PODS, "1000")
@@ -95,7 +95,7 @@ def test_after_an_answer_that_does_not_say_how_new_it_is_only_a_list_finds_the_w
     ],
 )
 def test_what_was_missing_or_deleted_is_remembered_until_it_is_seen_again(
-    seen: Seen, method: str, target: str, status: int, content: Any
+    seen: ReadWatermark, method: str, target: str, status: int, content: Any
 ) -> None:
     seen.answer(parse(method, target), status, content)
     assert seen.missing(PODS) == {WEB}
@@ -104,19 +104,19 @@ def test_what_was_missing_or_deleted_is_remembered_until_it_is_seen_again(
     assert seen.missing(PODS) == frozenset()
 
 
-def test_a_list_says_what_is_missing(seen: Seen) -> None:
+def test_a_list_says_what_is_missing(seen: ReadWatermark) -> None:
     seen.answer(parse("GET", f"{POD_PATH}/web"), 404, None)
     seen.answer(parse("GET", POD_PATH), 200, pods("20"))
     assert seen.missing(PODS) == frozenset()
 
 
 def test_a_missing_namespace_lies_in_no_namespace() -> None:
-    seen = Seen()
+    seen = ReadWatermark()
     seen.answer(parse("GET", "/api/v1/namespaces/ns"), 404, None)
     assert seen.missing(("", "namespaces")) == {ObjectKey("", "ns")}
 
 
-def test_the_number_of_missing_objects_is_bounded(seen: Seen) -> None:
+def test_the_number_of_missing_objects_is_bounded(seen: ReadWatermark) -> None:
     for number in range(MOST_MISSING + 1):
         seen.gone(PODS, ObjectKey("ns", str(number)))
     assert seen.missing(PODS) == frozenset()
@@ -124,12 +124,12 @@ def test_the_number_of_missing_objects_is_bounded(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 422, 500, 503])
-def test_a_refusal_shows_nothing(seen: Seen, status: int) -> None:
+def test_a_refusal_shows_nothing(seen: ReadWatermark, status: int) -> None:
     seen.answer(parse("GET", f"{POD_PATH}/web"), status, {"kind": "Status"})
     assert seen.covers(PODS, "10")
 
 
-def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(seen: Seen) -> None:
+def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(seen: ReadWatermark) -> None:
     info = parse("GET", f"{POD_PATH}?watch=true")
     with passing(seen, info, 200):
         seen.answer(parse("GET", POD_PATH), 200, pods("20"))
@@ -140,20 +140,20 @@ def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(seen: Seen) -> No
 
 
 @pytest.mark.parametrize("target", [f"{POD_PATH}/web/log?follow=true", "/version"])
-def test_what_holds_no_objects_shows_none(seen: Seen, target: str) -> None:
+def test_what_holds_no_objects_shows_none(seen: ReadWatermark, target: str) -> None:
     with passing(seen, parse("GET", target), 200) as tell:
         tell(b"text")
     assert seen.covers(PODS, "10")
 
 
-def test_an_answer_that_passes_is_noted_when_it_is_told(seen: Seen) -> None:
+def test_an_answer_that_passes_is_noted_when_it_is_told(seen: ReadWatermark) -> None:
     with passing(seen, parse("GET", POD_PATH), 200) as tell:
         tell(json.dumps(pods("20")).encode())
     assert seen.covers(PODS, "20")
     assert not seen.covers(PODS, "19")
 
 
-def test_an_answer_that_nobody_read_to_its_end_leaves_no_way_to_tell(seen: Seen) -> None:
+def test_an_answer_that_nobody_read_to_its_end_leaves_no_way_to_tell(seen: ReadWatermark) -> None:
     with passing(seen, parse("GET", POD_PATH), 200):
         pass
     assert not seen.covers(PODS, "1000")

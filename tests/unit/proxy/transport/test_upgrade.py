@@ -10,7 +10,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.proxy import Proxy, ProxyRun
+from rolecall.proxy import Proxy, SessionSpec
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
 
@@ -72,14 +72,14 @@ async def test_an_upgrade_when_the_api_server_is_gone_gives_503(run: Run, api_se
 @asynccontextmanager
 async def proxied(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
-) -> AsyncIterator[tuple[Proxy, ProxyRun, Callable[[], Awaitable[Connection]]]]:
+) -> AsyncIterator[tuple[Proxy, SessionSpec, Callable[[], Awaitable[Connection]]]]:
     """Run a server behind a proxy; give both and a function that sends the head of a SPDY request."""
     server = await asyncio.start_server(serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
         proxy = Proxy(client)
         await proxy.start()
-        run = ProxyRun(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
+        run = SessionSpec(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
         credentials = proxy.register(run)
 
         async def connect() -> Connection:
@@ -256,7 +256,7 @@ class Flooded:
 
     flood: Flood
     proxy: Proxy
-    run: ProxyRun
+    run: SessionSpec
     writer: asyncio.StreamWriter
     pouring: "asyncio.Task[None]"
 

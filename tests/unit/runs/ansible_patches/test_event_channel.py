@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rolecall.runs.ansible_patches import event_channel
-from rolecall.runs.ansible_patches.event_channel import BegunEvents, EventWriter, take_from_memory
+from rolecall.runs.ansible_patches.event_channel import EventChannel, EventWriter, use_event_channel
 
 Event = dict[str, Any]
 
@@ -33,35 +33,35 @@ def _key(ident: str) -> str:
     return f":1:ev-{ident}"
 
 
-def _writer(begun: BegunEvents, ordinary: Ordinary) -> EventWriter:
-    return EventWriter(begun.descriptor, json.JSONEncoder, ordinary.keep)
+def _writer(channel: EventChannel, ordinary: Ordinary) -> EventWriter:
+    return EventWriter(channel.descriptor, json.JSONEncoder, ordinary.keep)
 
 
 def test_events_are_found_in_any_order_and_once() -> None:
-    begun, ordinary = BegunEvents(), Ordinary()
-    writer = _writer(begun, ordinary)
+    channel, ordinary = EventChannel(), Ordinary()
+    writer = _writer(channel, ordinary)
     for ident in ("a", "b"):
         writer.set(_key(ident), {"uuid": ident, "text": "line\nline"})
-    assert begun.take("b") == {"uuid": "b", "text": "line\nline"}
-    assert begun.take("a") == {"uuid": "a", "text": "line\nline"}
-    assert begun.take("a") is None
+    assert channel.take("b") == {"uuid": "b", "text": "line\nline"}
+    assert channel.take("a") == {"uuid": "a", "text": "line\nline"}
+    assert channel.take("a") is None
     writer.set(_key("c"), {"uuid": "c"})
-    assert begun.take("c") == {"uuid": "c"}
+    assert channel.take("c") == {"uuid": "c"}
     assert not ordinary.kept
 
 
 def test_a_large_event_takes_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_channel, "LARGE_BYTES", 100)
-    begun, ordinary = BegunEvents(), Ordinary()
-    _writer(begun, ordinary).set(_key("a"), {"uuid": "a", "text": "x" * 100})
+    channel, ordinary = EventChannel(), Ordinary()
+    _writer(channel, ordinary).set(_key("a"), {"uuid": "a", "text": "x" * 100})
     assert ordinary.kept == [_key("a")]
-    assert begun.take("a") is None
+    assert channel.take("a") is None
 
 
 def test_events_take_the_ordinary_way_when_the_memory_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_channel, "LIMIT_BYTES", 50)
-    begun, ordinary = BegunEvents(), Ordinary()
-    writer = _writer(begun, ordinary)
+    channel, ordinary = EventChannel(), Ordinary()
+    writer = _writer(channel, ordinary)
     for ident in ("a", "b", "c", "d"):
         writer.set(_key(ident), {"uuid": ident})
     assert ordinary.kept == [_key("d")]
@@ -75,10 +75,10 @@ def _runner(folder: Path, ordinary: Ordinary, *, wants: bool) -> Any:
 
 
 def test_the_driver_writes_the_whole_event_for_its_owner_only(tmp_path: Path) -> None:
-    begun, ordinary = BegunEvents(), Ordinary()
+    channel, ordinary = EventChannel(), Ordinary()
     runner = _runner(tmp_path, ordinary, wants=True)
-    take_from_memory(runner, begun)
-    _writer(begun, ordinary).set(_key("a"), {"uuid": "a", "event": "runner_on_ok"})
+    use_event_channel(runner, channel)
+    _writer(channel, ordinary).set(_key("a"), {"uuid": "a", "event": "runner_on_ok"})
     runner.event_callback({"uuid": "a", "counter": 7, "stdout": "ok"})
     (file,) = (tmp_path / "job_events").iterdir()
     assert file.name == "7-a.json"
@@ -89,18 +89,18 @@ def test_the_driver_writes_the_whole_event_for_its_owner_only(tmp_path: Path) ->
 
 
 def test_the_driver_writes_no_event_that_nobody_wants(tmp_path: Path) -> None:
-    begun, ordinary = BegunEvents(), Ordinary()
+    channel, ordinary = EventChannel(), Ordinary()
     runner = _runner(tmp_path, ordinary, wants=False)
-    take_from_memory(runner, begun)
-    _writer(begun, ordinary).set(_key("a"), {"uuid": "a"})
+    use_event_channel(runner, channel)
+    _writer(channel, ordinary).set(_key("a"), {"uuid": "a"})
     runner.event_callback({"uuid": "a", "counter": 1})
     assert not list((tmp_path / "job_events").iterdir())
 
 
 def test_what_is_not_in_memory_is_left_to_the_driver(tmp_path: Path) -> None:
-    begun, ordinary = BegunEvents(), Ordinary()
+    channel, ordinary = EventChannel(), Ordinary()
     runner = _runner(tmp_path, ordinary, wants=True)
-    take_from_memory(runner, begun)
+    use_event_channel(runner, channel)
     for event in ({"uuid": "elsewhere", "counter": 1}, {"event": "EOF"}):
         runner.event_callback(event)
     assert [event.get("uuid") for event in ordinary.seen] == ["elsewhere", None]

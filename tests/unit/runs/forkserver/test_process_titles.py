@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from rolecall.process_tree import JOB_VARIABLE, PLAY_MODULE
-from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM, Titles
+from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM, ProcessTitles
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from rolecall.runs.forkserver.process_titles import Titles
-titles = Titles.find()
+from rolecall.runs.forkserver.process_titles import ProcessTitles
+titles = ProcessTitles.find()
 titles.mark(sys.argv[1])
 titles.rename(*sys.argv[2].split())
 print(Path("/proc/self/environ").read_bytes())
@@ -30,14 +30,14 @@ def run(ident: str, title: str, room: str = TITLE_ROOM) -> tuple[bytes, bytes]:
 
 def test_a_process_carries_the_mark_where_others_look_for_it() -> None:
     environment, _ = run("123", "title")
-    assert f"{JOB_VARIABLE}=123".encode() in environment.split(b"\0")
+    assert f"{RUN_VARIABLE}=123".encode() in environment.split(b"\0")
     assert SLOT_VARIABLE.encode() not in environment
     assert b"AFTER=stays" in environment
 
 
 def test_a_process_shows_the_words_of_its_title() -> None:
-    _, command = run("1", f"python -m {PLAY_MODULE}")
-    assert command.rstrip(b"\0").split(b"\0") == [b"python", b"-m", PLAY_MODULE.encode()]
+    _, command = run("1", f"python -m {RUNNER_MODULE}")
+    assert command.rstrip(b"\0").split(b"\0") == [b"python", b"-m", RUNNER_MODULE.encode()]
 
 
 def test_a_title_without_room_is_cut_and_spares_the_environment() -> None:
@@ -48,9 +48,9 @@ def test_a_title_without_room_is_cut_and_spares_the_environment() -> None:
 
 def test_a_process_without_the_slot_cannot_be_marked() -> None:
     with pytest.raises(OSError, match=SLOT_VARIABLE):
-        Titles.find()
+        ProcessTitles.find()
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than 64"):
-        Titles(0, 0, 0).mark("x" * 80)
+        ProcessTitles(0, 0, 0).mark("x" * 80)

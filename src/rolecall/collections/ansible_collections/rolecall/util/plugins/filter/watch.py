@@ -12,7 +12,7 @@ from typing import Any
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
 from rolecall.reconcile.status import map_result
-from rolecall.runs.extra_vars import ParameterRequest, extra_vars
+from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ def role_variables(obj: Object, watch: Object) -> Object:
 
     Nothing is marked as unsafe: what a task has read from the cluster is never evaluated by Ansible.
     """
-    request = ParameterRequest(
+    request = ExtraVarsRequest(
         obj=obj,
         gvk=GVK.of_object(obj),
         snake_case=watch.get("snakeCaseParameters", True),
