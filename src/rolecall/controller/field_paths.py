@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from jsonpath_ng import Child, JSONPath, Fields, Root
+from jsonpath_ng import Child, Fields, JSONPath, Root
 
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import RawObject
