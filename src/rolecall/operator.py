@@ -10,23 +10,26 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
+from pathlib import Path
 
+from rolecall.config.leader_election import election_of
 from rolecall.config.settings import Settings, limit_of_runs, private_directory
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
-from rolecall.controller.lease_guard import election_of, elector
+from rolecall.controller.leader_election import Elector
+from rolecall.controller.lease_guard import guard_of
 from rolecall.controller.manager import Manager
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.runner import ForkserverRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
@@ -47,46 +50,64 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     metrics = OperatorMetrics(version("rolecall"))
     # An object may be nested as deeply as the API server takes it; reading it must not end the operator.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
+    _announce(settings, watches)
+    clock = LoopClock()
+    async with (
+        _runner(settings, watches, runner) as chosen,
+        await Client.connect(settings.kubeconfig, metrics.count_request) as client,
+        _proxy(client, settings) as proxy,
+        EventRecorder(client).running() as events,
+    ):
+        elector = Elector(client, election, clock, metrics, guard_of(election).renewed) if election else None
+        manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
+        async with (
+            serving(settings, client, metrics, lambda: manager.has_settled) as metrics_port,
+            _work_directory(settings) as root,
+        ):
+            context = OperatorContext(
+                settings=settings,
+                client=client,
+                proxy=proxy,
+                runner=chosen,
+                manager=manager,
+                events=events,
+                limit=asyncio.Semaphore(_limit_of_runs(settings, watches)),
+                clock=clock,
+                root=root,
+                own_writes=OwnWrites(),
+                watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
+                run_environment=environment_of_runs(metrics_port),
+            )
+            controllers = [_add(watch, context) for watch in watches]
+            with _stopped_by_signals(manager):
+                await _run(manager, controllers, keeps_files=settings.work_directory is not None)
+    logger.info("Exiting")
+
+
+def _announce(settings: Settings, watches: tuple[Watch, ...]) -> None:
     if not watches:
         logger.warning("Nothing to watch: the list of kinds is empty", file=str(settings.watches_file))
     if settings.namespaces:
         logger.info("Watching namespaces", namespaces=list(settings.namespaces))
     else:
         logger.info("Watching all namespaces")
-    async with (
-        _runner(settings, watches, runner) as chosen,
-        await Client.connect(settings.kubeconfig) as client,
-        _proxy(client, settings) as proxy,
-        EventRecorder(client).running() as events,
-        _manager(client, settings, metrics) as (manager, run_environment),
-    ):
-        if election is not None:
-            manager.leadership = elector(election, client, manager.clock, metrics)
-        root = settings.work_directory or private_directory()
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_old_kubeconfigs(root)
-        context = OperatorContext(
-            settings=settings,
-            client=client,
-            proxy=proxy,
-            runner=chosen,
-            manager=manager,
-            events=events,
-            limit=asyncio.Semaphore(limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])),
-            clock=manager.clock,
-            root=root.resolve(),
-            own_writes=OwnWrites(),
-            measuring=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
-            run_environment=run_environment,
-        )
-        try:
-            controllers = [_add(watch, context) for watch in watches]
-            with _stopped_by_signals(manager):
-                await _run(manager, controllers, keeps_files=settings.work_directory is not None)
-        finally:
-            if settings.work_directory is None:
-                shutil.rmtree(root, ignore_errors=True)
-    logger.info("Exiting")
+
+
+def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
+    return limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])
+
+
+@asynccontextmanager
+async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
+    """Yield where workspaces lie; a directory that nobody asked for goes with the operator."""
+    root = settings.work_directory or private_directory()
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_old_kubeconfigs(root)
+    try:
+        yield root.resolve()
+    finally:
+        if settings.work_directory is None:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 def _add(watch: Watch, context: OperatorContext) -> WatchController:
@@ -121,18 +142,6 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
     else:
         async with ForkserverRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
             yield warm
-
-
-@asynccontextmanager
-async def _manager(
-    client: Client, settings: Settings, metrics: OperatorMetrics
-) -> AsyncIterator[tuple[Manager, Mapping[str, str]]]:
-    """Yield the manager while probes and metrics are served, and what runs have to know of that."""
-    client.on_request = metrics.count_request
-    manager = Manager(client, settings.namespaces or None, LoopClock())
-    manager.grace_seconds = settings.grace_seconds
-    async with serving(settings, client, metrics, lambda: manager.has_settled) as port:
-        yield manager, environment_of_runs(port)
 
 
 @asynccontextmanager

@@ -6,13 +6,13 @@ no news.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
+from rolecall.controller.backoff import Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.controller import Controller
 from rolecall.controller.field_paths import FieldPath
@@ -21,20 +21,19 @@ from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
-from rolecall.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.logs import get_logger
-from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.event_reporter import EventReporter
-from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.reconciler import Reconciler
-from rolecall.reconcile.self_triggers import PrimaryCause, SelfTriggers
+from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
@@ -62,7 +61,7 @@ class OperatorContext:
     root: Path
     own_writes: OwnWrites
     events: EventRecorder
-    measuring: WatchMetricsFactory
+    watch_metrics: WatchMetricsFactory
     limit: asyncio.Semaphore | None = None
     """Bounds the runs of all kinds together."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
@@ -77,9 +76,9 @@ class WatchController:
         settings = context.settings
         backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
         workers = watch.workers or settings.workers
-        self._metrics = context.measuring.of(watch.gvk, workers)
+        self._metrics = context.watch_metrics.of(watch.gvk, workers)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
-        self._news = SelfTriggers(watch.gvk, context.own_writes)
+        self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
         )
@@ -93,7 +92,7 @@ class WatchController:
             queue=self.queue,
             workers=workers,
             reconcile=self.reconciler.reconcile,
-            keep=lambda key, cause, _result: self._news.is_news(key, cause),
+            is_self_trigger=self._self_triggers.is_self_trigger,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
             limit=context.limit,
@@ -109,7 +108,6 @@ class WatchController:
 
     def content_changed(self) -> None:
         """Retry at once whatever failed: the role's files have changed."""
-        self.reconciler.content_changed = time.monotonic()
         self.queue.retry_now(Cause("files of the role changed"))
 
     def _make_reconciler(self) -> Reconciler:
@@ -130,10 +128,10 @@ class WatchController:
             client=context.client,
             launcher=Launcher(watch, context.runner, access, context.settings, context.root),
             status=StatusWriter(context.client, watch.gvk, context.own_writes),
-            news=self._news,
+            self_triggers=self._self_triggers,
+            events=EventReporter(context.events.record),
+            observer=self._metrics,
             default_period_seconds=context.settings.reconcile_period_seconds,
-            report=EventReporter(context.events.record),
-            count_outcome=lambda succeeded: self._metrics.count_outcome(succeeded=succeeded),
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
@@ -201,5 +199,5 @@ class WatchController:
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
         # What comes in during a run is judged at its end, when the answers to all its own writes are known.
-        if self.queue.is_processing(key) or self._news.is_news(key, cause):
+        if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)

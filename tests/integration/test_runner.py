@@ -15,11 +15,12 @@ from textwrap import dedent
 import psutil
 import pytest
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.process_tree import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.forkserver.runner import ForkserverRunner
-from rolecall.runs.runner import PlaybookContent, RoleContent, Runner, RunSpec, new_ident
+from rolecall.runs.runner import Runner, RunSpec, new_ident
 from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.runs.workspace import Inputs, Workspace
 
@@ -452,7 +453,8 @@ OPERATOR = """
 import asyncio, sys
 from pathlib import Path
 from rolecall.runs.subprocess_runner import SubprocessRunner
-from rolecall.runs.runner import RoleContent, RunSpec
+from rolecall.config.content import PlaybookContent, RoleContent
+from rolecall.runs.runner import RunSpec
 from rolecall.runs.forkserver.runner import ForkserverRunner
 from rolecall.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
+from rolecall.config.content import RoleContent
 from rolecall.process_tree import processes_of_run, reap_children
 from rolecall.runs.events import RunSummary
 from rolecall.runs.forkserver.runner import ForkserverRunner
-from rolecall.runs.runner import RoleContent
 from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies

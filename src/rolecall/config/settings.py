@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.config.cpu_quota import available_processors
+from rolecall.controller import backoff
 
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """What may be logged of a run."""
@@ -55,10 +56,10 @@ class Settings:
     mark_unsafe: bool = False
     """Whether texts of objects are data that Ansible never evaluates, where the watch says nothing else."""
 
-    backoff_min_seconds: float = 1.0
+    backoff_min_seconds: float = backoff.MINIMUM_SECONDS
     """The delay after a first failure; it doubles with each further one."""
 
-    backoff_max_seconds: float = 300.0
+    backoff_max_seconds: float = backoff.MAXIMUM_SECONDS
     """The longest delay after failures."""
 
     grace_seconds: float = 25.0

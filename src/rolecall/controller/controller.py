@@ -51,27 +51,23 @@ class Result:
 
 
 Reconcile = Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
-Keep = Callable[[ObjectKey, Cause, Result], bool]
-
-
-def keep_all(_request: ObjectKey, _cause: Cause, _result: Result) -> bool:
-    """Let every change during a reconcile lead to another one."""
-    return True
+IsSelfTrigger = Callable[[ObjectKey, Cause], bool]
 
 
 @dataclass(slots=True)
 class Controller:
     """The workers of one kind.
 
-    ``keep`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's identity: another
-    reconcile follows if one is kept. ``limit`` bounds how many reconciles several controllers may run together.
+    ``is_self_trigger`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's
+    identity: another reconcile follows if one of them is not. Without it every cause counts. ``limit`` bounds how many
+    reconciles several controllers may run together.
     """
 
     name: str
     queue: WorkQueue[ObjectKey]
     workers: int
     reconcile: Reconcile
-    keep: Keep = keep_all
+    is_self_trigger: IsSelfTrigger | None = None
     kind: str = ""
     group: str = ""
     limit: asyncio.Semaphore | None = None
@@ -105,7 +101,7 @@ class Controller:
                     result = await self._attempt(request, causes)
                 self._come_back(request, result)
             finally:
-                self.queue.done(request, lambda cause: self._is_kept(request, cause, result))
+                self.queue.done(request, lambda cause: self._wakes(request, cause))
 
     @contextlib.asynccontextmanager
     async def _permit(self) -> AsyncIterator[None]:
@@ -143,11 +139,11 @@ class Controller:
         if result.requeue_after_seconds is not None:
             self.queue.add_after(request, result.requeue_after_seconds, cause)
 
-    def _is_kept(self, request: ObjectKey, cause: Cause, result: Result) -> bool:
-        if not cause.resource_version:
+    def _wakes(self, request: ObjectKey, cause: Cause) -> bool:
+        if self.is_self_trigger is None or not cause.resource_version:
             return True
         try:
-            return self.keep(request, cause, result)
+            return not self.is_self_trigger(request, cause)
         except Exception:
-            logger.exception("Whether a change counts could not be told, so it does", cause=cause.text)
+            logger.exception("Could not tell whether a change is the run's own; reconciling again", cause=cause.text)
             return True

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rolecall.controller.backoff import DEFAULT_BACKOFF, Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.observer import UNOBSERVED, QueueObserver
 from rolecall.controller.timers import Timers
@@ -37,28 +38,8 @@ class Cause:
     is_removal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays that double from the minimum to the maximum, in seconds."""
-
-    minimum_seconds: float = 1.0
-    maximum_seconds: float = 300.0
-
-    def delay_seconds(self, failures: int) -> float:
-        """Give the delay that follows after ``failures`` earlier failures."""
-        doublings = min(failures, 63)  # beyond that every sensible maximum is reached, and floats stay finite
-        return min(self.minimum_seconds * 2.0**doublings, self.maximum_seconds)
-
-
-_DEFAULT_BACK_OFF = Backoff()
-
-
 class ShutDown(Exception):  # noqa: N818 - a state that the worker is told of, as asyncio.QueueShutDown
     """The queue hands out nothing any more."""
-
-
-def _keep_all(_cause: Cause) -> bool:
-    return True
 
 
 _RETRIED = Cause("retry asked for")
@@ -72,9 +53,7 @@ class WorkQueue(Generic[RequestT]):
     ``done``); it may be waiting and one of the others.
     """
 
-    def __init__(
-        self, clock: Clock, backoff: Backoff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
-    ) -> None:
+    def __init__(self, clock: Clock, backoff: Backoff = DEFAULT_BACKOFF, observer: QueueObserver = UNOBSERVED) -> None:
         self._clock = clock
         self._backoff = backoff
         self._observer = observer
@@ -191,15 +170,15 @@ class WorkQueue(Generic[RequestT]):
         self._observer.taken(request)
         return request, tuple(causes)
 
-    def done(self, request: RequestT, keep: Callable[[Cause], bool] = _keep_all) -> None:
+    def done(self, request: RequestT, wakes: Callable[[Cause], bool] | None = None) -> None:
         """End the processing of a request.
 
-        If it was added meanwhile it is due again, provided that ``keep`` accepts at least one of those causes.
+        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes.
         """
         dirty = self._processing.pop(request)
         self._observer.finished(request)
         self._retry_at_once.discard(request)
-        kept = [cause for cause in dirty if cause is _TOO_MANY or keep(cause)]
+        kept = [cause for cause in dirty if cause is _TOO_MANY or wakes is None or wakes(cause)]
         if kept and not self._is_shut_down:
             self._enqueue(request, kept)
 

@@ -59,20 +59,19 @@ class Proxy:
     """
 
     def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1", cache: Cache | None = None) -> None:
-        self._client = client
         self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = host, port
-        self._runs = Sessions()
-        self._within = ConnectTunnel()
+        self._sessions = Sessions()
+        self._tunnel = ConnectTunnel()
+        self._upstream = Upstream(client)
+        self._owner_injector = OwnerInjector(client, self._upstream)
+        self._dependents = DependentDiscovery(client)
+        self._conditional_writes = ConditionalWrites(self._upstream)
         self._runner: web.ServerRunner | None = None
-        self._upstream: Upstream | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError when the port is taken."""
-        self._upstream = Upstream(self._client)
-        self._writes, self._reads = OwnerInjector(self._client, self._upstream), DependentDiscovery(self._client)
-        self._conditional_writes = ConditionalWrites(self._upstream)
-        server = self._within.server = web.Server(
+        server = web.Server(
             self._handle,
             handler_cancellation=True,
             access_log=None,
@@ -88,11 +87,10 @@ class Proxy:
 
     async def stop(self) -> None:
         """Revoke every run, close all connections and stop listening."""
-        await self._runs.revoke_all()
+        await self._sessions.revoke_all()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._upstream is not None:
-            await self._upstream.close()
+        await self._upstream.close()
 
     @property
     def url(self) -> str:
@@ -101,43 +99,43 @@ class Proxy:
 
     def register(self, run: SessionSpec) -> ProxyCredentials:
         """Let a run in and return what it needs to know."""
-        return ProxyCredentials(self.url, self._runs.add(run), run.key.namespace)
+        return ProxyCredentials(self.url, self._sessions.add(run), run.key.namespace)
 
     async def revoke(self, run: SessionSpec) -> None:
         """Shut a run out. When this returns none of its requests is under way and its secret is worth nothing."""
-        await self._runs.revoke(run)
+        await self._sessions.revoke(run)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._who_asks(request)
-        if session is None or self._upstream is None:
+        if session is None or self._runner is None or self._runner.server is None:
             return error_responses.unauthorized()
         with session.request_under_way(), bound_contextvars(**session.run.log_fields):
             if request.method == "CONNECT":
-                return await self._within.serve(request, session)
-            return await self._answer(request, session, self._upstream)
+                return await self._tunnel.serve(request, session, self._runner.server)
+            return await self._answer(request, session)
 
     def _who_asks(self, request: web.BaseRequest) -> Session | None:
         """Return the run that a request comes from, by its own word or by that of its connection."""
         headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
-        found = next(filter(None, map(self._runs.authenticate, filter(None, headers))), None)
-        return found or self._within.run_of(request)
+        found = next(filter(None, map(self._sessions.authenticate, filter(None, headers))), None)
+        return found or self._tunnel.run_of(request)
 
-    async def _answer(self, request: web.BaseRequest, session: Session, upstream: Upstream) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         target = origin_form(request.raw_path)
         if not is_well_formed(target):
             return error_responses.bad_request(target)
         info = parse(request.method, target)
         try:
             if is_upgrade(request) and info.may_leave_http:
-                return await tunnel(request, upstream)
-            return await self._forward(request, SessionRequest(session, target, info), upstream)
+                return await tunnel(request, self._upstream)
+            return await self._forward(request, SessionRequest(session, target, info))
         except Exception as error:
-            answer = error_responses.gateway_error(error, upstream.base_url)
+            answer = error_responses.gateway_error(error, self._upstream.base_url)
             if answer is None:
                 logger.exception("Proxy request failed", method=request.method, target=target)
             return answer or error_responses.internal_error(error)
 
-    async def _forward(self, request: web.BaseRequest, asked: SessionRequest, upstream: Upstream) -> web.StreamResponse:
+    async def _forward(self, request: web.BaseRequest, asked: SessionRequest) -> web.StreamResponse:
         session, target, info = asked.session, asked.target, asked.info
         headers = without_run_credentials(end_to_end(request.headers))
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -146,23 +144,23 @@ class Proxy:
             body = await request.content.read()
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _ask_for_plain_json(headers)
-            write = replace(write, body=await self._writes.body_for(session, write))
+            write = replace(write, body=await self._owner_injector.body_for(session, write))
             return await session.finish(self._write(session, write, headers))
         if self._cached is not None and request.method == "GET":
             cached = await self._cached.answer(session.run, ReadRequest(target, info, request.headers))
             if cached is not None and isinstance(cached.body, bytes):
-                await self._reads.look_through(session, info, cached.body)
+                await self._dependents.look_through(session, info, cached.body)
                 return cached
         body_stream = request.content if request.body_exists else None
-        async with await upstream.send(
+        async with await self._upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as answer:
             with passing(session.run.seen, info, answer.status) as show:
-                copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
+                copy = Copy(LOOKED_THROUGH_BYTES) if self._dependents.is_worth_a_copy(info, answer) else None
                 response = await relay(request, answer, copy)
                 show(None if copy is None else copy.body)
         if copy is not None and copy.body:
-            await self._reads.look_through(session, info, copy.body)
+            await self._dependents.look_through(session, info, copy.body)
         return response
 
     async def _write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:

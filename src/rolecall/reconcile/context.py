@@ -4,7 +4,6 @@ The steps fill it in one after the other; nothing of it outlives the reconcile.
 """
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 
 from rolecall.controller.work_queue import Cause
@@ -19,7 +18,6 @@ class ReconcileContext:
     key: ObjectKey
     ident: str
     causes: tuple[Cause, ...] = ()
-    started: float = field(default_factory=time.monotonic)
     obj: RawObject = field(default_factory=dict)
     fresh: RawObject = field(default_factory=dict)
     period_seconds: float = 0.0

@@ -8,21 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.reconcile.conditions import FAILURE, condition_of
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_recorder import NORMAL, WARNING, EventSpec
-from rolecall.reconcile.status import FAILURE, condition_of
 from rolecall.runs.events import RunSummary
-
-
-def _nobody(_obj: RawObject, _happening: EventSpec) -> None:
-    """Stand for somebody who writes Events."""
 
 
 @dataclass(slots=True)
 class EventReporter:
     """Tells ``record`` what came of the reconciles of one kind."""
 
-    record: Callable[[RawObject, EventSpec], None] = _nobody
+    record: Callable[[RawObject, EventSpec], None]
     _failing: set[ObjectKey] = field(default_factory=set)
 
     def failed(self, context: ReconcileContext, message: str) -> None:

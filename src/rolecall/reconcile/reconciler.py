@@ -7,7 +7,8 @@ order; one that returns a result ends the reconcile.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -35,19 +36,22 @@ from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
-from rolecall.runs.events import RunSummary, TaskFailure
+from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
 
 logger = get_logger("reconciler")
 MARK_RUNNING_AFTER_SECONDS = 1.0
 
-_CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))
+_CANCELLED = RunSummary.of_failure("The run was cancelled: the operator is stopping", "canceled")
 Step = Callable[[ReconcileContext], Awaitable[Result | None]]
 
 
-def _count_nothing(_succeeded: bool) -> None:  # noqa: FBT001 - the one thing that it is told
-    """Stand for somebody who counts."""
+class RunObserver(Protocol):
+    """Measures runs; must return at once."""
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Take note of how a run ended, or why it did not start."""
 
 
 @dataclass(slots=True)
@@ -58,14 +62,10 @@ class Reconciler:
     client: Client
     launcher: Launcher
     status: StatusWriter
-    news: SelfTriggers
+    self_triggers: SelfTriggers
+    events: EventReporter
+    observer: RunObserver
     default_period_seconds: float
-    report: EventReporter = field(default_factory=EventReporter)
-    count_outcome: Callable[[bool], None] = _count_nothing
-    """Hears of each outcome whether it was a success."""
-
-    content_changed: float = float("-inf")
-    """When the role's files were last changed, on the monotonic clock."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster to what one object asks for, once; only cancellation raises."""
@@ -111,13 +111,17 @@ class Reconciler:
 
     async def _give_up(self, context: ReconcileContext, reason: str) -> None:
         if context.obj:
-            message = f"The operator could not do its part: {reason}"
-            await self._write(context, ReconcileOutcome(failure=message))
-            self.report.failed(context, message)
+            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+
+    async def _fail(self, context: ReconcileContext, message: str) -> None:
+        """Report a failure that is not the run's own."""
+        self.observer.run_ended(RunSummary.of_failure(message))
+        await self._write(context, ReconcileOutcome(failure=message))
+        self.events.failed(context, message)
 
     async def _fetch(self, context: ReconcileContext) -> Result | None:
         context.obj = await self.client.get(self.watch.gvk, context.key)
-        self.news.started_from(context.key, context.obj)
+        self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _honour_pause(self, context: ReconcileContext) -> Result | None:
@@ -134,8 +138,7 @@ class Reconciler:
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
-            await self._write(context, ReconcileOutcome(failure=message))
-            self.report.failed(context, message)
+            await self._fail(context, message)
             return Result(failed=True)
         return None
 
@@ -149,14 +152,14 @@ class Reconciler:
             return Result()
         elif finalizer:
             context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
-            self.news.started_from(context.key, context.obj)
+            self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _mark_running(self, context: ReconcileContext) -> Result | None:
         if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
             context.obj = await self.status.mark_running(context.key) or context.obj
             context.is_marked = True
-            self.news.started_from(context.key, context.obj)
+            self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _run(self, context: ReconcileContext) -> Result | None:
@@ -208,6 +211,7 @@ class Reconciler:
         summary = context.summary
         if summary is None:
             return None
+        self.observer.run_ended(summary)
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
         mapped = map_result(self.watch.status, document) if context.failure is None else {}
@@ -216,7 +220,6 @@ class Reconciler:
 
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
         """Write a status; return whether it was, or can never be: False means that it is worth another reconcile."""
-        self.count_outcome(outcome.failure is None)
         if not self.watch.manage_status:
             return True
         try:
@@ -233,13 +236,13 @@ class Reconciler:
             return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))
 
         written = await write_with_retry(write)
-        self.news.own_writes.note((self.watch.gvk, context.key), written)
+        self.self_triggers.own_writes.record_write((self.watch.gvk, context.key), written)
         return written
 
     def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
-        self.news.forget(context.key)
-        self.report.forget(context.key)
+        self.self_triggers.forget(context.key)
+        self.events.forget(context.key)
         self.launcher.forget(context.key)
         return Result()
 
@@ -247,15 +250,12 @@ class Reconciler:
         summary = context.summary
         if summary is None or context.failure is not None:
             logger.error("Reconcile failed", error=context.failure)
-            self.report.failed(context, context.failure or "")
-            # A file that changed while the run went on may be the cure: look again at once.
-            if self.content_changed > context.started:
-                return Result(requeue_after_seconds=0, why="files of the role changed")
+            self.events.failed(context, context.failure or "")
             return Result(failed=True)
         if context.requests_requeue:
-            self.news.requested_requeue(context.key)
+            self.self_triggers.requeue_requested(context.key)
         result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
         took = format_duration(summary.duration_seconds)
         logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
-        self.report.succeeded(context, summary)
+        self.events.succeeded(context, summary)
         return result

@@ -5,33 +5,28 @@ exit has an honest condition and that nothing is written without need. Foreign k
 they are, and a condition keeps its place in the list.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rolecall.kube.jsonpath import values_at
+from rolecall.reconcile.conditions import (
+    FAILURE,
+    PAUSED,
+    RUNNING,
+    SUCCESSFUL,
+    ConditionList,
+    Stamp,
+    Status,
+    condition_of,
+    conditions_of,
+)
 from rolecall.reconcile.pause import PAUSED_ANNOTATION
 from rolecall.runs.events import Counts, RunSummary, cut
 
-Status = dict[str, Any]
-RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """When a status is made, and from which generation of the object."""
-
-    now: datetime
-    generation: int
-
-    @property
-    def text(self) -> str:
-        """The time as Kubernetes writes it, in whole seconds."""
-        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class ReconcileOutcome:
 
 def running(old: Status, stamp: Stamp) -> Status:
     """Return the status while a run is under way; an earlier failure stays visible until the run has ended."""
-    conditions = _Conditions(old, stamp)
+    conditions = ConditionList(old, stamp)
     conditions.remove(PAUSED)
     conditions.change_status(SUCCESSFUL, "False")
     conditions.put(RUNNING, "True", "Running", "Running reconciliation")
@@ -60,7 +55,7 @@ def running(old: Status, stamp: Stamp) -> Status:
 
 def paused(old: Status, stamp: Stamp) -> Status:
     """Return the status while nothing runs because somebody asked for that; what came of the last run stays."""
-    conditions = _Conditions(old, stamp)
+    conditions = ConditionList(old, stamp)
     conditions.change_status(RUNNING, "False")
     conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
     return {**old, "conditions": conditions.items}
@@ -68,7 +63,7 @@ def paused(old: Status, stamp: Stamp) -> Status:
 
 def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
     """Return the status after a run."""
-    conditions = _Conditions(old, stamp)
+    conditions = ConditionList(old, stamp)
     conditions.remove(PAUSED)
     result = _ansible_result(outcome)
     if outcome.failure is None:
@@ -134,51 +129,6 @@ def run_document(summary: RunSummary) -> dict[str, object]:
     }
 
 
-def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
-    """Return the condition of a type, None when there is none."""
-    return next((item for item in _conditions_of(status) if item.get("type") == kind), None)
-
-
-class _Conditions:
-    """The list of conditions while it is changed: each in its place, its time kept while its status stays the same."""
-
-    def __init__(self, status: Status, stamp: Stamp) -> None:
-        self.items = copy.deepcopy(_conditions_of(status))
-        self._stamp = stamp
-
-    def remove(self, kind: str) -> None:
-        """Take a condition away, if it is there."""
-        self.items = [item for item in self.items if item.get("type") != kind]
-
-    def change_status(self, kind: str, value: str) -> None:
-        """Change the status of a condition that is there; its reason, message and result stay."""
-        for item in self.items:
-            if item.get("type") == kind and item.get("status") != value:
-                item.update(status=value, lastTransitionTime=self._stamp.text)
-
-    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
-        """Set a condition, or add it at the end."""
-        old = next((item for item in self.items if item.get("type") == kind), None)
-        keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
-        new = {
-            "type": kind,
-            "status": value,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
-            **({"ansibleResult": result} if result else {}),
-        }
-        if old is None:
-            self.items.append(new)
-        else:
-            self.items[self.items.index(old)] = new
-
-
-def _conditions_of(status: Status) -> list[dict[str, Any]]:
-    found = status.get("conditions")
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
 def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
     if outcome.counts is None:
         return None
@@ -188,7 +138,7 @@ def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
 def _essence(status: Status, *, like: Status) -> Status:
     """Return what must differ for a status to be news; ``like`` is the old status."""
     conditions = sorted(
-        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in _conditions_of(status)),
+        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in conditions_of(status)),
         key=lambda item: str(item.get("type")),
     )
     dropped = {"conditions"} if "observedGeneration" in like else {"conditions", "observedGeneration"}

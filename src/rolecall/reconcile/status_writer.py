@@ -16,10 +16,11 @@ from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLarg
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
-from rolecall.reconcile import status as folding
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile import status as new_status
+from rolecall.reconcile.conditions import Stamp, Status
 from rolecall.reconcile.retry import write_with_retry
-from rolecall.reconcile.status import ReconcileOutcome, Stamp, Status
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.reconcile.status import ReconcileOutcome
 
 logger = get_logger("status")
 Fold = Callable[[RawObject, Status], Status]
@@ -40,7 +41,7 @@ class StatusWriter:
         """
 
         def fold(obj: RawObject, old: Status) -> Status:
-            return folding.running(old, _stamp(obj))
+            return new_status.running(old, _stamp(obj))
 
         try:
             return await self._write_once(key, fold)
@@ -50,13 +51,13 @@ class StatusWriter:
 
     async def mark_paused(self, key: ObjectKey) -> None:
         """Show that nothing runs because somebody asked for that; a primary that is gone needs no status."""
-        await self._write_until_done(key, lambda obj, old: folding.paused(old, _stamp(obj)))
+        await self._write_until_done(key, lambda obj, old: new_status.paused(old, _stamp(obj)))
 
     async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> None:
         """Write what came of a run that worked with this generation; a primary that is gone needs no status."""
 
         def fold_with(outcome: ReconcileOutcome) -> Fold:
-            return lambda _obj, old: folding.finished(old, outcome, Stamp(datetime.now(UTC), generation))
+            return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
         try:
             await self._write_until_done(key, fold_with(outcome))
@@ -76,14 +77,14 @@ class StatusWriter:
         obj = await self.client.get(self.gvk, key)
         old = _status_of(obj)
         new = fold(obj, old)
-        if not folding.should_write(old, new, datetime.now(UTC)):
+        if not new_status.should_write(old, new, datetime.now(UTC)):
             return obj
         resource = await self.client.resource(self.gvk)
         if "status" not in resource.subresources:
             logger.warning("The kind has no status subresource; set manageStatus: false or add it to the CRD")
             return obj
         written = await self.client.replace({**obj, "status": new}, "status")
-        self.own_writes.note((self.gvk, key), written)
+        self.own_writes.record_write((self.gvk, key), written)
         return written
 
 

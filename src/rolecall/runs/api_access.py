@@ -9,14 +9,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
-from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.workspace import write_private
+
+
+class WriteRecorder(Protocol):
+    """Takes note of what runs write; ``rolecall.reconcile.self_triggers.OwnWrites`` is one."""
+
+    def record_write(self, request: tuple[GVK, ObjectKey], obj: RawObject) -> None:
+        """Take note of an object as the API server returned it."""
+
+    def record_removal(self, request: tuple[GVK, ObjectKey], uid: str) -> None:
+        """Take note of an object that is gone."""
+
 
 OnDependent = Callable[[ApiResource, Ownership], None]
 KUBECONFIG_PREFIX = "kubeconfig-"
@@ -42,7 +53,7 @@ class ApiAccess:
 
     client: Client
     proxy: Proxy
-    own_writes: OwnWrites
+    own_writes: WriteRecorder
     on_dependent: OnDependent
     directory: Path
     inject_owner: bool = True
@@ -67,8 +78,8 @@ class ApiAccess:
             uid=uid_of(obj),
             namespaced=resource.namespaced,
             inject_owner=self.inject_owner,
-            on_write=lambda written: self.own_writes.note((gvk, key), written),
-            on_removal=lambda uid: self.own_writes.note_removal((gvk, key), uid),
+            on_write=lambda written: self.own_writes.record_write((gvk, key), written),
+            on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
             job=ident,
             seen=self._seen_by(resource, obj),

@@ -119,6 +119,11 @@ class RunSummary:
     duration_seconds: float = 0.0
     stdout_tail: str = ""
 
+    @classmethod
+    def of_failure(cls, message: str, status: Status = "error") -> Self:
+        """Return the summary of a run that failed without a task, for example because it never started."""
+        return cls(status, failures=(TaskFailure("", "", message),))
+
     @property
     def is_successful(self) -> bool:
         """Whether everything that the role asked for was done."""

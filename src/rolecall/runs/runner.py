@@ -8,9 +8,9 @@ play is a summary and never an exception, and a cancelled `run` ends the play fi
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
+from rolecall.config.content import Content
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.workspace import Workspace
 
@@ -19,20 +19,6 @@ OnEvent = Callable[[RunEvent], None]
 
 async def _revoke_nothing() -> None:
     """Stand for a run without a secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoleContent:
-    """A role to run, by its absolute path."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class PlaybookContent:
-    """A playbook to run, by its absolute path."""
-
-    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +34,7 @@ class RunSpec:
 
     ident: str
     workspace: Workspace
-    content: RoleContent | PlaybookContent
+    content: Content
     verbosity: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     secret_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -14,12 +14,13 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
+from rolecall.config.content import RoleContent
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
 from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE, become_subreaper, kill_abandoned_runs, kill_run_processes
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
-from rolecall.runs.runner import OnEvent, RoleContent, RunSpec
+from rolecall.runs.runner import OnEvent, RunSpec
 from rolecall.runs.runner_process import RunnerInput
 
 logger = get_logger("cold")

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rolecall.config.content import Content
+from rolecall.config.content import Content, RoleContent
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.watches import Watch, read_watches
-from rolecall.runs.runner import RoleContent
 from rolecall.runs.runner_process import COLLECTIONS
 from rolecall.validation.crds import Definitions
 from rolecall.validation.problem import Problem

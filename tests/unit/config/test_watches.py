@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.watches import Watch, load_watches, read_watches
 from rolecall.controller.triggers import ReferenceKind
 from rolecall.kube.references import GVK
-from rolecall.runs.runner import PlaybookContent, RoleContent
 
 MISTAKES = Path(__file__).parent / "watches"
 THING = GVK("test.rolecall.dev", "v1", "Thing")

@@ -1,9 +1,10 @@
 from pathlib import Path
 
+from rolecall.config.content import RoleContent
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runs.events import RunSummary, TaskFailure
 from rolecall.runs.instant import InstantRunner
-from rolecall.runs.runner import RoleContent, Runner, RunSpec, new_ident
+from rolecall.runs.runner import Runner, RunSpec, new_ident
 from rolecall.runs.workspace import Workspace
 
 JOB = RunSpec("1", Workspace(Path("/w"), GVK("a", "v1", "A"), ObjectKey("n", "x")), RoleContent(Path("/r/a")))

@@ -37,19 +37,18 @@ class _Both(asyncio.Protocol):
 
 @dataclass(slots=True)
 class ConnectTunnel:
-    """The connections that runs have asked for, and the server that serves them."""
+    """The connections that runs have asked for."""
 
-    server: web.Server | None = None
     _runs: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
 
     def run_of(self, request: web.BaseRequest) -> Session | None:
         """Return the run whose connection a request came on, None for an ordinary connection."""
         return None if request.transport is None else self._runs.get(request.transport)
 
-    async def serve(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
-        """Serve a run's connection until it ends or the run is revoked."""
+    async def serve(self, request: web.BaseRequest, session: Session, server: web.Server) -> web.StreamResponse:
+        """Let ``server`` serve a run's connection until it ends or the run is revoked."""
         transport = request.transport
-        if transport is None or self.server is None:
+        if transport is None:
             raise ConnectionResetError("the run has closed its connection")
         if not _is_own_address(request.raw_path, transport):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
@@ -57,7 +56,7 @@ class ConnectTunnel:
         self._runs[transport] = session
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            protocol = _Both(self.server(), transport.get_protocol())
+            protocol = _Both(server(), transport.get_protocol())
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
             await asyncio.get_running_loop().create_future()

@@ -8,6 +8,7 @@ not be silent for ever. The run's own credentials stop here; the operator's are 
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import aiohttp
@@ -81,8 +82,12 @@ class Upstream:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=client.ssl_context, limit=0),
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        # Made at the first request, because a session belongs to the loop that runs then.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._client.ssl_context, limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             auto_decompress=False,
@@ -100,8 +105,9 @@ class Upstream:
         return self._client.ssl_context
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._session.close()
+        """Close the connections, if any request has opened one."""
+        if "_session" in vars(self):
+            await self._session.close()
 
     async def auth_headers(self) -> dict[str, str]:
         """Return the headers that carry the operator's own credentials."""

@@ -14,6 +14,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK
 from rolecall.metrics.controller_metrics import ControllerMetrics
 from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.runs.events import RunSummary
 
 
 def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
@@ -44,9 +45,9 @@ class WatchMetrics:
         else:
             self.metrics.creation_times.drop(labels)
 
-    def count_outcome(self, *, succeeded: bool) -> None:
-        """Count what came of a reconcile."""
-        self.metrics.count_outcome(str(self.gvk), succeeded=succeeded)
+    def run_ended(self, summary: RunSummary) -> None:
+        """Count a run by how it ended."""
+        self.metrics.count_outcome(str(self.gvk), succeeded=summary.is_successful)
 
 
 @dataclass(frozen=True, slots=True)
