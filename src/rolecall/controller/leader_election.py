@@ -71,10 +71,6 @@ class Election:
     retry_seconds: float = 2.0
 
 
-def _ignore(_expires: float) -> None:
-    """Be told of renewals that nobody waits for."""
-
-
 @dataclass(slots=True)
 class Elector:
     """One replica in an election. ``run`` it, wait until ``elected``, and ``release`` at the end."""
@@ -83,7 +79,7 @@ class Elector:
     election: Election
     clock: Clock
     observer: ElectionObserver
-    on_renewal: Callable[[float], None] = _ignore
+    on_renewal: Callable[[float], None] | None = None
     """Called with the monotonic time at which the Lease ends, whenever it is taken or renewed; infinity at the end."""
 
     _lease: RawObject | None = field(default=None, init=False)
@@ -130,7 +126,7 @@ class Elector:
         self._elected.clear()
         if await self._within(self.election.retry_seconds, self._give_back()):
             logger.info("Gave the Lease back", lease=str(self.election.key))
-        self.on_renewal(math.inf)
+        self._tell_end_of_lease(math.inf)
 
     async def _give_back(self) -> bool:
         lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
@@ -168,8 +164,12 @@ class Elector:
         if not await self._within(seconds, self._take_or_renew()):
             return False
         self._renewed = started  # others count from when they see the renewal, which is later
-        self.on_renewal(started + self.election.lease_seconds)
+        self._tell_end_of_lease(started + self.election.lease_seconds)
         return True
+
+    def _tell_end_of_lease(self, expires: float) -> None:
+        if self.on_renewal is not None:
+            self.on_renewal(expires)
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
         """Do work for so many seconds at most; trouble is told once, not at every attempt."""

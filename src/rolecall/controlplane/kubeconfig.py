@@ -6,26 +6,11 @@ service accounts, from the API server.
 """
 
 import base64
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rolecall.controlplane.certificates import KeyPair
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, at once: nobody ever sees half of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _base64(content: bytes) -> str:

@@ -15,8 +15,8 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.private_files import write_private
 from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
-from rolecall.runs.workspace import write_private
 
 
 class WriteRecorder(Protocol):

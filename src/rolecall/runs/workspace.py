@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.private_files import write_private
 
 KEEP_RUNS = 20
 """How many runs of an object are kept when nothing else is said."""
@@ -150,11 +151,3 @@ def _make_folder(root: Path, folder: Path) -> None:
     for path in reversed([folder, *folder.parents]):
         if path == root or root in path.parents:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600, in place of one that is there; never through a link."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

@@ -14,10 +14,8 @@ from typing import Any
 from rolecall.controller.field_paths import FieldPath, digest_of
 from rolecall.controller.source.outline import Outline
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, owner_references_of
+from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
-
-PRIMARY_RESOURCE = "operator-sdk/primary-resource"
-PRIMARY_RESOURCE_TYPE = "operator-sdk/primary-resource-type"
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 # What the API server changes with every write, or derives from another field.
@@ -76,8 +74,8 @@ class Entry:
             labels=_text_mapping(metadata.get("labels")),
             annotations_digest=digest_of(dict(annotations)) if annotations else b"",
             owners=owner_references_of(obj),
-            primary_resource=annotations.get(PRIMARY_RESOURCE, ""),
-            primary_resource_type=annotations.get(PRIMARY_RESOURCE_TYPE, ""),
+            primary_resource=annotations.get(PRIMARY_ANNOTATION, ""),
+            primary_resource_type=annotations.get(PRIMARY_TYPE_ANNOTATION, ""),
             deleting=is_being_deleted(obj),
             digest=_digest(obj, metadata),
             values=tuple(path.fingerprint(obj) for path in fields),

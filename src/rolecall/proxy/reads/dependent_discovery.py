@@ -13,12 +13,13 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.owner_annotations import PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.sessions import Session, SessionSpec
 from rolecall.proxy.writes.bodies import decode, decode_object, media_type, objects_in, unpacked
-from rolecall.proxy.writes.ownership import PRIMARY_TYPE_ANNOTATION, Owner, Ownership, ownership_of
+from rolecall.proxy.writes.ownership import Owner, Ownership, ownership_of
 
 logger = get_logger("proxy")
 

@@ -10,10 +10,9 @@ from enum import Enum
 from typing import Any, Final
 
 from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
+from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
-PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
-PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
 ADOPT_ANNOTATION: Final = "rolecall.dev/adopt"
 
 
