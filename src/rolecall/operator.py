@@ -1,8 +1,8 @@
-"""The operator as a whole: everything wired together, started in order and stopped in order.
+"""The operator as a whole: wires everything together, and starts and stops it in order.
 
-One asyncio loop holds the informers, the queues, the workers and the proxy; plays are processes of their own. SIGTERM
-and SIGINT stop it: no request is taken any more, running plays are ended, their objects get an honest status, then
-everything else goes. A second signal ends the process at once.
+One asyncio loop runs the informers, the queues, the workers and the proxy; runs are processes of their own. SIGTERM
+and SIGINT stop the operator: no further request is taken, running runs are ended, their objects get a true status, and
+then everything else stops. A second signal ends the process at once.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ from rolecall.watch_controller import OperatorContext, WatchController
 
 logger = get_logger("operator")
 NESTING_LIMIT = 12_000
-"""The API server reads JSON up to 10,000 levels deep."""
+"""The API server accepts JSON up to 10,000 levels deep."""
 
 
 async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
-    """Run until a signal says stop. Raises KubeError when there is no usable configuration for the API server."""
+    """Run until a signal. Raises KubeError if there is no usable configuration for the API server."""
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
-    # An object may be nested as deeply as the API server takes it; reading it must not end the operator.
+    # An object may be nested as deeply as the API server accepts; reading it must not end the operator.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
     _announce(settings, watches)
     clock = LoopClock()
@@ -99,7 +99,7 @@ def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
 
 @asynccontextmanager
 async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
-    """Yield where workspaces lie; a directory that nobody asked for goes with the operator."""
+    """Yield the directory of the workspaces; a temporary one is removed at the end."""
     root = settings.work_directory or private_directory()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_old_kubeconfigs(root)
@@ -134,7 +134,7 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
 
 @asynccontextmanager
 async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner | None) -> AsyncIterator[Runner]:
-    """Yield the runner for all plays; a warm one prepares itself while informers fill their stores."""
+    """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
     if given:
         yield given
     elif not settings.warm:
@@ -162,7 +162,7 @@ def _stopped_by_signals(manager: Manager) -> Iterator[None]:
 
     def stop(number: int) -> None:
         if seen:
-            logger.warning("Stopping at once", signal=signal.Signals(number).name)
+            logger.warning("Stopping immediately", signal=signal.Signals(number).name)
             os._exit(1)
         seen.append(number)
         logger.info("Stopping", signal=signal.Signals(number).name)

@@ -1,8 +1,8 @@
 """The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
 
-Changes come from three sides: the primaries themselves, the objects that ``triggers`` name, and the dependents that
-runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it is
-no news.
+Changes come from three sources: the primaries themselves, the objects that ``triggers`` name, and the dependents that
+runs create, whose kinds the proxy reports. Each change becomes a request with its cause in the work queue of the kind,
+unless the primary's own run caused it.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runs.runner import Runner
 
 logger = get_logger("watch")
-_ANNOTATIONS_THAT_COUNT = tuple(
+_WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
 )
 
@@ -49,7 +49,7 @@ _ANNOTATIONS_THAT_COUNT = tuple(
 class OperatorContext:
     """What all watches of an operator share.
 
-    ``root`` is where workspaces lie, ``run_environment`` what every run is told besides.
+    ``root`` is the directory of the workspaces, ``run_environment`` has further variables of every run.
     """
 
     settings: Settings
@@ -63,7 +63,7 @@ class OperatorContext:
     events: EventRecorder
     watch_metrics: WatchMetricsFactory
     limit: asyncio.Semaphore | None = None
-    """Bounds the runs of all kinds together."""
+    """Bounds the concurrent runs of all kinds together."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -80,12 +80,12 @@ class WatchController:
         self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
-            watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
+            watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, finalizes=bool(watch.finalizer)
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self._primaries = context.manager.informer_for(watch.gvk)
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
-        self._primaries.subscribe(self._on_primary, _ANNOTATIONS_THAT_COUNT)
+        self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.reconciler = self._make_reconciler()
         self.controller = Controller(
             name=str(watch.gvk),
@@ -100,14 +100,14 @@ class WatchController:
         )
 
     async def remove_orphaned_workspaces(self) -> None:
-        """Remove the workspaces of objects that went while no operator was looking."""
+        """Remove the workspaces of objects that were deleted while no operator was running."""
         context = self._context
         await OrphanedWorkspaces(
             context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
         ).remove()
 
     def content_changed(self) -> None:
-        """Retry at once whatever failed: the role's files have changed."""
+        """Retry everything that failed at once, because the files of the role have changed."""
         self.queue.retry_now(Cause("files of the role changed"))
 
     def _make_reconciler(self) -> Reconciler:
@@ -162,7 +162,7 @@ class WatchController:
             )
 
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
-        """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""
+        """Watch a kind of dependents from its first object on, until the operator stops."""
         gvk = resource.gvk
         if (gvk, ownership) in self._dependents:
             return
@@ -175,7 +175,7 @@ class WatchController:
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 
     def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:
-        # The other entries of watches.yaml do not matter here: a trigger on the same kind is another consumer.
+        # Other entries of watches.yaml do not matter here: a trigger on the same kind is another subscriber.
         if not self.watch.watch_dependent_resources or resource.gvk in self.watch.blacklist:
             return False
         is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
@@ -192,12 +192,12 @@ class WatchController:
                 self._enqueue_selected(key, change)
 
     def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
-        """Enqueue a primary that a dependent names, provided that it is there and is ours to reconcile."""
+        """Enqueue a primary that a dependent names, if it exists and the selector matches it."""
         entry = self._primaries.store.get(key)
         if entry is not None and self.watch.selector.matches(entry.labels):
             self._enqueue(key, change.cause(f"dependent {change.reason}"))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
-        # What comes in during a run is judged at its end, when the answers to all its own writes are known.
+        # A cause that arrives during a run is judged at its end, when the answers to all its writes are known.
         if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)

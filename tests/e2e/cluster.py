@@ -19,9 +19,7 @@ Seen = TypeVar("Seen")
 Document = dict[str, Any]
 
 
-def eventually(
-    look: Callable[[], Seen], holds: Callable[[Seen], object], within: float, what: str
-) -> Seen:
+def eventually(look: Callable[[], Seen], holds: Callable[[Seen], object], within: float, what: str) -> Seen:
     """Look until what is seen holds and return it; fail with what was seen last when the seconds are over."""
     deadline = time.monotonic() + within
     while True:

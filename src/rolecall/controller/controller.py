@@ -24,17 +24,17 @@ logger = get_logger("controller")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a reconcile: a failure, or when to come back (of two times the earlier counts), or neither."""
+    """The result of a reconcile: a failure, a time for the next one (of two times the earlier counts), or neither."""
 
     requeue_after_seconds: float | None = None
     requeue_at: float | None = None
     """Seconds since the epoch."""
     failed: bool = False
     why: str = field(default="requeue", compare=False)
-    """What is told as the cause of the reconcile that follows then."""
+    """The cause of the reconcile that follows then, as people read it."""
 
     def __post_init__(self) -> None:
-        """Refuse a time that no clock reaches."""
+        """Refuse a time that is not finite."""
         for name in ("requeue_after_seconds", "requeue_at"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """The word for it in metrics."""
+        """The word for the result in metrics."""
         if self.failed:
             return "error"
         if self.requeue_at is not None or self.requeue_after_seconds:
@@ -81,7 +81,7 @@ class Controller:
                 group.create_task(self._work(), name=f"{self.name}-{number}")
 
     def stop(self) -> None:
-        """Take no further request; ``run`` returns when the reconciles that are running have ended."""
+        """Take no further requests; ``run`` returns when all running reconciles have ended."""
         self.queue.shut_down()
 
     async def _work(self) -> None:
@@ -89,7 +89,7 @@ class Controller:
             while True:
                 request, causes = await self.queue.get()
                 await self._process(request, causes)
-                await asyncio.sleep(0)  # a reconcile that never waits must not keep everybody else from the loop
+                await asyncio.sleep(0)  # a reconcile that never waits must not block the loop for others
 
     async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
         with bound_contextvars(
@@ -109,11 +109,11 @@ class Controller:
             yield
 
     async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        if self.queue.is_shut_down:  # while this request waited for its permit
+        if self.queue.is_shut_down:  # it was shut down while this request waited for its permit
             return Result()
         self.running.add(request)
         self.observer.started(request)
-        outcome = "error"  # what is cancelled has not reached its end
+        outcome = "error"  # a cancelled reconcile has not reached its end
         try:
             result = await self.reconcile(request, causes)
             outcome = result.outcome
@@ -130,7 +130,7 @@ class Controller:
     def _come_back(self, request: ObjectKey, result: Result) -> None:
         if result.failed:
             seconds = self.queue.add_rate_limited(request, Cause(f"retry {self.queue.failures(request) + 1}"))
-            logger.debug("Reconcile is retried", seconds=seconds, failures=self.queue.failures(request))
+            logger.debug("Reconcile will be retried", seconds=seconds, failures=self.queue.failures(request))
             return
         self.queue.forget(request)
         cause = Cause(result.why)

@@ -1,7 +1,7 @@
-"""The guard that ends an operator before its Lease does, should the operator not have stopped by itself.
+"""The guard that kills an operator shortly before its Lease expires, unless the operator has stopped by then.
 
-``LeaseGuard`` is a thread of its own, so that it strikes even when the operator's loop stands still: it kills every
-process below the operator and then the operator. So no two replicas work at the same time.
+The guard is a thread, so that it works even when the operator's event loop hangs: it kills every process below the
+operator and then the operator itself. So no two replicas work at the same time.
 """
 
 import math
@@ -21,7 +21,7 @@ _LAST_KILL_SECONDS = 0.5
 
 
 def guard_of(election: Election) -> "LeaseGuard":
-    """Return a guard, started, for a replica that takes part in an election."""
+    """Return a running guard for a replica that takes part in an election."""
     window = election.lease_seconds - election.renew_deadline_seconds
     guard = LeaseGuard(window * _GUARD_SHARE, _end_everything)
     guard.start()
@@ -29,7 +29,7 @@ def guard_of(election: Election) -> "LeaseGuard":
 
 
 class LeaseGuard:
-    """Calls ``on_expiry``, from a thread, when a Lease is about to end: so many seconds before."""
+    """Calls ``on_expiry`` from a thread, ``margin_seconds`` before a Lease expires."""
 
     def __init__(self, margin_seconds: float, on_expiry: Callable[[], None]) -> None:
         self._margin_seconds = margin_seconds
@@ -38,11 +38,11 @@ class LeaseGuard:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Start guarding; it ends with the process."""
+        """Start the thread; it ends with the process."""
         threading.Thread(target=self._watch, name="lease guard", daemon=True).start()
 
     def renewed(self, expires: float) -> None:
-        """Hear when, on the monotonic clock, the Lease ends; infinity when it was given back."""
+        """Take note of when the Lease expires, on the monotonic clock; infinity after it was released."""
         with self._changed:
             self._expires = expires
             self._changed.notify()
@@ -55,6 +55,6 @@ class LeaseGuard:
 
 
 def _end_everything() -> None:
-    logger.error("The Lease is about to end, killing every run and the operator")
+    logger.error("Lease is about to expire, killing every run and the operator")
     kill_descendants(os.getpid(), _LAST_KILL_SECONDS)
     os._exit(1)

@@ -1,9 +1,9 @@
-"""The manager: one informer for each kind, and everything started and stopped in the right order.
+"""The manager: runs one informer for each kind and all controllers, and starts and stops them in order.
 
-Informers come first; the workers of the controllers start when all informers know what is there, or know that they
-cannot for now, and this replica is the leader, where one is elected. At the end no request is taken any more, what is
-running gets its time and is then cancelled, and the informers go last, so that running reconciles see the world to
-their end. A background task that crashes ends the whole.
+Informers start first. Workers start when every informer has synced, or knows that it cannot for now, and, with leader
+election, when this replica is the leader. At the stop no further request is taken, running reconciles are cancelled
+and get a grace period, and informers stop last, so that reconciles see the cluster until they end. If a background
+task crashes, everything stops.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ DEFAULT_GRACE_SECONDS = 20.0
 
 
 class Leadership(Protocol):
-    """An election that this replica takes part in; ``leader.Elector`` is one."""
+    """An election that this replica takes part in; ``leader_election.Elector`` is one."""
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this replica is the leader."""
+        """Return whether this replica is the leader."""
 
     @property
     def seconds_left(self) -> float:
@@ -74,18 +74,18 @@ class Manager:
 
     @property
     def has_settled(self) -> bool:
-        """Tell whether every informer knows what is there, or that it cannot for now; a follower's, too."""
+        """Return whether every informer has synced, or knows that it cannot for now; also on followers."""
         return self._has_settled
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        """All informers, in the order in which they were asked for."""
+        """All informers, in the order in which they were requested."""
         return tuple(self._informers.values())
 
     def informer_for(self, gvk: GVK) -> Informer:
-        """Return the informer of a kind, made when it is asked for first.
+        """Return the informer of a kind; the first call makes it.
 
-        Once the manager runs, a new one starts at the next turn of the loop: subscribe before you wait for anything.
+        Once the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
         """
         informer = self._informers.get(gvk)
         if informer is None:
@@ -99,7 +99,7 @@ class Manager:
         self._controllers.append(controller)
 
     async def run(self) -> None:
-        """Run until ``stop`` or cancellation; raise what a background task crashed with."""
+        """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
         end = self._end = asyncio.get_running_loop().create_future()
         try:
             for informer in self.informers:
@@ -163,7 +163,7 @@ class Manager:
         await self._cancel(self._informer_tasks, self._grace_seconds)
 
     async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
-        """Cancel tasks and wait for their end; tell whether all of them have ended."""
+        """Cancel tasks and wait for their end; return whether all of them have ended."""
         for task in tasks:
             task.cancel()
         if not tasks:

@@ -15,7 +15,7 @@ RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paus
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """When a status is made, and from which generation of the object."""
+    """The time of a new status, and the generation of the object that it is about."""
 
     now: datetime
     generation: int
@@ -38,18 +38,18 @@ def conditions_of(status: Status) -> list[dict[str, Any]]:
 
 
 class ConditionList:
-    """The list of conditions while it is changed: each in its place, its time kept while its status stays the same."""
+    """The conditions of a status, to be changed one by one; ``items`` is the new list."""
 
     def __init__(self, status: Status, stamp: Stamp) -> None:
         self.items = copy.deepcopy(conditions_of(status))
         self._stamp = stamp
 
     def remove(self, kind: str) -> None:
-        """Take a condition away, if it is there."""
+        """Remove a condition, if there is one of that type."""
         self.items = [item for item in self.items if item.get("type") != kind]
 
     def change_status(self, kind: str, value: str) -> None:
-        """Change the status of a condition that is there; its reason, message and result stay."""
+        """Change the status of an existing condition; its reason, message and result stay."""
         for item in self.items:
             if item.get("type") == kind and item.get("status") != value:
                 item.update(status=value, lastTransitionTime=self._stamp.text)

@@ -1,8 +1,8 @@
 """One reconcile: a list of named steps from a request to a result.
 
-It is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every way out leaves
-an honest condition behind, a run that never started and one that was cancelled included. The steps stand in their
-order; one that returns a result ends the reconcile.
+A reconcile is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every exit
+leaves a true condition behind, including those of a run that never started and of one that was cancelled. The steps
+run in the order in which they are listed; a step that returns a result ends the reconcile.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Reconciler:
     default_period_seconds: float
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        """Bring the cluster to what one object asks for, once; only cancellation raises."""
+        """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
         context = ReconcileContext(key, new_ident(), causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
@@ -76,7 +76,7 @@ class Reconciler:
             try:
                 return await asyncio.shield(steps)
             except asyncio.CancelledError:
-                # Only a play is cut short: the other steps are quick, and without them the status would not be true.
+                # Only the run is cut short. The other steps are quick, and without them the status would not be true.
                 context.stop()
                 await asyncio.gather(steps, return_exceptions=True)
                 raise
@@ -99,9 +99,9 @@ class Reconciler:
                 if result is not None:
                     return result
         except NotFoundError:
-            return self._forget(context, "The object is gone")
+            return self._forget(context, "Object is gone")
         except KubeError as error:
-            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
+            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._give_up(context, str(error))
             return Result(failed=True)
         except Exception as error:
@@ -127,7 +127,7 @@ class Reconciler:
     async def _honour_pause(self, context: ReconcileContext) -> Result | None:
         if not is_paused(context.obj) or is_being_deleted(context.obj):
             return None
-        logger.info("The object is paused, nothing runs")
+        logger.info("Object is paused; its role does not run")
         if self.watch.manage_status:
             await self.status.mark_paused(context.key)
         return Result()
@@ -137,7 +137,7 @@ class Reconciler:
             context.period_seconds = period_seconds(context.obj, self.watch, self.default_period_seconds)
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
-            logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
+            logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
             await self._fail(context, message)
             return Result(failed=True)
         return None
@@ -181,7 +181,7 @@ class Reconciler:
         return None
 
     async def _mark_running_later(self, context: ReconcileContext) -> None:
-        """Show a run that takes its time; a short one of an unchanged object is not worth two writes."""
+        """Mark a run that takes long; a short run of an unchanged object is not worth two writes."""
         if self.watch.manage_status and not context.is_marked:
             await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
             await self.status.mark_running(context.key)
@@ -192,17 +192,17 @@ class Reconciler:
         except NotFoundError:
             raise  # gone, which ends the reconcile
         except KubeError as error:
-            # The status is written when the API server is back; what would be read here matters to finalizers only.
-            logger.info("The object could not be read after its run", error=str(error))
+            # The status is written once the API server is back. What is read here matters only to finalizers.
+            logger.info("Could not read the object after its run", error=str(error))
             context.fresh = context.obj
         if uid_of(context.fresh) != uid_of(context.obj):
-            # Another object of that name, whose own events lead to a reconcile.
-            return self._forget(context, "The object was made anew during its run")
+            # This is another object of the same name. Its own events lead to a reconcile.
+            return self._forget(context, "Object was recreated during its run")
         return None
 
     async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
         finalizer = self.watch.finalizer
-        # A role that asks to come back is not done with cleaning up.
+        # A role that requests a requeue has not finished cleaning up.
         if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
             await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
         return None
@@ -219,18 +219,18 @@ class Reconciler:
         return None if await self._write(context, outcome) else Result(failed=True)
 
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
-        """Write a status; return whether it was, or can never be: False means that it is worth another reconcile."""
+        """Write a status; return False if another reconcile may succeed where this write failed."""
         if not self.watch.manage_status:
             return True
         try:
             await self.status.write(context.key, outcome, generation_of(context.obj))
         except KubeError as error:
-            logger.error("The status could not be written", error=str(error))  # noqa: TRY400
+            logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             return not is_refusal(error)
         return True
 
     async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:
-        """Read the object and put it with changed finalizers, until the API server has taken it."""
+        """Read the object and replace it with changed finalizers, until the API server accepts it."""
 
         async def write() -> RawObject:
             return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))

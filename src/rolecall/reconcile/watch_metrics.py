@@ -1,7 +1,7 @@
-"""What is measured of each watch, and under which names.
+"""The metrics of each watch, and the names of its controller.
 
-A controller is called ``<kind>-<version>-controller``, as in the Go runner; where two groups have such a kind, the
-group stands between them, so that no two controllers share a name.
+A controller is named ``<kind>-<version>-controller``, as in the Go runner. If two groups have a kind of that name, the
+name contains the group too, so that no two controllers share one.
 """
 
 from collections import Counter
@@ -30,14 +30,14 @@ def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
 
 @dataclass(frozen=True, slots=True)
 class WatchMetrics:
-    """Measures one watch: its controller and queue by ``observer``, its objects, what comes of its reconciles."""
+    """Measures one watch: its controller and queue through ``observer``, its objects, and its runs."""
 
     metrics: OperatorMetrics
     gvk: GVK
     observer: ControllerMetrics
 
     def primary_changed(self, change: Change, *, selected: bool) -> None:
-        """Note when an object was created, or that it is gone or not ours any more."""
+        """Record when a primary was created; drop the series of one that is gone or no longer selected."""
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
@@ -52,18 +52,18 @@ class WatchMetrics:
 
 @dataclass(frozen=True, slots=True)
 class WatchMetricsFactory:
-    """Measures all watches of an operator."""
+    """Makes the metrics of each watch of an operator."""
 
     metrics: OperatorMetrics
     names: Mapping[GVK, str]
 
     @classmethod
     def of_kinds(cls, metrics: OperatorMetrics, kinds: Iterable[GVK]) -> Self:
-        """Make it for the kinds of ``watches.yaml``."""
+        """Return a factory for the kinds of ``watches.yaml``."""
         return cls(metrics, controller_names(kinds))
 
     def of(self, gvk: GVK, workers: int) -> WatchMetrics:
-        """Return what measures one watch, with all series at 0."""
+        """Return the metrics of one watch, with all series at 0."""
         self.metrics.add_kind(str(gvk))
         observer = self.metrics.controllers.observer(self.names[gvk], str(gvk), workers)
         return WatchMetrics(self.metrics, gvk, observer)

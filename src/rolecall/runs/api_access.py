@@ -1,8 +1,8 @@
-"""How a run reaches the API server: a secret of its own at the proxy, for as long as the run lasts.
+"""How a run reaches the API server: with a secret of its own for the proxy, valid for as long as the run lasts.
 
-The secret stands in the environment of the play and in a kubeconfig file of mode 0600 outside the artifacts; both end
-with the run. It is revoked first, so that nothing is written any more once a run is over, whatever is still alive of
-it.
+The secret is in the environment of the run and in a kubeconfig of mode 0600 outside the artifacts; both go with the
+run. When a run ends the secret is revoked first, so that nothing can be written after the run, even by a process of it
+that is still alive.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 @dataclass(frozen=True, slots=True)
 class RunCredentials:
-    """What one run may use until ``revoke`` is awaited: its environment, the part of it that is secret kept apart."""
+    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart."""
 
     environment: dict[str, str]
     secret_environment: dict[str, str]
@@ -45,10 +45,10 @@ class RunCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Opens the way to the API server for the runs of one kind.
+    """Gives the runs of one kind access to the API server.
 
-    Reads of kinds that are not ``uncached`` may be answered from a cache where it is remembered what each primary's
-    runs have ``seen``.
+    Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
+    cache.
     """
 
     client: Client
@@ -58,18 +58,18 @@ class ApiAccess:
     directory: Path
     inject_owner: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What runs are told besides."""
+    """Further variables of every run."""
     uncached: frozenset[GVK] = frozenset()
     seen: dict[ObjectKey, ReadWatermark] | None = None
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known of a primary that is gone."""
+        """Drop what is known about a primary that is gone."""
         if self.seen is not None:
             self.seen.pop(key, None)
 
     @asynccontextmanager
     async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[RunCredentials]:
-        """Yield what lets one run talk to the API server as the operator, in the object's name."""
+        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object."""
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
         run = SessionSpec(
@@ -105,7 +105,7 @@ class ApiAccess:
             kubeconfig.unlink(missing_ok=True)
 
     def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
-        """Return what the object's runs have seen: what this one starts from too."""
+        """Return the watermark of the object's runs, raised to the version that this run starts from."""
         if self.seen is None:
             return None
         seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())

@@ -51,7 +51,7 @@ BROKEN = ApiError(500, "InternalError", "etcd is away")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(retry, "FIRST_DELAY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_p
 async def test_a_failure_without_a_reason_says_so(rig: Rig) -> None:
     rig.runner.outcome = RunSummary("error")
     assert (await rig.reconcile()).failed
-    assert (await rig.conditions())["Failure"][2] == "the run failed without saying why"
+    assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
 
 
 async def test_every_way_out_is_measured_once_with_how_it_ended(rig: Rig) -> None:
@@ -413,7 +413,7 @@ async def test_a_status_that_may_not_be_written_is_logged_and_costs_no_second_ru
     rig.runner.play = forbid
     with capture_logs() as logs:
         assert await rig.reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
-    assert [line["error"] for line in logs if line["event"] == "The status could not be written"] == [str(FORBIDDEN)]
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
 
 
 async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig: Rig, cluster: FakeCluster) -> None:
@@ -425,7 +425,7 @@ async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig:
     rig.runner.play = refuse
     with capture_logs() as logs:
         await rig.reconcile()
-    assert [line["error"] for line in logs if line["event"] == "The status could not be written"] == [str(invalid)]
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(invalid)]
 
 
 async def test_an_api_server_that_is_away_after_the_run_gets_the_status_when_it_is_back(
@@ -445,7 +445,7 @@ async def test_a_kind_without_a_status_subresource_is_run_and_told_of(rig: Rig, 
     with capture_logs() as logs:
         assert not (await rig.reconcile()).failed
     assert cluster.writes == []
-    assert any(line["event"].startswith("The kind has no status subresource") for line in logs)
+    assert any(line["event"].startswith("Kind has no status subresource") for line in logs)
     assert rig.runs == 1
 
 
