@@ -24,12 +24,12 @@ _Objects = dict[str, dict[str, StoredObject]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The objects of one kind in one namespace, or in all for the empty one, as of ``position``, a resourceVersion.
+    """The objects of one kind in one namespace (empty: in all namespaces), at ``resource_version``.
 
-    To be used before anything else is awaited, for it does not stay as it is.
+    Use it before the next ``await``: the cache changes the underlying objects.
     """
 
-    position: str
+    resource_version: str
     namespace: str
     _objects: Mapping[str, Mapping[str, StoredObject]]
 
