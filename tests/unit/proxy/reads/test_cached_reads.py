@@ -137,6 +137,7 @@ async def test_labels_are_selected_by_equality(reader: Reader, selector: str, ex
         f"{PODS}?continue=abc",
         f"{PODS}?limit=1",
         f"{PODS}?limit=x",
+        f"{PODS}?=x",
         f"{PODS}?resourceVersion=70",
         f"{PODS}?resourceVersion=0&resourceVersionMatch=NotOlderThan",
         f"{PODS}/a/log",
