@@ -20,7 +20,7 @@ from rolecall.controller.manager import Manager
 from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
-from rolecall.controller.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
+from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
 from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
@@ -80,7 +80,10 @@ class WatchController:
         self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
-            watch.selector, watch.watch_annotations_changes, _WATCHED_ANNOTATIONS, finalizes=bool(watch.finalizer)
+            watch.selector,
+            watch.watch_annotations_changes,
+            _WATCHED_ANNOTATIONS,
+            has_finalizer=bool(watch.finalizer),
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self._primaries = context.manager.informer_for(watch.gvk)
@@ -183,12 +186,12 @@ class WatchController:
 
     def _on_owned(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(owner_requests(change, self.watch.gvk)):
+            for key in sorted(requests_for_owner(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(annotation_requests(change, self.watch.gvk)):
+            for key in sorted(requests_for_annotation(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 
     def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:

@@ -10,7 +10,7 @@ from rolecall.config.watches import Finalizer, Watch
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.manager import Manager
 from rolecall.controller.selectors import LabelSelector
-from rolecall.controller.triggers import ReferenceKind, Trigger
+from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -64,7 +64,7 @@ class Bench:
         body = {key: fields.pop(key) for key in ("spec", "status") if key in fields}
         metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
         obj = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
-        self.manager.informer_for(gvk).changed(kind, obj)
+        self.manager.informer_for(gvk).on_watch_event(kind, obj)
         return obj
 
     async def due(self) -> dict[ObjectKey, list[str]]:
@@ -138,7 +138,7 @@ async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> 
 def labels_trigger(*on: str) -> Trigger:
     """Return a trigger on pods by the labels that a primary names."""
     paths = tuple(map(FieldPath.parse, on))
-    return Trigger(POD, ReferenceKind.LABELS, FieldPath.parse("$.spec.selector"), paths)
+    return Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), paths)
 
 
 async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.yaml_loader import complaint, duplicates, first_document
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.selectors import LabelSelector
-from rolecall.controller.triggers import ReferenceKind, Trigger
+from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
@@ -238,11 +238,11 @@ def _read_triggers(fields: MappingReader) -> Iterator[Trigger]:
         [tie] = given
         if tie is not keys.OWNER:
             path = _read_field(entry, tie, entry.read(tie))
-            yield from [Trigger(gvk, ReferenceKind(tie.name), path, on)] if path else []
+            yield from [Trigger(gvk, ReferenceType(tie.name), path, on)] if path else []
         elif (is_owner := entry.read(keys.OWNER)) is False:
             entry.refuse(keys.OWNER.name, "a trigger by owner says owner: true")
         elif is_owner:
-            yield Trigger(gvk, ReferenceKind.OWNER, None, on)
+            yield Trigger(gvk, ReferenceType.OWNER, None, on)
 
 
 def _read_field(fields: MappingReader, key: Key[Any], text: object) -> FieldPath | None:

@@ -81,8 +81,8 @@ class ApiAccess:
             on_write=lambda written: self.own_writes.record_write((gvk, key), written),
             on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
-            job=ident,
-            seen=self._seen_by(resource, obj),
+            ident=ident,
+            watermark=self._seen_by(resource, obj),
             uncached=self.uncached,
         )
         credentials = self.proxy.register(run)
@@ -109,5 +109,5 @@ class ApiAccess:
         if self.seen is None:
             return None
         seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())
-        seen.version((resource.gvk.group, resource.plural), resource_version_of(obj))
+        seen.record_version((resource.gvk.group, resource.plural), resource_version_of(obj))
         return seen
