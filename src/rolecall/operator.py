@@ -28,10 +28,10 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
+from rolecall.runs.process_runner import SubprocessRunner
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import environment_of_runs
 from rolecall.watch_controller import OperatorContext, WatchController

@@ -18,9 +18,9 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.process_tree import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.events import RunEvent, RunSummary
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
+from rolecall.runs.process_runner import SubprocessRunner
 from rolecall.runs.runner import PlaybookContent, RoleContent, Runner, RunSpec, new_ident
-from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.runs.workspace import Inputs, Workspace
 
 STUBBORN = """
@@ -451,9 +451,9 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.runs.subprocess_runner import SubprocessRunner
+from rolecall.runs.process_runner import SubprocessRunner
 from rolecall.runs.runner import RoleContent, RunSpec
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
 from rolecall.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 
 from rolecall.process_tree import processes_of_run, reap_children
 from rolecall.runs.events import RunSummary
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
+from rolecall.runs.process_runner import SubprocessRunner
 from rolecall.runs.runner import RoleContent
-from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
@@ -293,7 +293,7 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 OPERATOR = """
 import asyncio, json
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
 
 async def main():
     async with ForkserverRunner() as runner:

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverRunner
+from rolecall.runs.process_runner import SubprocessRunner
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_runner import SubprocessRunner
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation

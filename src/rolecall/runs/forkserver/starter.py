@@ -18,8 +18,8 @@ from rolecall.logs import get_logger
 from rolecall.process_tree import kill_run_processes
 from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
+from rolecall.runs.process_runner import RunProcess, SubprocessRunner, describe, inherited_environment
 from rolecall.runs.runner import RunSpec
-from rolecall.runs.subprocess_runner import RunProcess, SubprocessRunner, describe, inherited_environment
 
 logger = get_logger("warm")
 
