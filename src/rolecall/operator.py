@@ -28,10 +28,11 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.forkserver.starter import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
-from rolecall.runs.process_runner import SubprocessRunner
+from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
+from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import environment_of_runs
 from rolecall.watch_controller import OperatorContext, WatchController
@@ -113,14 +114,14 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
 
 @asynccontextmanager
 async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner | None) -> AsyncIterator[Runner]:
-    """Yield the runner for all plays; a warm one prepares itself while informers fill their stores."""
+    """Yield the runner of all runs; a fork server prepares itself while informers fill their stores."""
     if given:
         yield given
     elif not settings.warm:
-        yield SubprocessRunner()
+        yield ProcessRunner(SubprocessStarter())
     else:
-        async with ForkserverRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
-            yield warm
+        async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
+            yield ProcessRunner(starter)
 
 
 @asynccontextmanager

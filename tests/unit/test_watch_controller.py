@@ -19,12 +19,12 @@ from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.own_writes import OwnWrites
-from rolecall.runs.instant import InstantRunner
 from rolecall.runs.runner import RoleContent
 from rolecall.watch_controller import OperatorContext, WatchController
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock
+from tests.unit.reconcile.rig import ScriptedRunner
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
 NAMESPACE = GVK("", "v1", "Namespace")
@@ -47,7 +47,7 @@ class Bench:
             settings=Settings(),
             client=cluster,
             proxy=Proxy(cluster),
-            runner=InstantRunner(),
+            runner=ScriptedRunner(),
             manager=self.manager,
             clock=self.clock,
             root=root,

@@ -21,7 +21,7 @@ from typing import Any, Self
 from rolecall.logs import get_logger
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
-from rolecall.runs.process_runner import LINE_LIMIT_BYTES, inherited_environment
+from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES, inherited_environment
 
 logger = get_logger("warm")
 
