@@ -23,7 +23,6 @@ from ansible.utils.display import Display
 
 from rolecall.runs.ansible_patches import temporary_folders
 from rolecall.runs.ansible_patches.module_process import ModuleCall, run_module
-from rolecall.runs.ansible_patches.supported_versions import missing_from
 from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement
 from rolecall.runs.forkserver.playbook_process import ForkContext
 
@@ -43,19 +42,6 @@ class _Payload(bytes):
     """Stands for the payload of a module that will be forked."""
 
     call: ModuleCall
-
-
-_SEAM = (
-    (action_plugins.ActionBase, ("_execute_module", "_is_pipelining_enabled", "_make_tmp_path", "_remove_tmp_path")),
-    (action_plugins, ("modify_module",)),
-    (module_common, ("_BuiltModule", "_extract_interpreter", "_get_ansible_module_fqn", "_get_shebang", "_is_binary")),
-    (module_common, ("NEW_STYLE_PYTHON_MODULE_RE", "REPLACER")),
-)
-
-
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: modules can be forked."""
-    return missing_from(_SEAM)
 
 
 def install(context: ForkContext, placement: TaskPlacement) -> None:

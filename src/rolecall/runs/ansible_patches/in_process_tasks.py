@@ -28,7 +28,6 @@ from ansible.plugins import loader
 from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
 
-from rolecall.runs.ansible_patches.supported_versions import missing_from
 from rolecall.runs.ansible_patches.task_placement import NeedsWorker, TaskPlacement
 
 _QUIET_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
@@ -48,21 +47,6 @@ _LOCAL_CONNECTIONS = frozenset({"local", "ansible.builtin.local", "ansible.legac
 _UNUSUAL = ("async_val", "timeout", "throttle", "delegate_to", "until", "retries", "become", "debugger", "loop_with")
 _TALKATIVE = 3
 _GET_ACTION = "_get_action_handler_with_module_context"
-
-_SEAM = (
-    (strategy_plugins, ("WorkerProcess",)),
-    (worker_process.WorkerProcess, ("start", "_run")),
-    (worker_process, ("WorkerQueue", "current_worker", "multiprocessing_context")),
-    (task_executor.TaskExecutor, ("_run_loop", "_get_connection", _GET_ACTION)),
-    (task_queue_manager.FinalQueue, ("put", "send_callback", "send_task_result", "send_display", "send_prompt")),
-    (_jinja_plugins.JinjaPluginIntercept, ("_invoke_plugin",)),
-    (_task, ("TaskContext",)),
-)
-
-
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: workers can be spared."""
-    return missing_from(_SEAM)
 
 
 def install(placement: TaskPlacement) -> None:

@@ -63,12 +63,9 @@ def _take_remarks() -> Callable[[], None]:
 def _preparations(contents: Sequence[Path]) -> Iterator[Preparation]:
     documents = importlib.import_module("rolecall.runs.ansible_patches.parsed_yaml")
     templates = importlib.import_module("rolecall.runs.ansible_patches.compiled_templates")
-    if documents.missing():
-        return
     parsed = documents.Documents.of_roles(contents)
     yield parsed
-    if not templates.missing():
-        yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
+    yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
 
 
 def _import_ansible() -> None:

@@ -182,16 +182,9 @@ def _install_seams(context: ForkContext) -> None:
     )
 
     placement = TaskPlacement()
-    if names := forked_modules.missing():
-        context.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
-    else:
-        forked_modules.install(context, placement)
-        if names := in_process_tasks.missing():
-            context.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
-        else:
-            in_process_tasks.install(placement)
-    if not strategy_wakeup.missing():
-        strategy_wakeup.install()
+    forked_modules.install(context, placement)
+    in_process_tasks.install(placement)
+    strategy_wakeup.install()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
 there is no fork server, because it has died or because a file that it has imported has changed, a run waits for the
-next server. If that one does not get ready either, runs start in a new interpreter for a while.
+next server. If that one does not get ready either, runs start in a new interpreter for a while. They always do with a
+version of ansible-core that is not supported.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Self
 
 from rolecall.logs import get_logger
 from rolecall.process_tree import kill_run_processes
+from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
 from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.runner import RunProcess, RunSpec
@@ -45,8 +47,17 @@ class ForkserverStarter:
         self._cold_until = 0.0
 
     async def __aenter__(self) -> Self:
-        """Launch the server, which prepares itself in the background."""
-        self._server = await self._launch()
+        """Launch the server, which prepares itself in the background; log a warning if there can be none."""
+        found = installed_version()
+        if is_supported(found):
+            self._server = await self._launch()
+        else:
+            self._cold_until = float("inf")
+            logger.warning(
+                "Runs start cold, which takes about ten times as long: this version of ansible-core is not supported",
+                found=found,
+                supported=[f"{minor}.*" for minor in SUPPORTED],
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
