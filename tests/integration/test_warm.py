@@ -180,7 +180,7 @@ async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
     server_of(starter).kill()
     summary = await run
     assert summary.status == "error"
-    assert "the server that had started the run has died" in summary.message
+    assert "the fork server of the run has died" in summary.message
     assert processes_of_run(job.ident) == []
     assert zombies() == []
     with capture_logs() as logs:
