@@ -31,10 +31,11 @@ from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
+from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_runner import SubprocessRunner
+from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import environment_of_runs
 from rolecall.watch_controller import OperatorContext, WatchController
@@ -138,10 +139,10 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
     if given:
         yield given
     elif not settings.warm:
-        yield SubprocessRunner()
+        yield ProcessRunner(SubprocessStarter())
     else:
-        async with ForkserverRunner(sorted(set().union(*map(directories_of, watches)))) as warm:
-            yield warm
+        async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
+            yield ProcessRunner(starter)
 
 
 @asynccontextmanager

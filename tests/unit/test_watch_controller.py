@@ -19,11 +19,11 @@ from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
-from rolecall.runs.instant import InstantRunner
 from rolecall.watch_controller import OperatorContext, WatchController
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock
+from tests.unit.reconcile.rig import ScriptedRunner
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
 NAMESPACE = GVK("", "v1", "Namespace")
@@ -46,7 +46,7 @@ class Bench:
             settings=Settings(),
             client=cluster,
             proxy=Proxy(cluster),
-            runner=InstantRunner(),
+            runner=ScriptedRunner(),
             manager=self.manager,
             clock=self.clock,
             root=root,

@@ -103,14 +103,6 @@ class Templates:
         return found.code if found and all(_passed(environment, *call[:2]) == call[2] for call in found.calls) else None
 
 
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: templates can be used."""
-    context = getattr(_jinja_bits, "_TemplateCompileContext", None)
-    environment = _engine.TemplateEngine(loader=None, variables={}).environment
-    names = [f"AnsibleEnvironment.{name}" for name in _SETTINGS if not hasattr(environment, name)]
-    return names if hasattr(context, "current") else [*names, "_TemplateCompileContext.current"]
-
-
 def _key(environment: Any, text: str, *, is_expression: bool) -> _Key:
     context = _jinja_bits._TemplateCompileContext.current(optional=True)  # noqa: SLF001 - what the lexer asks too
     settings = tuple(getattr(environment, name) for name in _SETTINGS)

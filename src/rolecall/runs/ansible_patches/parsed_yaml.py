@@ -76,12 +76,6 @@ class Documents:
         return load
 
 
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: documents can be used."""
-    is_there = hasattr(DataLoader, "load") and getattr(dataloader, "copy", None) is copy
-    return [] if is_there else ["ansible.parsing.dataloader.copy"]
-
-
 def _files(contents: Iterable[Path]) -> Iterator[str]:
     """Yield the paths of the roles' files as a run names them."""
     count = 0

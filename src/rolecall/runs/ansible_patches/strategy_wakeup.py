@@ -15,11 +15,7 @@ from typing import Any
 from ansible import constants
 from ansible.plugins import strategy as strategy_plugins
 
-from rolecall.runs.ansible_patches.supported_versions import missing_from
-
 LOOK_AGAIN_SECONDS = 0.02
-
-_SEAM = ((strategy_plugins, ("StrategyBase", "time")), (constants, ("DEFAULT_INTERNAL_POLL_INTERVAL",)))
 
 
 class _Results(deque[Any]):
@@ -33,11 +29,6 @@ class _Results(deque[Any]):
         """Take a result."""
         super().append(result)
         self._has_come.set()
-
-
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: strategies can wait."""
-    return missing_from(_SEAM)
 
 
 def install() -> None:
