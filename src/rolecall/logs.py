@@ -21,7 +21,7 @@ Logger = structlog.stdlib.BoundLogger
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Event], Event]
 
-FORMS = ("auto", "json", "console")
+ENCODERS = ("auto", "json", "console")
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -39,7 +39,7 @@ class LogSettings:
     """How to log: the least level, the form (auto: console on a terminal, else json), stack traces and times."""
 
     level: str = "info"
-    form: str = "auto"
+    encoder: str = "auto"
     stacktrace_level: str = "error"
     time_encoding: str = "rfc3339nano"
     development: bool = False
@@ -50,7 +50,7 @@ def get_logger(name: str) -> Logger:
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
-def set_up(settings: LogSettings, *wording: Processor) -> None:
+def configure(settings: LogSettings, *wording: Processor) -> None:
     """Configure logging for the whole process; ``wording`` changes messages and keys before they are written."""
     number = LEVELS[settings.level]
     shared: list[Any] = [
@@ -58,35 +58,35 @@ def set_up(settings: LogSettings, *wording: Processor) -> None:
         _name_logger,
         structlog.processors.add_log_level,
         _timestamper(settings.time_encoding),
-        _error_teller(LEVELS[settings.stacktrace_level]),
+        _exception_formatter(LEVELS[settings.stacktrace_level]),
         *wording,
     ]
-    closing = _closing(settings.form)
+    renderers = _renderers(settings.encoder)
     structlog.configure(
-        processors=[*shared, *closing],
+        processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     library_lines = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *closing],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(library_lines)
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
 
 
-def _closing(form: str) -> list[Any]:
+def _renderers(encoder: str) -> list[Any]:
     """Return what writes a line."""
     on_terminal = sys.stderr.isatty()
-    if form == "console" or (form == "auto" and on_terminal):
-        return [_trace_for_people, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
+    if encoder == "console" or (encoder == "auto" and on_terminal):
+        return [_console_stacktrace, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
     renderer = structlog.processors.JSONRenderer(default=str, separators=(",", ":"))
-    return [structlog.processors.EventRenamer("msg"), _in_order, renderer]
+    return [structlog.processors.EventRenamer("msg"), _order_keys, renderer]
 
 
-def _in_order(_logger: object, _method: str, event: Event) -> Event:
+def _order_keys(_logger: object, _method: str, event: Event) -> Event:
     """Put what every line has first, then what this one tells, then whose line it is: some search lines as text."""
     context = structlog.contextvars.get_contextvars()
     first = {key: event[key] for key in _FIRST if key in event}
@@ -94,7 +94,7 @@ def _in_order(_logger: object, _method: str, event: Event) -> Event:
     return first | told | {key: event[key] for key in context if key in event}
 
 
-def _trace_for_people(_logger: object, _method: str, event: Event) -> Event:
+def _console_stacktrace(_logger: object, _method: str, event: Event) -> Event:
     """Let the console write a stack trace below the line."""
     if "stacktrace" in event:
         event["exception"] = event.pop("stacktrace")
@@ -123,10 +123,10 @@ def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
     return f"{text}{fraction}Z"
 
 
-def _error_teller(stacktrace_level: int) -> Processor:
+def _exception_formatter(stacktrace_level: int) -> Processor:
     """Return what puts an exception into ``error``, and into ``stacktrace`` from a level on."""
 
-    def tell_error(_logger: object, method: str, event: Event) -> Event:
+    def format_exception(_logger: object, method: str, event: Event) -> Event:
         error = _exception_of(event.pop("exc_info", None))
         if error is not None:
             event.setdefault("error", f"{type(error).__name__}: {error}")
@@ -134,7 +134,7 @@ def _error_teller(stacktrace_level: int) -> Processor:
                 event["stacktrace"] = "".join(traceback.format_exception(error)).rstrip()
         return event
 
-    return tell_error
+    return format_exception
 
 
 def _exception_of(found: object) -> BaseException | None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 
-from rolecall.config.settings import Settings, limit_of_runs, private_directory
+from rolecall.config.settings import Settings, make_private_directory, resolve_max_concurrent_runs
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
 from rolecall.controller.lease_guard import election_of, elector
@@ -33,7 +33,7 @@ from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.runner import Runner
 from rolecall.runs.subprocess_runner import SubprocessRunner
 from rolecall.serving.servers import serving
-from rolecall.serving.user_metrics_endpoint import environment_of_runs
+from rolecall.serving.user_metrics_endpoint import run_environment
 from rolecall.watch_controller import OperatorContext, WatchController
 
 logger = get_logger("operator")
@@ -62,7 +62,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     ):
         if election is not None:
             manager.leadership = elector(election, client, manager.clock, metrics)
-        root = settings.work_directory or private_directory()
+        root = settings.work_directory or make_private_directory()
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_old_kubeconfigs(root)
         context = OperatorContext(
@@ -72,7 +72,9 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
             runner=chosen,
             manager=manager,
             events=events,
-            limit=asyncio.Semaphore(limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])),
+            limit=asyncio.Semaphore(
+                resolve_max_concurrent_runs(settings, [watch.workers or settings.workers for watch in watches])
+            ),
             clock=manager.clock,
             root=root.resolve(),
             own_writes=OwnWrites(),
@@ -132,7 +134,7 @@ async def _manager(
     manager = Manager(client, settings.namespaces or None, LoopClock())
     manager.grace_seconds = settings.grace_seconds
     async with serving(settings, client, metrics, lambda: manager.has_settled) as port:
-        yield manager, environment_of_runs(port)
+        yield manager, run_environment(port)
 
 
 @asynccontextmanager

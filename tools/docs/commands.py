@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tools.docs.markdown import WIDTH, code, linked, paragraph, marked, table
+from tools.docs.markdown import WIDTH, code, linked, marked, paragraph, table
 
 from rolecall.cli import ansible_operator
 from rolecall.cli import main as rolecall
@@ -20,7 +20,7 @@ from rolecall.cli.flags.all_flags import all_flags
 _DEFAULT = re.compile(r"(?P<meaning>.*) \(default: (?P<default>.*)\)", re.DOTALL)
 _HARD_SPACE = "\x00"
 _USUAL_TITLES = ("options", "positional arguments")
-_HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.instead}
+_HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.replaced_by}
 _LINKS = {
     "--watches-file": ("what to watch", "watches.md"),
     "--kubeconfig": ("the cluster", "environment-and-annotations.md"),

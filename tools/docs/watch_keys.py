@@ -6,7 +6,7 @@ from typing import Any
 from tools.docs.markdown import code, linked, table
 
 from rolecall.config import watch_keys as declared
-from rolecall.config.keys import BOOLEAN, LIST, Key
+from rolecall.config.key_types import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
@@ -48,8 +48,8 @@ def _row(key: Key[Any]) -> tuple[str, str, str, str]:
 def _default(key: Key[Any]) -> str:
     if key.is_required:
         return "required"
-    if key.default_words:
-        return key.default_words
+    if key.default_text:
+        return key.default_text
     if key.type is BOOLEAN and key.default is not None:
         return code(str(key.default).lower())
     return code(str(key.default)) if key.default else "none"

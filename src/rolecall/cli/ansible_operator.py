@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from rolecall.cli.flags.command_line import joined
+from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 from rolecall.cli.program import ansible_operator_program
-from rolecall.cli.run import add_run
+from rolecall.cli.run import add_run_command
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -31,7 +31,7 @@ def parser() -> Parser:
     """Return the parser of the whole command line."""
     top = _Parser(prog="ansible-operator", description="Runs Ansible roles as Kubernetes operators.")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    add_run(commands, ansible_operator_program())
+    add_run_command(commands, ansible_operator_program())
     shown = commands.add_parser("version", help="print the version", description="Prints the version.")
     shown.set_defaults(handler=_print_version)
     return top
@@ -40,7 +40,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments, by default those of the process, and return its exit code."""
     top = parser()
-    options, others = top.parse_known_args(list(joined(sys.argv[1:] if arguments is None else arguments)))
+    options, others = top.parse_known_args(list(join_flag_values(sys.argv[1:] if arguments is None else arguments)))
     before_rest = others[: others.index("--")] if "--" in others else others
     if flags := [word for word in before_rest if word.startswith("-")]:
         options.parser.error(f"unknown flag: {flags[0].partition('=')[0]}")

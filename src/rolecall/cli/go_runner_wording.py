@@ -45,7 +45,7 @@ _LOGGERS = {"operator": "cmd", "run": "runner", "watch": "ansible-controller", "
 _LEVELS = {"warning": "warn", "critical": "panic"}
 
 
-def in_words_of_the_go_runner(_logger: object, _method: str, event: Event) -> Event:
+def use_go_runner_wording(_logger: object, _method: str, event: Event) -> Event:
     """Change one line of the log; the form of ``rolecall.logs.Processor``."""
     words = _MESSAGES.get(event["event"])
     event["level"] = _LEVELS.get(event["level"], event["level"])

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rolecall.scaffold import Changes, ScaffoldError, init_project
+from rolecall.scaffold import ProjectFiles, ScaffoldError, init_project
 
 
 def add_parser(commands: Any) -> None:
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(handler=_init)
 
 
-def report(command: str, changes: Changes, next_steps: tuple[str, ...]) -> None:
+def report(command: str, changes: ProjectFiles, next_steps: tuple[str, ...]) -> None:
     """Print what was written and what to do next."""
     rows = [
         f"rolecall {command}: in {changes.folder}",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from rolecall.cli import cluster, create, demo, init, run, validate
-from rolecall.cli.flags.command_line import joined
+from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 
 EPILOG = """To begin with:
@@ -37,7 +37,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments, by default those of the process, and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = parser().parse_command(list(joined(words)) if words[:1] == ["run"] else words)
+    options = parser().parse_command(list(join_flag_values(words)) if words[:1] == ["run"] else words)
     code: int = options.handler(options)
     return code
 

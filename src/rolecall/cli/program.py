@@ -33,7 +33,7 @@ def ansible_operator_program() -> Program:
     return Program(
         "ansible-operator run",
         ansible_operator_settings(),
-        LogSettings(form="json", time_encoding="rfc3339"),
+        LogSettings(encoder="json", time_encoding="rfc3339"),
         usage_exit_code=1,
         is_drop_in=True,
     )

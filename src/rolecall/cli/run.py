@@ -15,10 +15,10 @@ from importlib.metadata import version
 from typing import Any
 
 from rolecall import logs
-from rolecall.cli.flags.command_line import FlagFormatter, add_flags, filled, given
-from rolecall.cli.go_runner_wording import in_words_of_the_go_runner
+from rolecall.cli.flags.command_line import FlagFormatter, add_flags, apply_flags, given_flags
+from rolecall.cli.go_runner_wording import use_go_runner_wording
 from rolecall.cli.program import Program, rolecall_program
-from rolecall.config.environment import debug_logs, election_id, namespaces_of, output_verbosity
+from rolecall.config.environment import ansible_debug_logs, leader_election_id, output_verbosity, watch_namespaces
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import LOG_EVENTS, Settings
 from rolecall.kube.errors import KubeError
@@ -34,10 +34,10 @@ EPILOG = (
 
 def add_parser(commands: Any) -> None:
     """Add the command to the program ``rolecall``."""
-    add_run(commands, rolecall_program())
+    add_run_command(commands, rolecall_program())
 
 
-def add_run(commands: Any, program: Program) -> argparse.ArgumentParser:
+def add_run_command(commands: Any, program: Program) -> argparse.ArgumentParser:
     """Add the command under one of its names, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "run",
@@ -59,8 +59,8 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     from rolecall.operator import run_operator  # noqa: PLC0415
 
     _check(options, program, parser)
-    logs.set_up(_log_settings(options, program), *([in_words_of_the_go_runner] if program.is_drop_in else []))
-    _tell_of_deprecated_flags(options)
+    logs.configure(_log_settings(options, program), *([use_go_runner_wording] if program.is_drop_in else []))
+    _warn_about_deprecated_flags(options)
     settings = _settings(options, program, os.environ)
     os.environ.update(_environment(settings))
     try:
@@ -86,10 +86,12 @@ def _failed(program: Program, message: str, error: Exception) -> int:
 
 def _check(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> None:
     """Refuse flags that contradict each other, and a choice of events that the Go runner lets pass with a word."""
-    names = {flag.name for flag in given(options)}
-    for flag in given(options):
-        if flag.instead in names:
-            parser.error(f"invalid flags usage: --{flag.name} is the old name of --{flag.instead}, give one of them")
+    names = {flag.name for flag in given_flags(options)}
+    for flag in given_flags(options):
+        if flag.replaced_by in names:
+            parser.error(
+                f"invalid flags usage: --{flag.name} is the old name of --{flag.replaced_by}, give one of them"
+            )
     if options.metrics_require_rbac and not options.metrics_secure:
         parser.error("--metrics-secure flag is required when --metrics-require-rbac is present")
     if options.ansible_log_events not in (None, *LOG_EVENTS) and not program.is_drop_in:
@@ -97,10 +99,10 @@ def _check(options: argparse.Namespace, program: Program, parser: argparse.Argum
         parser.error(f"argument --ansible-log-events: expected one of {', '.join(LOG_EVENTS)}, found {found!r}")
 
 
-def _tell_of_deprecated_flags(options: argparse.Namespace) -> None:
-    for flag in given(options):
-        if flag.instead:
-            better = "it has no effect" if flag.instead == "nothing" else f"use --{flag.instead} instead"
+def _warn_about_deprecated_flags(options: argparse.Namespace) -> None:
+    for flag in given_flags(options):
+        if flag.replaced_by:
+            better = "it has no effect" if flag.replaced_by == "nothing" else f"use --{flag.replaced_by} instead"
             notice = f"Flag --{flag.name} has been deprecated, {better}"  # the words that the Go runner prints
             logger.warning(notice)
 
@@ -108,21 +110,21 @@ def _tell_of_deprecated_flags(options: argparse.Namespace) -> None:
 def _log_settings(options: argparse.Namespace, program: Program) -> LogSettings:
     defaults = program.logs
     if options.zap_devel:
-        defaults = replace(defaults, form="console", level="debug", stacktrace_level="warning")
-    return filled(defaults, options)
+        defaults = replace(defaults, encoder="console", level="debug", stacktrace_level="warning")
+    return apply_flags(defaults, options)
 
 
 def _settings(options: argparse.Namespace, program: Program, environment: Mapping[str, str]) -> Settings:
-    settings = filled(program.settings, options)
+    settings = apply_flags(program.settings, options)
     if settings.log_events not in LOG_EVENTS:
         logger.error("unrecognized log level", flag="--ansible-log-events", value=settings.log_events)
         settings = replace(settings, log_events=program.settings.log_events)
     return replace(
         settings,
-        namespaces=namespaces_of(environment),
+        namespaces=watch_namespaces(environment),
         output_verbosity=output_verbosity(environment),
-        debug_logs=debug_logs(environment),
-        leader_election_id=settings.leader_election_id or election_id(environment),
+        debug_logs=ansible_debug_logs(environment),
+        leader_election_id=settings.leader_election_id or leader_election_id(environment),
     )
 
 

@@ -72,7 +72,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
         if not path.exists():
             parser.error(f"argument --crds: {str(path)!r} is no file and no folder")
     crds = options.crds or [folder for folder in _USUAL_FOLDERS if folder.is_dir()]
-    logs.set_up(LogSettings(level="warning"))
+    logs.configure(LogSettings(level="warning"))
     try:
         report = validate(options.watches_file, os.environ, crds)
     except ConfigurationError as error:

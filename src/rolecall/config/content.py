@@ -39,7 +39,7 @@ class ContentFinder:
         path = self.directory / text
         if path.is_file():
             return PlaybookContent(path)
-        fields.refuse(PLAYBOOK.name, f"playbook: {path} was not found")
+        fields.add_error(PLAYBOOK.name, f"playbook: {path} was not found")
         return None
 
     def _role(self, fields: MappingReader, text: str) -> RoleContent | None:
@@ -48,7 +48,7 @@ class ContentFinder:
             if candidate.is_dir():
                 return RoleContent(candidate)
         looked = ", ".join(map(str, candidates))
-        fields.refuse(ROLE.name, f"role: {text} was not found (looked for {looked})")
+        fields.add_error(ROLE.name, f"role: {text} was not found (looked for {looked})")
         return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:

@@ -24,12 +24,12 @@ def parse_boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
-def namespaces_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+def watch_namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the namespaces of WATCH_NAMESPACE: a list with commas; unset or blank means all."""
     return tuple(name for part in environment.get("WATCH_NAMESPACE", "").split(",") if (name := part.strip()))
 
 
-def debug_logs(environment: Mapping[str, str]) -> bool:
+def ansible_debug_logs(environment: Mapping[str, str]) -> bool:
     """Tell whether ANSIBLE_DEBUG_LOGS asks for everything that a run has printed; what is no boolean is told of."""
     text = environment.get("ANSIBLE_DEBUG_LOGS")
     if text is None:
@@ -43,10 +43,10 @@ def debug_logs(environment: Mapping[str, str]) -> bool:
 
 def output_verbosity(environment: Mapping[str, str]) -> int:
     """Return the number in ANSIBLE_VERBOSITY, 0 when there is none."""
-    return parse_whole(environment.get("ANSIBLE_VERBOSITY", "")) or 0
+    return parse_integer(environment.get("ANSIBLE_VERBOSITY", "")) or 0
 
 
-def election_id(environment: Mapping[str, str]) -> str:
+def leader_election_id(environment: Mapping[str, str]) -> str:
     """Return the name of the Lease that the deprecated OPERATOR_NAME gives, for those who give no flag."""
     name = environment.get("OPERATOR_NAME", "")
     if "OPERATOR_NAME" in environment:
@@ -55,7 +55,7 @@ def election_id(environment: Mapping[str, str]) -> str:
     return name
 
 
-def workers_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
+def max_concurrent_reconciles(gvk: GVK, environment: Mapping[str, str]) -> int | None:
     """Return how many objects of a kind are reconciled at once, None where the flag decides.
 
     WORKER_<KIND>_<GROUP> is the old name of MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP> and is read only without it.
@@ -67,12 +67,12 @@ def workers_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
     return _number(name, environment, at_least=1)
 
 
-def verbosity_of(gvk: GVK, environment: Mapping[str, str]) -> int | None:
+def ansible_verbosity(gvk: GVK, environment: Mapping[str, str]) -> int | None:
     """Return how many -v the runs of a kind get by ANSIBLE_VERBOSITY_<KIND>_<GROUP>, None where the flag decides."""
     return _number(_per_kind("ANSIBLE_VERBOSITY", gvk), environment, at_least=0, at_most=HIGHEST_VERBOSITY)
 
 
-def parse_whole(text: str) -> int | None:
+def parse_integer(text: str) -> int | None:
     """Return the whole number that a text is, None when it is none."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
@@ -85,7 +85,7 @@ def _number(name: str, environment: Mapping[str, str], at_least: int, at_most: i
     text = environment.get(name)
     if text is None:
         return None
-    number = parse_whole(text)
+    number = parse_integer(text)
     if number is None or number < at_least or (at_most is not None and number > at_most):
         wanted = f"a whole number from {at_least} on" if at_most is None else f"one from {at_least} to {at_most}"
         logger.info("Invalid environment variable; using the flag's value", envVar=name, value=text, expected=wanted)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 _REFERENCE = re.compile(r"\$(?:\{([^}]*)\}|(\{)|([A-Za-z_][A-Za-z0-9_]*)|([*#$@!?\-0-9]))")
 
 
-def expand(text: str, environment: Mapping[str, str]) -> str:
+def expand_variables(text: str, environment: Mapping[str, str]) -> str:
     """Return the text with every reference replaced by its value, or spelled ``${NAME}`` when there is none."""
 
     def value_of(match: re.Match[str]) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.keys import Key, shown
-from rolecall.config.unknown_keys import unknown_key
+from rolecall.config.key_types import Key, describe_value
+from rolecall.config.unknown_keys import unknown_key_message
 from rolecall.config.yaml_loader import LocatedMapping
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class MappingReader:
     ) -> Self:
         """Wrap a parsed mapping. Raises ConfigurationError when it is something else."""
         if not isinstance(raw, dict):
-            raise ConfigurationError(f"expected a mapping, found {shown(raw)}", place=place)
+            raise ConfigurationError(f"expected a mapping, found {describe_value(raw)}", place=place)
         lines = raw.lines if isinstance(raw, LocatedMapping) else {}
         spellings: dict[str, str] = {}
         for name in raw:
@@ -61,14 +61,14 @@ class MappingReader:
         )
         for name in raw:
             if spellings[name.lower()] != name:
-                fields.refuse(name, f"is the same key as {spellings[name.lower()]!r}")
+                fields.add_error(name, f"is the same key as {spellings[name.lower()]!r}")
         return fields
 
     def error(self, key: str, message: str) -> ConfigurationError:
         """Return the error for one key of this mapping, which may be a path into the key's value."""
         return ConfigurationError(message, place=self.place, key=f"{self.prefix}{key}", line=self._line_of(key))
 
-    def refuse(self, key: str, message: str) -> None:
+    def add_error(self, key: str, message: str) -> None:
         """Note that one key of this mapping is wrong."""
         self.mistakes.append(self.error(key, message))
 
@@ -83,7 +83,7 @@ class MappingReader:
         declared = {key.name.lower(): key.name for key in self.keys}
         for name, spelling in self.spellings.items():
             if name not in self._read:
-                yield self.error(spelling, unknown_key(name, declared))
+                yield self.error(spelling, unknown_key_message(name, declared))
         for child in self._children:
             yield from child.unknown()
 
@@ -105,7 +105,7 @@ class MappingReader:
         try:
             return key.type.read(value)
         except ValueError as error:
-            self.refuse(key.name, str(error))
+            self.add_error(key.name, str(error))
             return key.default
 
     def nested(self, key: Key[Mapping[str, Any] | None]) -> "MappingReader | None":
@@ -122,7 +122,7 @@ class MappingReader:
 
     def _child(self, value: object, key: Key[Any], name: str) -> "MappingReader | None":
         if not isinstance(value, dict):
-            self.refuse(name, f"expected a mapping, found {shown(value)}")
+            self.add_error(name, f"expected a mapping, found {describe_value(value)}")
             return None
         child = MappingReader.of(value, key.keys, self.place, f"{self.prefix}{name}.", self.mistakes)
         self._children.append(child)

@@ -44,7 +44,7 @@ class Settings:
     """How many objects of one kind are reconciled at once."""
 
     max_concurrent_runs: int = 0
-    """How many objects of all kinds together are reconciled at once; 0 chooses, see ``limit_of_runs``."""
+    """How many objects of all kinds together are reconciled at once; 0 chooses, see ``resolve_max_concurrent_runs``."""
 
     run_timeout_seconds: float = 0.0
     """How long a run may take where its watch says nothing else; 0 for as long as it wants."""
@@ -156,7 +156,7 @@ def ansible_operator_settings() -> Settings:
     )
 
 
-def limit_of_runs(settings: Settings, workers: Iterable[int]) -> int:
+def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> int:
     """Return how many runs of all kinds may go on at once, given the workers of each kind.
 
     Unless somebody said it: two for each processor, because a run waits for the API server half of its time, and never
@@ -165,6 +165,6 @@ def limit_of_runs(settings: Settings, workers: Iterable[int]) -> int:
     return settings.max_concurrent_runs or max([2 * available_processors(), *workers])
 
 
-def private_directory() -> Path:
+def make_private_directory() -> Path:
     """Make a directory of our own (mode 0700) for workspaces."""
     return Path(tempfile.mkdtemp(prefix="rolecall-"))

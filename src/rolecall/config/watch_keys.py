@@ -8,13 +8,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rolecall.config.keys import BOOLEAN, DURATION, LIST, MAPPING, PATH, TEXT, WHOLE, Key
+from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
 
 _NOTHING: Mapping[str, Any] = {}
 _NO_ITEMS: Sequence[Any] = ()
 
 # What several mappings have.
-GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_words="empty")
+GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_text="empty")
 VERSION = Key("version", TEXT, "the API version", default="", is_required=True)
 KIND = Key("kind", TEXT, "the kind", default="", is_required=True)
 ROLE = Key("role", TEXT, "the role to run: a name, a path, or `namespace.collection.role`", default="")
@@ -24,7 +24,7 @@ VARS = Key("vars", MAPPING, "extra variables; they win over those from the spec"
 # Of `selector`.
 MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object carries, with their values", default=_NOTHING)
 EXPRESSION_KEY = Key("key", TEXT, "the label", default="", is_required=True)
-OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
+EXPRESSION_OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
 VALUES = Key(
     "values", LIST, "what `In` and `NotIn` compare with; at least one, and none with the others", default=_NO_ITEMS
 )
@@ -33,7 +33,7 @@ MATCH_EXPRESSIONS = Key(
     LIST,
     "further conditions on labels; all of them hold",
     default=_NO_ITEMS,
-    keys=(EXPRESSION_KEY, OPERATOR, VALUES),
+    keys=(EXPRESSION_KEY, EXPRESSION_OPERATOR, VALUES),
 )
 
 # Of `finalizer`.
@@ -58,7 +58,7 @@ ON = Key(
     LIST,
     "JSONPaths into the other object: an update counts only if one of these values changed",
     default=_NO_ITEMS,
-    default_words="every update",
+    default_text="every update",
 )
 
 # Of the entry of a kind.
@@ -67,14 +67,14 @@ RECONCILE_PERIOD: Key[float | None] = Key(
     DURATION,
     "how long after a success an object is reconciled anyway; `0s` means the flag decides",
     default=None,
-    default_words="`--reconcile-period`",
+    default_text="`--reconcile-period`",
 )
 TIMEOUT: Key[float | None] = Key(
     "timeout",
     DURATION,
     "a run that takes longer is ended and has failed",
     default=None,
-    default_words="`--run-timeout`",
+    default_text="`--run-timeout`",
     is_ours=True,
 )
 MANAGE_STATUS = Key("manageStatus", BOOLEAN, "whether the operator writes the status", default=True)
@@ -89,14 +89,14 @@ MARK_UNSAFE: Key[bool | None] = Key(
     BOOLEAN,
     "whether texts of the object are data that Ansible never evaluates; say true",
     default=None,
-    default_words="`--mark-unsafe`",
+    default_text="`--mark-unsafe`",
 )
 SELECTOR: Key[Mapping[str, Any] | None] = Key(
     "selector",
     MAPPING,
     "only objects with such labels are reconciled",
     default=None,
-    default_words="all",
+    default_text="all",
     keys=(MATCH_LABELS, MATCH_EXPRESSIONS),
 )
 WATCH_ANNOTATIONS_CHANGES = Key(
@@ -120,7 +120,7 @@ BLACKLIST = Key(
 )
 MAX_RUNNER_ARTIFACTS = Key(
     "maxRunnerArtifacts",
-    WHOLE,
+    INTEGER,
     "how many runs of an object are kept in its workspace; 0 means the default, below 0 keeps all",
     default=20,
 )

@@ -16,12 +16,12 @@ from jsonpath_ng import JSONPath
 
 from rolecall.config import watch_keys as keys
 from rolecall.config.content import Content, ContentFinder
-from rolecall.config.environment import verbosity_of, workers_of
+from rolecall.config.environment import ansible_verbosity, max_concurrent_reconciles
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.expansion import expand
-from rolecall.config.keys import Key
+from rolecall.config.expansion import expand_variables
+from rolecall.config.key_types import Key
 from rolecall.config.mapping_reader import MappingReader
-from rolecall.config.yaml_loader import complaint, duplicates, first_document
+from rolecall.config.yaml_loader import describe_error, duplicate_keys, first_document
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.selectors import LabelSelector
 from rolecall.controller.triggers import ReferenceKind, Trigger
@@ -78,7 +78,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedWatches:
     """What a watches file says: its watches, what is wrong in it, and the keys in it that nobody knows.
 
     A watch with mistakes is among the watches where its role or playbook is there, with defaults for what is wrong.
@@ -94,7 +94,7 @@ def load_watches(path: Path, environment: Mapping[str, str], directory: Path | N
 
     Unknown keys are logged. Raises ConfigurationError with one line that names the file, the entry, the key, the line.
     """
-    reading = read_watches(path, environment, directory)
+    reading = parse_watches(path, environment, directory)
     if reading.mistakes:
         raise reading.mistakes[0]
     for key in reading.unknown:
@@ -102,13 +102,13 @@ def load_watches(path: Path, environment: Mapping[str, str], directory: Path | N
     return reading.watches
 
 
-def read_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> Reading:
+def parse_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> ParsedWatches:
     """Do the same, but return everything that is wrong and unknown. Raises nothing."""
     places = ContentFinder(directory or Path.cwd(), environment)
     try:
         entries = _entries(path, environment)
     except ConfigurationError as error:
-        return Reading(mistakes=(error,))
+        return ParsedWatches(mistakes=(error,))
     watches: list[Watch] = []
     mistakes: list[ConfigurationError] = []
     unknown: list[ConfigurationError] = []
@@ -123,12 +123,12 @@ def read_watches(path: Path, environment: Mapping[str, str], directory: Path | N
         watches += [watch] if watch else []
         mistakes += fields.mistakes
         unknown += fields.unknown()
-    return Reading(tuple(watches), tuple(mistakes), tuple(unknown))
+    return ParsedWatches(tuple(watches), tuple(mistakes), tuple(unknown))
 
 
 def _fields(raw: object, place: str) -> MappingReader:
     fields = MappingReader.of(raw, keys.ENTRY, place)
-    for key, first, line in duplicates(raw):
+    for key, first, line in duplicate_keys(raw):
         message = f"is given twice, first in line {first}"
         fields.mistakes.append(ConfigurationError(message, place=place, key=key, line=line))
     return fields
@@ -136,11 +136,11 @@ def _fields(raw: object, place: str) -> MappingReader:
 
 def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     try:
-        document = first_document(expand(path.read_text(encoding="utf-8"), environment))
+        document = first_document(expand_variables(path.read_text(encoding="utf-8"), environment))
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (yaml.YAMLError, ValueError) as error:
-        text, line = complaint(error)
+        text, line = describe_error(error)
         raise ConfigurationError(text, place=str(path), line=line) from error
     if document is None:
         return []
@@ -159,12 +159,12 @@ def _read_watch(fields: MappingReader, places: ContentFinder, seen: set[GVK]) ->
     """Return the watch of an entry, None when there is nothing that it could run; add its kind to those seen."""
     gvk = _read_gvk(fields)
     if gvk in seen:
-        fields.refuse(keys.KIND.name, f"duplicate GVK: {gvk}")
+        fields.add_error(keys.KIND.name, f"duplicate GVK: {gvk}")
     if gvk.version and gvk.kind:
         seen.add(gvk)
     content = places.content(fields)
     if not (fields.get(keys.PLAYBOOK) or fields.get(keys.ROLE)):
-        fields.refuse(keys.ROLE.name, "must specify Role or Playbook")
+        fields.add_error(keys.ROLE.name, "must specify Role or Playbook")
     watch = partial(
         Watch,
         gvk=gvk,
@@ -184,8 +184,8 @@ def _read_watch(fields: MappingReader, places: ContentFinder, seen: set[GVK]) ->
         finalizer=_read_finalizer(fields, places),
         triggers=tuple(_read_triggers(fields)),
         status=dict(_read_status(fields)),
-        workers=workers_of(gvk, places.environment),
-        verbosity=verbosity_of(gvk, places.environment),
+        workers=max_concurrent_reconciles(gvk, places.environment),
+        verbosity=ansible_verbosity(gvk, places.environment),
     )
     return watch(content=content) if content else None
 
@@ -194,7 +194,7 @@ def _read_gvk(fields: MappingReader) -> GVK:
     gvk = GVK(fields.read(keys.GROUP), fields.read(keys.VERSION), fields.read(keys.KIND))
     for key in (keys.VERSION, keys.KIND):
         if fields.get(key) in (None, ""):
-            fields.refuse(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
+            fields.add_error(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
     return gvk
 
 
@@ -209,7 +209,7 @@ def _read_selector(fields: MappingReader) -> LabelSelector:
     try:
         return LabelSelector.compile({"matchLabels": nested.read(keys.MATCH_LABELS), "matchExpressions": expressions})
     except ValueError as error:
-        fields.refuse(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
+        fields.add_error(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
         return LabelSelector()
 
 
@@ -219,10 +219,10 @@ def _read_finalizer(fields: MappingReader, places: ContentFinder) -> Finalizer |
         return None
     name, variables = nested.read(keys.FINALIZER_NAME), nested.read(keys.VARS)
     if nested.get(keys.FINALIZER_NAME) in (None, ""):
-        nested.refuse(keys.FINALIZER_NAME.name, "finalizer must have name")
+        nested.add_error(keys.FINALIZER_NAME.name, "finalizer must have name")
     content = places.content(nested)
     if not (nested.get(keys.PLAYBOOK) or nested.get(keys.ROLE) or variables):
-        nested.refuse(keys.ROLE.name, "must specify Role or Playbook, or vars")
+        nested.add_error(keys.ROLE.name, "must specify Role or Playbook, or vars")
     return Finalizer(name, content, variables)
 
 
@@ -233,14 +233,14 @@ def _read_triggers(fields: MappingReader) -> Iterator[Trigger]:
         given = [key for key in _TIES if entry.get(key)]
         if len(given) != 1:
             found = " and ".join(key.name for key in given) or "none of them"
-            entry.refuse(keys.OWNER.name, f"a trigger has exactly one of owner, labels and name; found {found}")
+            entry.add_error(keys.OWNER.name, f"a trigger has exactly one of owner, labels and name; found {found}")
             continue
         [tie] = given
         if tie is not keys.OWNER:
             path = _read_field(entry, tie, entry.read(tie))
             yield from [Trigger(gvk, ReferenceKind(tie.name), path, on)] if path else []
         elif (is_owner := entry.read(keys.OWNER)) is False:
-            entry.refuse(keys.OWNER.name, "a trigger by owner says owner: true")
+            entry.add_error(keys.OWNER.name, "a trigger by owner says owner: true")
         elif is_owner:
             yield Trigger(gvk, ReferenceKind.OWNER, None, on)
 
@@ -249,7 +249,7 @@ def _read_field(fields: MappingReader, key: Key[Any], text: object) -> FieldPath
     try:
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
-        fields.refuse(key.name, str(error))
+        fields.add_error(key.name, str(error))
         return None
 
 
@@ -258,7 +258,7 @@ def _read_status(fields: MappingReader) -> Iterator[tuple[str, JSONPath]]:
         try:
             yield name, parse_path(_path_text(text))
         except ValueError as error:
-            fields.refuse(f"{keys.STATUS.name}.{name}", str(error))
+            fields.add_error(f"{keys.STATUS.name}.{name}", str(error))
 
 
 def _path_text(value: object) -> str:

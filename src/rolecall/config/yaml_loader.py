@@ -113,19 +113,19 @@ def all_documents(text: str) -> list[Any]:
         raise ValueError("it is nested too deeply") from None
 
 
-def complaint(error: Exception) -> tuple[str, int | None]:
+def describe_error(error: Exception) -> tuple[str, int | None]:
     """Return what people are told of a text that could not be read: one line, and the line of the text where known."""
     mark = getattr(error, "problem_mark", None)
     return f"is not YAML: {' '.join(str(error).split())}", mark.line + 1 if mark else None
 
 
-def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
+def duplicate_keys(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
     """Yield each key, at any depth, that its mapping has twice: its path, the first line and the line."""
     if isinstance(value, LocatedMapping):
         for name, first, line in value.duplicates:
             yield path + name, first, line
         for name, item in value.items():
-            yield from duplicates(item, f"{path}{name}.")
+            yield from duplicate_keys(item, f"{path}{name}.")
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from duplicates(item, f"{path.removesuffix('.')}[{number}].")
+            yield from duplicate_keys(item, f"{path.removesuffix('.')}[{number}].")

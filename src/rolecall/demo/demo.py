@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from rolecall.controlplane.cluster import ControlPlane
-from rolecall.demo.board import Board, Row
-from rolecall.demo.goals import Goal, read_script
+from rolecall.demo.demo_file import Goal, read_demo_file
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.demo.operator_process import OperatorProcess
+from rolecall.demo.status_table import Row, StatusTable
 from rolecall.kube.client import Client
 from rolecall.kube.durations import format_duration
 from rolecall.kube.metadata import metadata_of
@@ -41,7 +41,7 @@ def run_demo(options: Options, console: Console) -> int:
 
     Raises ValueError or FileNotFoundError for a project without the files that the demo needs.
     """
-    script = read_script(options.project / "demo.yaml")
+    script = read_demo_file(options.project / "demo.yaml")
     samples = [obj for path in script.samples for obj in read_manifests(path)]
     definitions = [obj for path in script.definitions for obj in read_manifests(path)]
     account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
@@ -84,7 +84,7 @@ class _Watching:
     async def until_done(self, kubeconfig: Path, console: Console) -> bool:
         """Show the table; tell whether every object was done in time."""
         started = time.monotonic()
-        board = Board(console)
+        board = StatusTable(console)
         async with await Client.connect(str(kubeconfig)) as client:
             with board:
                 while True:

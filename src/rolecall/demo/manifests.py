@@ -19,7 +19,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 KUSTOMIZATION = "kustomization.yaml"
 ESTABLISHED_SECONDS = 20.0
-_PAUSE_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 def read_manifests(path: Path) -> Iterator[RawObject]:
@@ -69,7 +69,7 @@ class Applier:
                 if time.monotonic() > deadline:
                     raise
                 self._client.resources.invalidate_cache()
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     def _wait_until_established(self, name: str) -> None:
         definitions = self._resource(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
@@ -78,5 +78,5 @@ class Applier:
             conditions = (definitions.get(name=name).to_dict().get("status") or {}).get("conditions") or ()
             if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
                 return
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_POLL_SECONDS)
         raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS:.0f} s")

@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from rolecall.metrics.registry import Registry
 
-SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The bounds in seconds that Prometheus' Go client takes when nothing else is said."""
 
 _RECONCILE = (
@@ -35,7 +35,7 @@ class ControllerFamilies:
             "ansible_operator_reconciles",
             "Seconds that whole reconciles took, the play included",
             ["GVK"],
-            buckets=SHORT,
+            buckets=DEFAULT_BUCKETS,
             registry=registry,
         )
         by = ["controller"]

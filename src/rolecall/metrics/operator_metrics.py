@@ -7,8 +7,8 @@ election, the server of metrics that roles make.
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from rolecall.metrics.controller_metrics import ControllerFamilies
-from rolecall.metrics.creation_times import CreationTimes
 from rolecall.metrics.registry import Registry
+from rolecall.metrics.resource_created_at import ResourceCreatedAt
 from rolecall.metrics.user_metrics import UserMetrics
 
 
@@ -55,8 +55,8 @@ class OperatorMetrics:
             registry=registry,
         )
         self.controllers = ControllerFamilies(registry)
-        self.creation_times = CreationTimes()
-        registry.register(self.creation_times)
+        self.resource_created_at = ResourceCreatedAt()
+        registry.register(self.resource_created_at)
         self.user_metrics = UserMetrics(registry)
 
     def render(self) -> bytes:

@@ -27,7 +27,7 @@ class Registry(CollectorRegistry):
         return generate_latest(self)
 
 
-class Reserved:
+class ReservedName:
     """Keeps a metric's name in a registry for somebody who renders it without the registry."""
 
     def __init__(self, name: str, description: str) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from prometheus_client import Gauge, Histogram, Summary
 
 from rolecall.logs import get_logger
-from rolecall.metrics.controller_metrics import SHORT
-from rolecall.metrics.registry import Registry, Reserved
+from rolecall.metrics.controller_metrics import DEFAULT_BUCKETS
+from rolecall.metrics.registry import Registry, ReservedName
 
 logger = get_logger("metrics")
 
@@ -102,7 +102,7 @@ class UserMetrics:
             if not _NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no name of a metric")  # noqa: TRY301 - as the registry does
             if kind == "counter":
-                self._registry.register(Reserved(name, description))
+                self._registry.register(ReservedName(name, description))
                 return PlainCounter(name, description)
             return _CONSTRUCTORS[kind](name, description, self._registry)
         except ValueError as error:
@@ -111,7 +111,7 @@ class UserMetrics:
 
 
 def _histogram(name: str, description: str, registry: Registry) -> Histogram:
-    return Histogram(name, description, buckets=SHORT, registry=registry)
+    return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=registry)
 
 
 def _gauge(name: str, description: str, registry: Registry) -> Gauge:

@@ -40,9 +40,9 @@ class WatchMetrics:
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
-            self.metrics.creation_times.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+            self.metrics.resource_created_at.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
         else:
-            self.metrics.creation_times.drop(labels)
+            self.metrics.resource_created_at.drop(labels)
 
     def count_outcome(self, *, succeeded: bool) -> None:
         """Count what came of a reconcile."""

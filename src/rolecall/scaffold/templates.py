@@ -19,7 +19,7 @@ class _Text(string.Template):
     delimiter: ClassVar[str] = "%"
 
 
-def rendered_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
+def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the text of every file of a tree, by its path in the project."""
     top = FOLDER / tree
     return {
@@ -27,7 +27,7 @@ def rendered_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def rendered_snippet(name: str, values: Mapping[str, str]) -> str:
+def render_snippet(name: str, values: Mapping[str, str]) -> str:
     """Return a text that becomes a part of a file, without a newline at its end."""
     return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
 

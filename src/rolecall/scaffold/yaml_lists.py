@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.scaffold.errors import ScaffoldError
 
 
-def with_item(text: str, key: str | None, item: str, where: str) -> str:
+def append_item(text: str, key: str | None, item: str, where: str) -> str:
     """Return the text with the item, a YAML list of one, in the list under the key (None: the document is the list).
 
     A list that has the item already stays as it is. ``where`` is the file that the text is of, for the error.
@@ -34,7 +34,7 @@ def with_item(text: str, key: str | None, item: str, where: str) -> str:
     )
 
 
-def items_of(text: str, where: str) -> list[Any]:
+def list_items(text: str, where: str) -> list[Any]:
     """Return the items of a document that is a list. Raises ScaffoldError if it is none; ``where`` is the file."""
     try:
         found = yaml.safe_load(text) or []

@@ -28,7 +28,7 @@ _CLOCK_TOLERANCE = dt.timedelta(minutes=5)
 OnRead = Callable[[bool], None]
 
 
-def default_directory() -> Path:
+def mounted_directory() -> Path:
     """Return where a certificate (``tls.crt``) and its key (``tls.key``) are looked for."""
     return Path(tempfile.gettempdir()) / "k8s-metrics-server" / "serving-certs"
 
@@ -58,7 +58,7 @@ class ServingCertificate:
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(f"the certificate in {str(self._directory)!r} cannot be used: {error}") from error
 
-    async def keep_fresh(self) -> None:
+    async def watch(self) -> None:
         """Read the mounted certificate again whenever it changes, until cancelled."""
         if not self.is_mounted:
             return

@@ -44,7 +44,7 @@ def parse_address(text: str, flag: str) -> Address | None:
 
 
 @asynccontextmanager
-async def listening(
+async def serve(
     application: web.Application, address: Address, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve an application and yield its port. Raises ConfigurationError when the address cannot be listened on."""

@@ -36,12 +36,12 @@ async def _refusal(request: web.Request, reviewer: TokenReviewer) -> web.Respons
     if scheme.lower() != "bearer" or not token.strip():
         return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
     try:
-        verdict = await reviewer.judge(token.strip(), request.method.lower(), request.path)
+        verdict = await reviewer.authorize(token.strip(), request.method.lower(), request.path)
     except KubeError as error:
         logger.error("Who asks for metrics could not be checked", error=str(error))  # noqa: TRY400
         return web.Response(status=500, text="Authentication failed\n")
     match verdict:
-        case Verdict.UNKNOWN:
+        case Verdict.UNAUTHENTICATED:
             return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
         case Verdict.FORBIDDEN:
             return web.Response(status=403, text="Forbidden\n")

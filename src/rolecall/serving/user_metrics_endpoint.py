@@ -13,7 +13,7 @@ URL_VARIABLE = "ROLECALL_METRICS_URL"
 """Tells runs where the endpoint is; the module ``rolecall.util.osdk_metric`` reads it."""
 
 
-def user_metrics(apply: Callable[[object], None]) -> web.Application:
+def user_metrics_application(apply: Callable[[object], None]) -> web.Application:
     """Return the application that hands each request, decoded, to ``apply``, and answers 400 when that refuses it."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -28,6 +28,6 @@ def user_metrics(apply: Callable[[object], None]) -> web.Application:
     return application
 
 
-def environment_of_runs(port: int) -> Mapping[str, str]:
+def run_environment(port: int) -> Mapping[str, str]:
     """Return the variables by which a run finds the endpoint."""
     return {URL_VARIABLE: f"http://{HOST}:{port}{PATH}"}

@@ -6,7 +6,7 @@ Ansible looks at them only in a run, and passes over keys that it does not know.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rolecall.config.unknown_keys import unknown_key
+from rolecall.config.unknown_keys import unknown_key_message
 
 Complaint = tuple[object, str]
 """What is wrong: the key or value that it is about, by which its line is known, and a text."""
@@ -58,7 +58,7 @@ def _check_options(key: object, parent: Mapping[str, Any], path: str, types: Typ
 def _unknown(found: Mapping[str, Any], known: set[str], path: str) -> Iterator[Complaint]:
     for key in found:
         if key not in known:
-            yield key, f"{path}.{key}: {unknown_key(str(key), {each: each for each in known})}"
+            yield key, f"{path}.{key}: {unknown_key_message(str(key), {each: each for each in known})}"
 
 
 def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:

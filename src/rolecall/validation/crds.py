@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from rolecall.config.watches import Watch
-from rolecall.config.yaml_loader import LocatedMapping, all_documents, complaint, first_document
+from rolecall.config.yaml_loader import LocatedMapping, all_documents, describe_error, first_document
 from rolecall.runs.runner import RoleContent
 from rolecall.runs.snake_case import snake_case
 from rolecall.validation.problem import Problem, Severity
@@ -66,7 +66,7 @@ class Definitions:
             try:
                 documents = all_documents(file.read_text(encoding="utf-8"))
             except (yaml.YAMLError, ValueError, OSError) as error:
-                text, line = complaint(error)
+                text, line = describe_error(error)
                 problems.append(Problem(str(file), line, text))
                 continue
             found += [_Located(file, each) for each in documents if _is_definition(each)]

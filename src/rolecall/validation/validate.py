@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rolecall.config.content import Content
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.watches import Watch, read_watches
+from rolecall.config.watches import Watch, parse_watches
 from rolecall.runs.runner import RoleContent
 from rolecall.runs.runner_process import COLLECTIONS
 from rolecall.validation.crds import Definitions
@@ -39,7 +39,7 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
 
     Raises ConfigurationError when ansible-core cannot be asked.
     """
-    reading = read_watches(watches_file, environment)
+    reading = parse_watches(watches_file, environment)
     contents = list(dict.fromkeys(content for watch in reading.watches for content in _contents(watch)))
     crds = Definitions.read(definitions)
     problems = [

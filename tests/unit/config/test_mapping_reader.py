@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.config.keys import DURATION, LIST, MAPPING, TEXT, WHOLE, Key, Type
+from rolecall.config.key_types import DURATION, INTEGER, LIST, MAPPING, TEXT, Key, Type
 from rolecall.config.mapping_reader import MappingReader
 
 INNER = Key("b", TEXT, "", default="")
@@ -40,7 +40,7 @@ def test_what_is_absent_or_null_has_its_default(values: dict[str, Any]) -> None:
 
 
 def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
-    wanted = key(WHOLE, 7)
+    wanted = key(INTEGER, 7)
     read = fields(wanted, a="many")
     assert read.read(wanted) == 7
     assert [str(mistake) for mistake in read.mistakes] == [

@@ -8,20 +8,20 @@ import pytest
 import yaml
 
 from rolecall.config import watch_keys as keys
-from rolecall.config.keys import BOOLEAN, DURATION, LIST, MAPPING, PATH, TEXT, WHOLE, Key
-from rolecall.config.watches import Reading, read_watches
+from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
+from rolecall.config.watches import ParsedWatches, parse_watches
 
 SAMPLES: Mapping[str, Any] = {
     TEXT.name: "thing",
     BOOLEAN.name: True,
-    WHOLE.name: 3,
+    INTEGER.name: 3,
     DURATION.name: "5s",
     PATH.name: "$.spec",
     MAPPING.name: {"a": "$.stats.b"},
 }
 VALUES: Mapping[Key[Any], Any] = {
     keys.PLAYBOOK: "thing.yml",
-    keys.OPERATOR: "In",
+    keys.EXPRESSION_OPERATOR: "In",
     keys.VALUES: ["a"],
     keys.ON: ["$.spec"],
     keys.MATCH_LABELS: {"a": "b"},
@@ -72,11 +72,11 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(directory: Path, *left_out: str) -> Reading:
+def read(directory: Path, *left_out: str) -> ParsedWatches:
     """Read a file with every key but those left out."""
     file = directory / "watches.yaml"
     file.write_text(yaml.safe_dump([mapping(keys.ENTRY, *left_out)]))
-    return read_watches(file, {}, directory)
+    return parse_watches(file, {}, directory)
 
 
 def test_every_declared_key_is_read(directory: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.watches import Watch, load_watches, read_watches
+from rolecall.config.watches import Watch, load_watches, parse_watches
 from rolecall.controller.triggers import ReferenceKind
 from rolecall.kube.references import GVK
 from rolecall.runs.runner import PlaybookContent, RoleContent
@@ -274,7 +274,7 @@ def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> N
 def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directory: Path, keys: str, told: str) -> None:
     file = directory / "watches.yaml"
     file.write_text(f"{ENTRY}  {keys}\n")
-    unknown = [str(key) for key in read_watches(file, {}, directory).unknown]
+    unknown = [str(key) for key in parse_watches(file, {}, directory).unknown]
     assert unknown == [f"{file}: entry 1 (kind Thing), {told}"]
 
 
@@ -463,7 +463,7 @@ def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> No
         + "  timeout: 5\n  triggers: [{kind: Pod, name: '$.a[', on: ['$[']}, {version: v1, kind: Pod, oner: true}]\n"
         "  status: {a: '$[', b: 1}\n- Thing\n- {version: v1, kind: Other, role: nowhere, vars: []}\n"
     )
-    reading = read_watches(file, {}, directory)
+    reading = parse_watches(file, {}, directory)
     assert [(mistake.key, mistake.line) for mistake in reading.mistakes] == [
         ("timeout", 5),
         ("triggers[0].version", 6),
@@ -482,7 +482,7 @@ def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> No
 
 def refusal(file: Path) -> str:
     """Return why a watches.yaml is refused, nothing when it is not."""
-    return " and ".join(str(mistake) for mistake in read_watches(file, {}, file.parent).mistakes)
+    return " and ".join(str(mistake) for mistake in parse_watches(file, {}, file.parent).mistakes)
 
 
 @pytest.mark.parametrize("text", ["- &a [*a]", "- &a {kind: *a}", "- &a {version: v1, kind: A, role: thing, vars: *a}"])

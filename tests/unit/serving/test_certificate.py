@@ -10,7 +10,7 @@ from cryptography import x509
 
 from rolecall.config.errors import ConfigurationError
 from rolecall.serving.certificate import ServingCertificate, _make
-from rolecall.serving.listener import Address, listening
+from rolecall.serving.listener import Address, serve
 from tests.integration.world import eventually
 
 
@@ -33,8 +33,8 @@ class Mounted:
     async def served(self) -> AsyncIterator[int]:
         """Serve something with it and give the port."""
         self.certificate.load()
-        task = asyncio.create_task(self.certificate.keep_fresh())
-        async with listening(web.Application(), Address("127.0.0.1", 0, "flag"), self.certificate.context) as port:
+        task = asyncio.create_task(self.certificate.watch())
+        async with serve(web.Application(), Address("127.0.0.1", 0, "flag"), self.certificate.context) as port:
             yield port
         task.cancel()
         await asyncio.wait({task})

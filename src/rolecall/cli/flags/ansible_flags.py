@@ -1,16 +1,16 @@
 """Flags of how Ansible runs, and what is logged of it."""
 
-from rolecall.cli.flags.flag import Flag, Group, ValueType
-from rolecall.cli.flags.values import BOOLEAN, FOLDERS, WHOLE, WORDS
+from rolecall.cli.flags.flag import Flag, FlagGroup, ValueType
+from rolecall.cli.flags.values import BOOLEAN, INTEGER, SEARCH_PATH, WORDS
 from rolecall.config.settings import LOG_EVENTS
 
-ANSIBLE = Group(
+ANSIBLE = FlagGroup(
     "Ansible",
     (
-        Flag("ansible-verbosity", "verbosity", WHOLE, "how many -v Ansible gets"),
+        Flag("ansible-verbosity", "verbosity", INTEGER, "how many -v Ansible gets"),
         Flag("ansible-args", "ansible_args", WORDS, "further words for ansible-playbook"),
-        Flag("ansible-roles-path", "roles_path", FOLDERS, "sets ANSIBLE_ROLES_PATH"),
-        Flag("ansible-collections-path", "collections_path", FOLDERS, "sets ANSIBLE_COLLECTIONS_PATH"),
+        Flag("ansible-roles-path", "roles_path", SEARCH_PATH, "sets ANSIBLE_ROLES_PATH"),
+        Flag("ansible-collections-path", "collections_path", SEARCH_PATH, "sets ANSIBLE_COLLECTIONS_PATH"),
         Flag(
             "mark-unsafe",
             "mark_unsafe",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.cli.flags.all_flags import GROUPS, all_flags
-from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.flag import Flag, FlagGroup
 from rolecall.cli.flags.values import BOOLEAN
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
         for flag in group.flags:
             section.add_argument(
                 f"--{flag.name}",
-                type=flag.kind.parse,
-                metavar="|".join(flag.kind.choices) or flag.kind.metavar,
-                help=argparse.SUPPRESS if flag.instead else _help(flag, group, by_type[group.fills]),
+                type=flag.type.parse,
+                metavar="|".join(flag.type.choices) or flag.type.metavar,
+                help=argparse.SUPPRESS if flag.replaced_by else _help(flag, group, by_type[group.settings_type]),
             )
 
 
-def joined(words: Sequence[str]) -> Iterator[str]:
+def join_flag_values(words: Sequence[str]) -> Iterator[str]:
     """Yield the words with each flag and its value in one, as argparse cannot misunderstand them."""
     flags = {f"--{flag.name}": flag for flag in all_flags()}
     rest = iter(words)
@@ -51,37 +51,37 @@ def joined(words: Sequence[str]) -> Iterator[str]:
             yield from rest
         elif flag is None:
             yield word
-        elif flag.kind.is_boolean:
+        elif flag.type.is_boolean:
             yield f"{word}=true"
         else:
             value = next(rest, None)
             yield word if value is None else f"{word}={value}"
 
 
-def given(options: argparse.Namespace) -> Iterator[Flag]:
+def given_flags(options: argparse.Namespace) -> Iterator[Flag]:
     """Yield the flags that the command line has."""
     return (flag for flag in all_flags() if getattr(options, flag.dest) is not None)
 
 
-def filled(defaults: "S", options: argparse.Namespace) -> "S":
+def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
     """Return the settings with what the command line says."""
     values: dict[str, Any] = {}
     for group in GROUPS:
-        if group.fills is type(defaults):
+        if group.settings_type is type(defaults):
             for flag in group.flags:
                 if (value := getattr(options, flag.dest)) is not None:
                     values[flag.setting] = value
     return replace(defaults, **values)
 
 
-def _help(flag: Flag, group: Group, settings: object) -> str:
+def _help(flag: Flag, group: FlagGroup, settings: object) -> str:
     default = getattr(settings, flag.setting)
-    is_usual = default == getattr(group.fills(), flag.setting)
-    if flag.default_words and is_usual:
-        shown = flag.default_words
+    is_usual = default == getattr(group.settings_type(), flag.setting)
+    if flag.default_text and is_usual:
+        shown = flag.default_text
     elif default is None or default == "":
         shown = ""
     else:
-        shown = flag.kind.show(default)
+        shown = flag.type.show(default)
     text = f"{flag.help} (default: {shown})" if shown else flag.help
     return text.replace("%", "%%")

@@ -1,9 +1,9 @@
 """Flags of leader election."""
 
-from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.flag import Flag, FlagGroup
 from rolecall.cli.flags.values import BOOLEAN, DURATION, TEXT
 
-ELECTION = Group(
+ELECTION = FlagGroup(
     "leader election",
     (
         Flag("leader-elect", "leader_elect", BOOLEAN, "reconcile only while holding a Lease"),
@@ -14,7 +14,7 @@ ELECTION = Group(
             "leader_election_namespace",
             TEXT,
             "the namespace of the Lease",
-            default_words="the pod's own",
+            default_text="the pod's own",
         ),
         Flag(
             "leader-elect-resource-lock",

@@ -29,16 +29,16 @@ class ValueType:
 class Flag:
     """A flag ``--name`` that fills ``setting``; one that has been replaced names its successor in ``instead``.
 
-    ``default_words`` say what the default of ``rolecall run`` means where its value does not, or is another on each
+    ``default_text`` say what the default of ``rolecall run`` means where its value does not, or is another on each
     machine.
     """
 
     name: str
     setting: str
-    kind: ValueType
+    type: ValueType
     help: str
-    instead: str = ""
-    default_words: str = ""
+    replaced_by: str = ""
+    default_text: str = ""
 
     @property
     def dest(self) -> str:
@@ -47,9 +47,9 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlagGroup:
     """Flags that belong together, and the dataclass whose fields they fill."""
 
     title: str
     flags: tuple[Flag, ...]
-    fills: type = Settings
+    settings_type: type = Settings

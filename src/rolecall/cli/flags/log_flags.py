@@ -2,9 +2,9 @@
 
 import argparse
 
-from rolecall.cli.flags.flag import Flag, Group, ValueType
+from rolecall.cli.flags.flag import Flag, FlagGroup, ValueType
 from rolecall.cli.flags.values import BOOLEAN, choice
-from rolecall.logs import FORMS, LEVELS, TIME_ENCODINGS, LogSettings
+from rolecall.logs import ENCODERS, LEVELS, TIME_ENCODINGS, LogSettings
 
 
 def _level(text: str) -> str:
@@ -18,14 +18,14 @@ def _level(text: str) -> str:
     return text.lower()
 
 
-LOGS = Group(
+LOGS = FlagGroup(
     "logs",
     (
         Flag("zap-devel", "development", BOOLEAN, "console form, level debug, stack traces from warnings on"),
         Flag(
             "zap-encoder",
-            "form",
-            choice(*FORMS),
+            "encoder",
+            choice(*ENCODERS),
             "json for machines, console for people; auto is console on a terminal, else json",
         ),
         Flag(
@@ -42,5 +42,5 @@ LOGS = Group(
         ),
         Flag("zap-time-encoding", "time_encoding", choice(*TIME_ENCODINGS), "how times are written"),
     ),
-    fills=LogSettings,
+    settings_type=LogSettings,
 )

@@ -1,9 +1,9 @@
 """Flags of metrics and probes."""
 
-from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.flag import Flag, FlagGroup
 from rolecall.cli.flags.values import ADDRESS, BOOLEAN, PORT
 
-METRICS = Group(
+METRICS = FlagGroup(
     "metrics and probes",
     (
         Flag(

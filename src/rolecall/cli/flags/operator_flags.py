@@ -1,9 +1,9 @@
 """Flags of the operator as a whole."""
 
-from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.values import BOOLEAN, DURATION, FILE, FILE_NAME, FOLDER, PORT, POSITIVE
+from rolecall.cli.flags.flag import Flag, FlagGroup
+from rolecall.cli.flags.values import BOOLEAN, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE
 
-OPERATOR = Group(
+OPERATOR = FlagGroup(
     "operator",
     (
         Flag("watches-file", "watches_file", FILE, "what to watch"),
@@ -12,21 +12,21 @@ OPERATOR = Group(
             "kubeconfig",
             FILE_NAME,
             "the cluster to work in",
-            default_words="$KUBECONFIG, the pod's service account, ~/.kube/config",
+            default_text="$KUBECONFIG, the pod's service account, ~/.kube/config",
         ),
         Flag(
             "max-concurrent-reconciles",
             "workers",
             POSITIVE,
             "runs at once, for each kind",
-            default_words="the number of CPUs, at most 4",
+            default_text="the number of CPUs, at most 4",
         ),
         Flag(
             "max-concurrent-runs",
             "max_concurrent_runs",
             POSITIVE,
             "runs at once, of all kinds together",
-            default_words="twice the number of CPUs, or what a single kind may have if that is more",
+            default_text="twice the number of CPUs, or what a single kind may have if that is more",
         ),
         Flag(
             "reconcile-period",
@@ -59,9 +59,9 @@ OPERATOR = Group(
         Flag(
             "work-dir",
             "work_directory",
-            FOLDER,
+            DIRECTORY,
             "where runs leave their inputs and results; kept when given",
-            default_words="a private folder, removed at the end",
+            default_text="a private folder, removed at the end",
         ),
     ),
 )

@@ -10,7 +10,7 @@ from rolecall.config.environment import parse_boolean
 from rolecall.kube.durations import format_duration, parse_duration
 
 
-def _told(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Let argparse show the text of a ValueError, which it otherwise replaces by its own."""
 
     def parse_or_tell(text: str) -> Any:
@@ -22,7 +22,7 @@ def _told(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse_or_tell
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -61,18 +61,20 @@ def choice(*choices: str) -> ValueType:
             raise ValueError(f"expected one of {', '.join(choices)}, found {text!r}")
         return text.lower()
 
-    return ValueType("WORD", _told(parse), choices=choices)
+    return ValueType("WORD", _as_argument_type(parse), choices=choices)
 
 
-BOOLEAN = ValueType("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
+BOOLEAN = ValueType(
+    "[=BOOL]", _as_argument_type(parse_boolean), lambda value: "true" if value else "false", is_boolean=True
+)
 TEXT = ValueType("TEXT", str)
 WORDS = ValueType("WORDS", _quoted)
-FOLDERS = ValueType("PATH", str)
+SEARCH_PATH = ValueType("PATH", str)
 FILE = ValueType("FILE", Path)
 FILE_NAME = ValueType("FILE", str)
-FOLDER = ValueType("DIR", Path)
+DIRECTORY = ValueType("DIR", Path)
 ADDRESS = ValueType("ADDRESS", str)
-WHOLE = ValueType("N", _told(_whole))
-POSITIVE = ValueType("N", _told(_positive))
-PORT = ValueType("PORT", _told(_port))
-DURATION = ValueType("DURATION", _told(_duration), format_duration)
+INTEGER = ValueType("N", _as_argument_type(_integer))
+POSITIVE = ValueType("N", _as_argument_type(_positive))
+PORT = ValueType("PORT", _as_argument_type(_port))
+DURATION = ValueType("DURATION", _as_argument_type(_duration), format_duration)

@@ -48,7 +48,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class DemoFile:
     """What a demo applies before the operator starts and afterwards, and the end states that it waits for."""
 
     definitions: tuple[Path, ...]
@@ -56,7 +56,7 @@ class Script:
     goals: tuple[Goal, ...]
 
 
-def read_script(path: Path) -> Script:
+def read_demo_file(path: Path) -> DemoFile:
     """Read ``demo.yaml``; its paths are relative to it.
 
     Raises ValueError that names the file for anything that is not as described above.
@@ -65,7 +65,7 @@ def read_script(path: Path) -> Script:
         document = yaml.safe_load(path.read_text())
         definitions = tuple(path.parent / name for name in document["definitions"])
         samples = tuple(path.parent / name for name in document["samples"])
-        return Script(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
+        return DemoFile(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
     except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
 

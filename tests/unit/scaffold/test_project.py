@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rolecall.config.watches import load_watches
-from rolecall.demo.goals import read_script
+from rolecall.demo.demo_file import read_demo_file
 from rolecall.demo.manifests import read_manifests
 from rolecall.scaffold import NewKind, ScaffoldError, create_api, init_project
 
@@ -31,7 +31,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 def test_the_operator_reads_an_empty_project(project: Path) -> None:
     assert load_watches(project / "watches.yaml", {}, project) == ()
-    assert read_script(project / "demo.yaml").goals == ()
+    assert read_demo_file(project / "demo.yaml").goals == ()
 
 
 def test_two_kinds_are_watched_one_by_a_role_and_one_by_a_playbook(project: Path) -> None:
@@ -49,7 +49,7 @@ def test_two_kinds_are_watched_one_by_a_role_and_one_by_a_playbook(project: Path
 def test_the_demo_applies_the_kinds_and_waits_for_each(project: Path) -> None:
     create_api(project, WEBSITE).write()
     create_api(project, POLICY).write()
-    script = read_script(project / "demo.yaml")
+    script = read_demo_file(project / "demo.yaml")
     assert [goal.gvk.kind for goal in script.goals] == ["Website", "Policy"]
     definitions = [obj for path in script.definitions for obj in read_manifests(path)]
     named = {obj["metadata"]["name"] for obj in definitions if obj["kind"] == "CustomResourceDefinition"}

@@ -25,7 +25,7 @@ class Row:
     is_done: bool
 
 
-class Board:
+class StatusTable:
     """Shows rows as they change. Use it as a context manager."""
 
     def __init__(self, console: Console) -> None:

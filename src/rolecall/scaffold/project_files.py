@@ -12,7 +12,7 @@ from rolecall.scaffold.errors import ScaffoldError
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ProjectFiles:
     """What is to be written below a folder: texts by paths relative to it."""
 
     folder: Path

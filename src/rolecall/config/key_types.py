@@ -33,7 +33,7 @@ class Type(Generic[T_co]):
 class Key(Generic[T]):
     """A key of a mapping; ``default`` is its value where it is absent, null or wrong. It equals only itself.
 
-    ``default_words`` say what that means where the value alone does not. ``is_ours`` marks a key that the Go runner
+    ``default_text`` say what that means where the value alone does not. ``is_ours`` marks a key that the Go runner
     passes over. ``keys`` are those of the mapping, or of each mapping in the list, that the value is.
     """
 
@@ -41,21 +41,21 @@ class Key(Generic[T]):
     type: Type[T]
     meaning: str
     default: T
-    default_words: str = ""
+    default_text: str = ""
     is_required: bool = False
     is_ours: bool = False
     keys: "tuple[Key[Any], ...]" = ()
 
 
-def shown(value: object) -> str:
-    """Return how a value that was not expected is shown to people."""
+def describe_value(value: object) -> str:
+    """Return how a value that is not expected, for people."""
     kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
     kind = next((text for kind, text in kinds.items() if isinstance(value, kind)), "")
     return kind or f"{type(value).__name__} {value!r}"
 
 
 def _expected(what: str, value: object) -> ValueError:
-    return ValueError(f"expected {what}, found {shown(value)}")
+    return ValueError(f"expected {what}, found {describe_value(value)}")
 
 
 def _text(value: object) -> str:
@@ -73,7 +73,7 @@ def _boolean(value: object) -> bool:
     return found
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _expected("a whole number", value)
     return value
@@ -102,7 +102,7 @@ def _list(value: object) -> Sequence[Any]:
 
 TEXT = Type("text", _text)
 BOOLEAN = Type("boolean", _boolean)
-WHOLE = Type("whole number", _whole)
+INTEGER = Type("whole number", _integer)
 DURATION = Type("duration", _seconds)
 """In seconds."""
 PATH = Type("JSONPath", _text)

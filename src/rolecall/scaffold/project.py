@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from rolecall.scaffold.errors import ScaffoldError
-from rolecall.scaffold.file_changes import Changes
 from rolecall.scaffold.names import (
     KindNames,
     checked_domain,
@@ -23,8 +22,9 @@ from rolecall.scaffold.names import (
     checked_version,
     plural_of,
 )
-from rolecall.scaffold.templates import rendered_snippet, rendered_tree
-from rolecall.scaffold.yaml_lists import items_of, with_item
+from rolecall.scaffold.project_files import ProjectFiles
+from rolecall.scaffold.templates import render_snippet, render_tree
+from rolecall.scaffold.yaml_lists import append_item, list_items
 
 PROJECT_FILE = "PROJECT"
 _WATCHES = "watches.yaml"
@@ -43,29 +43,29 @@ class NewKind:
     with_playbook: bool = False
 
 
-def init_project(folder: Path, name: str, domain: str) -> Changes:
+def init_project(folder: Path, name: str, domain: str) -> ProjectFiles:
     """Return what makes the folder a project of this name, whose groups end in the domain."""
     values = {"project": checked_project(name), "domain": checked_domain(domain)}
-    return Changes(folder, rendered_tree("project", values), {})
+    return ProjectFiles(folder, render_tree("project", values), {})
 
 
-def create_api(folder: Path, wanted: NewKind) -> Changes:
+def create_api(folder: Path, wanted: NewKind) -> ProjectFiles:
     """Return what adds a kind to the project in the folder."""
     if not (wanted.with_role or wanted.with_playbook):
         raise ScaffoldError("found neither --generate-role nor --generate-playbook, expected one of them, or both")
     names = _names(folder, wanted)
     values = names.values()
-    tasks = rendered_snippet("tasks", values)
-    created = rendered_tree("api", values)
+    tasks = render_snippet("tasks", values)
+    created = render_tree("api", values)
     if wanted.with_role:
-        created |= rendered_tree("role", values | {"tasks": tasks})
+        created |= render_tree("role", values | {"tasks": tasks})
     if wanted.with_playbook:
-        done = rendered_snippet("role_call", values) if wanted.with_role else tasks
-        created |= rendered_tree("playbook", values | {"tasks": textwrap.indent(done, _INDENT_OF_TASKS)})
+        done = render_snippet("role_call", values) if wanted.with_role else tasks
+        created |= render_tree("playbook", values | {"tasks": textwrap.indent(done, _INDENT_OF_TASKS)})
     else:
-        created |= rendered_tree("once", values)
+        created |= render_tree("once", values)
     content = f"playbook: playbooks/{names.name}.yml" if wanted.with_playbook else f"role: {names.name}"
-    return Changes(folder, created, _extended(folder, names, content))
+    return ProjectFiles(folder, created, _extended(folder, names, content))
 
 
 def _names(folder: Path, wanted: NewKind) -> KindNames:
@@ -92,16 +92,16 @@ def _read_project(folder: Path) -> tuple[str, str]:
 
 def _extended(folder: Path, names: KindNames, content: str) -> dict[str, str]:
     watches = _read(folder, _WATCHES)
-    _refuse_a_second_watch(items_of(watches, str(folder / _WATCHES)), names, folder)
+    _refuse_a_second_watch(list_items(watches, str(folder / _WATCHES)), names, folder)
     values = names.values() | {"content": content}
     additions = (
-        (_WATCHES, None, rendered_snippet("watch", values)),
-        ("demo.yaml", "goals", rendered_snippet("goal", values)),
+        (_WATCHES, None, render_snippet("watch", values)),
+        ("demo.yaml", "goals", render_snippet("goal", values)),
         ("deploy/crds/kustomization.yaml", "resources", f"- {names.plural}.yaml"),
         ("deploy/rbac/kustomization.yaml", "resources", f"- {names.name}.yaml"),
         ("deploy/samples/kustomization.yaml", "resources", f"- {names.name}.yaml"),
     )
-    return {path: with_item(_read(folder, path), key, item, str(folder / path)) for path, key, item in additions}
+    return {path: append_item(_read(folder, path), key, item, str(folder / path)) for path, key, item in additions}
 
 
 def _refuse_a_second_watch(entries: list[Any], names: KindNames, folder: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rolecall.demo.board import Board, Row
+from rolecall.demo.status_table import Row, StatusTable
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)
@@ -15,9 +15,9 @@ def output() -> io.StringIO:
     return io.StringIO()
 
 
-def board(output: io.StringIO, *, terminal: bool = False) -> Board:
+def board(output: io.StringIO, *, terminal: bool = False) -> StatusTable:
     """Return a board that writes to memory."""
-    return Board(Console(file=output, force_terminal=terminal, width=120))
+    return StatusTable(Console(file=output, force_terminal=terminal, width=120))
 
 
 def test_without_a_terminal_each_change_is_a_line(output: io.StringIO) -> None:

@@ -14,7 +14,7 @@ Labels = tuple[str, str, str, str, str]
 """Name, namespace, group, version and kind of an object."""
 
 
-class CreationTimes:
+class ResourceCreatedAt:
     """The metric ``resource_created_at_seconds``; register it as a collector."""
 
     def __init__(self) -> None:
