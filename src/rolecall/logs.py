@@ -1,9 +1,9 @@
-"""Logging: one line for each event, as JSON for machines or as text for people at a terminal.
+"""Logging: one line for each event, as JSON or, on a terminal, as text.
 
-Messages are constant and what varies are keys, so that lines can be searched and counted. What belongs to the
-reconcile in progress (kind, namespace, name, job) is bound once with ``structlog.contextvars`` and stands on every
-line of its task. Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use
-``logging`` come the same way. Values of local variables are never shown, for they may be secrets.
+Messages are constant and variable parts are keys, so that you can search and count lines. The keys of the reconcile in
+progress (kind, namespace, name, job) are bound once with ``structlog.contextvars`` and are on every line of its task.
+Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use ``logging`` have the
+same format. Values of local variables are never logged, because they may be secrets.
 """
 
 import logging
@@ -36,7 +36,7 @@ _NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How to log: the least level, the form (auto: console on a terminal, else json), stack traces and times."""
+    """The lowest level, the encoder (auto: console on a terminal, else json), stack traces and the format of times."""
 
     level: str = "info"
     encoder: str = "auto"
@@ -46,12 +46,12 @@ class LogSettings:
 
 
 def get_logger(name: str) -> Logger:
-    """Return a logger whose lines carry ``logger: name``."""
+    """Return a logger whose lines have the key ``logger`` with this name."""
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
 def configure(settings: LogSettings, *wording: Processor) -> None:
-    """Configure logging for the whole process; ``wording`` changes messages and keys before they are written."""
+    """Configure logging for the whole process; the processors ``wording`` can change messages and keys."""
     number = LEVELS[settings.level]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -78,7 +78,7 @@ def configure(settings: LogSettings, *wording: Processor) -> None:
 
 
 def _renderers(encoder: str) -> list[Any]:
-    """Return what writes a line."""
+    """Return the processors that write a line."""
     on_terminal = sys.stderr.isatty()
     if encoder == "console" or (encoder == "auto" and on_terminal):
         return [_console_stacktrace, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
@@ -87,15 +87,15 @@ def _renderers(encoder: str) -> list[Any]:
 
 
 def _order_keys(_logger: object, _method: str, event: Event) -> Event:
-    """Put what every line has first, then what this one tells, then whose line it is: some search lines as text."""
+    """Put the keys of every line first, then those of the event, then the context, for people who search with grep."""
     context = structlog.contextvars.get_contextvars()
     first = {key: event[key] for key in _FIRST if key in event}
-    told = {key: value for key, value in event.items() if key not in first and key not in context}
-    return first | told | {key: event[key] for key in context if key in event}
+    own = {key: value for key, value in event.items() if key not in first and key not in context}
+    return first | own | {key: event[key] for key in context if key in event}
 
 
 def _console_stacktrace(_logger: object, _method: str, event: Event) -> Event:
-    """Let the console write a stack trace below the line."""
+    """Make the console renderer print the stack trace below the line."""
     if "stacktrace" in event:
         event["exception"] = event.pop("stacktrace")
     return event
@@ -110,7 +110,7 @@ def _timestamper(encoding: str) -> Processor:
 
 
 def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
-    """Return a point in time (nanoseconds of POSIX time) as one of TIME_ENCODINGS; texts are in UTC."""
+    """Return a POSIX time in nanoseconds in one of ``TIME_ENCODINGS``; strings are in UTC."""
     if encoding == "epoch":
         return nanoseconds / _NANOSECONDS
     if encoding == "millis":
@@ -124,7 +124,7 @@ def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
 
 
 def _exception_formatter(stacktrace_level: int) -> Processor:
-    """Return what puts an exception into ``error``, and into ``stacktrace`` from a level on."""
+    """Return a processor that puts an exception into ``error``, and from a level on also into ``stacktrace``."""
 
     def format_exception(_logger: object, method: str, event: Event) -> Event:
         error = _exception_of(event.pop("exc_info", None))
@@ -138,7 +138,7 @@ def _exception_formatter(stacktrace_level: int) -> Processor:
 
 
 def _exception_of(found: object) -> BaseException | None:
-    """Return the exception in what ``exc_info`` may be: one, a triple, or a wish for the current one."""
+    """Return the exception of ``exc_info``, which is an exception, a triple, or true for the current exception."""
     if isinstance(found, BaseException):
         return found
     if isinstance(found, tuple):
@@ -147,7 +147,7 @@ def _exception_of(found: object) -> BaseException | None:
 
 
 def _name_logger(_logger: object, _method: str, event: Event) -> Event:
-    """Give the logger's name the key that it has in other operators; structlog takes ``logger`` for itself."""
+    """Rename ``logger_name`` to ``logger``, as in other operators; structlog uses ``logger`` for itself."""
     if "logger_name" in event:
         event["logger"] = event.pop("logger_name")
     return event

@@ -1,8 +1,7 @@
-"""``rolecall run``, which is ``ansible-operator run`` too: the operator, until it is told to stop.
+"""``rolecall run`` and ``ansible-operator run``: runs the operator until it gets SIGTERM or SIGINT.
 
-Flags keep the names and the meaning that they have in the Go runner where it has them. SIGTERM and SIGINT stop it:
-running plays are ended within the grace period, and the exit code is 0. A wrong ``watches.yaml`` is one line and exit
-code 1.
+Flags of the Go runner keep their names and their meaning. A stop ends running plays within the grace period and exits
+with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 """
 
 import argparse
@@ -27,8 +26,8 @@ from rolecall.logs import LogSettings, get_logger
 logger = get_logger("cmd")
 
 EPILOG = (
-    "WATCH_NAMESPACE names the namespaces to watch, with commas between them; unset or empty means all. "
-    "KUBECONFIG names the cluster; without it the pod's service account is used, then ~/.kube/config."
+    "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
+    "KUBECONFIG selects the cluster; if it is unset, the pod's service account is used, then ~/.kube/config."
 )
 
 
@@ -38,12 +37,12 @@ def add_parser(commands: Any) -> None:
 
 
 def add_run_command(commands: Any, program: Program) -> argparse.ArgumentParser:
-    """Add the command under one of its names, and return its parser."""
+    """Add the command under one of its names and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "run",
-        help="run the operator for the kinds of watches.yaml",
-        description="Watches the kinds of watches.yaml and runs the role of each for every object that changes, until "
-        "SIGTERM or SIGINT; then exits with 0.",
+        help="run the operator for the kinds in watches.yaml",
+        description="Watches the kinds in watches.yaml and runs the role of a kind for each of its objects that "
+        "changes. Exits with 0 on SIGTERM or SIGINT.",
         epilog=EPILOG,
         usage=f"{program.name} [flags]",
         formatter_class=FlagFormatter,
@@ -54,7 +53,7 @@ def add_run_command(commands: Any, program: Program) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> int:
-    # Loading the operator takes a second, which the other commands shall not pay for.
+    # Importing the operator takes a second; the other commands should not pay for it.
     from rolecall.config.watches import load_watches  # noqa: PLC0415
     from rolecall.operator import run_operator  # noqa: PLC0415
 
@@ -70,13 +69,13 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
         asyncio.run(run_operator(settings, watches))
-    except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port that is taken, a folder not ours
+    except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
     return 0
 
 
 def _failed(program: Program, message: str, error: Exception) -> int:
-    """Say why the operator does not run, for people as one line of text, else as a line of the log; return 1."""
+    """Report why the operator does not run: as a log line for the Go runner's users, else as plain text. Return 1."""
     if program.is_drop_in:
         logger.error(message, error=str(error))
     else:
@@ -85,13 +84,12 @@ def _failed(program: Program, message: str, error: Exception) -> int:
 
 
 def _check(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> None:
-    """Refuse flags that contradict each other, and a choice of events that the Go runner lets pass with a word."""
+    """Exit if flags contradict each other, or if ``--ansible-log-events`` is invalid (the Go runner only warns)."""
     names = {flag.name for flag in given_flags(options)}
     for flag in given_flags(options):
         if flag.replaced_by in names:
-            parser.error(
-                f"invalid flags usage: --{flag.name} is the old name of --{flag.replaced_by}, give one of them"
-            )
+            usage = f"--{flag.name} is the old name of --{flag.replaced_by}; use only one of them"
+            parser.error(f"invalid flags usage: {usage}")
     if options.metrics_require_rbac and not options.metrics_secure:
         parser.error("--metrics-secure flag is required when --metrics-require-rbac is present")
     if options.ansible_log_events not in (None, *LOG_EVENTS) and not program.is_drop_in:
@@ -103,7 +101,7 @@ def _warn_about_deprecated_flags(options: argparse.Namespace) -> None:
     for flag in given_flags(options):
         if flag.replaced_by:
             better = "it has no effect" if flag.replaced_by == "nothing" else f"use --{flag.replaced_by} instead"
-            notice = f"Flag --{flag.name} has been deprecated, {better}"  # the words that the Go runner prints
+            notice = f"Flag --{flag.name} has been deprecated, {better}"  # as the Go runner prints it
             logger.warning(notice)
 
 
@@ -129,7 +127,7 @@ def _settings(options: argparse.Namespace, program: Program, environment: Mappin
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Return the variables that flags set, which so reach the search for roles and Ansible alike."""
+    """Return the environment variables that flags set, for both the search for roles and Ansible."""
     paths = {"ANSIBLE_ROLES_PATH": settings.roles_path, "ANSIBLE_COLLECTIONS_PATH": settings.collections_path}
     found = {variable: value for variable, value in paths.items() if value}
     for variable, value in found.items():

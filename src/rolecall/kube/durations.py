@@ -14,7 +14,7 @@ _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as ``1m30s``.
 
-    Raises ValueError with the text and the form that was expected.
+    Raise ValueError with the text and the expected format.
     """
     if text.lstrip("+-") == "0":
         return 0.0
@@ -25,7 +25,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a short text for people: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
+    """Return a short readable text: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     milliseconds = round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""Writes new projects, and new kinds into them, in the layout of this repository."""
+"""Creates projects and adds kinds to them, in the layout of this repository."""
 
 from rolecall.scaffold.errors import ScaffoldError
 from rolecall.scaffold.project import NewKind, create_api, init_project

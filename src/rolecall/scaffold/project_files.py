@@ -1,7 +1,7 @@
-"""New files, and new texts of files that are there, written all or not at all.
+"""Writes new files and changed files of a project, all of them or none.
 
-What stands in the way is found before anything is written: a new file never takes the place of one that exists, and
-everything that does is named at once. When writing itself fails, what was written is taken back.
+Conflicts are found before anything is written: a new file never replaces an existing one, and all conflicts are
+reported at once. If writing fails, the files that were written are removed or restored.
 """
 
 from collections.abc import Iterator
@@ -13,59 +13,61 @@ from rolecall.scaffold.errors import ScaffoldError
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """What is to be written below a folder: texts by paths relative to it."""
+    """The files to write below a directory: texts by paths relative to it."""
 
-    folder: Path
+    directory: Path
     created: dict[str, str]
     extended: dict[str, str]
 
     def write(self) -> None:
-        """Write everything.
+        """Write all files.
 
-        Raises ScaffoldError when files stand in the way or cannot be written; then nothing has changed.
+        Raise ScaffoldError if files are in the way or cannot be written; then nothing has changed.
         """
         try:
-            in_the_way = list(self._in_the_way())
-            before = {path: (self.folder / path).read_bytes() for path in self.extended}
+            conflicts = list(self._conflicts())
+            before = {path: (self.directory / path).read_bytes() for path in self.extended}
         except OSError as error:
             raise ScaffoldError(f"{error}. Nothing was written.") from error
-        if in_the_way:
-            listed = "\n  ".join(in_the_way)
-            raise ScaffoldError(f"{self.folder}: found, and never overwritten:\n  {listed}\nNothing was written.")
+        if conflicts:
+            listed = "\n  ".join(conflicts)
+            raise ScaffoldError(
+                f"{self.directory}: these files exist and are never overwritten:\n  {listed}\nNothing was written."
+            )
         self._write(before)
 
     def _write(self, before: dict[str, bytes]) -> None:
         done: list[Path] = []
         try:
             for path, text in self.created.items():
-                self._create(self.folder / path, text, done)
+                self._create(self.directory / path, text, done)
             for path, text in self.extended.items():
-                (self.folder / path).write_text(text, encoding="utf-8")
+                (self.directory / path).write_text(text, encoding="utf-8")
         except OSError as error:
-            self._take_back(done, before)
+            self._roll_back(done, before)
             raise ScaffoldError(f"{error}. Nothing was written.") from error
 
-    def _in_the_way(self) -> Iterator[str]:
+    def _conflicts(self) -> Iterator[str]:
         for path in sorted(self.created):
-            target = self.folder / path
+            target = self.directory / path
             file_above = next((above for above in target.parents if above.exists() and not above.is_dir()), None)
             if file_above is not None:
-                yield f"{file_above} (expected a folder)"
+                yield f"{file_above} (expected a directory)"
             elif target.exists() or target.is_symlink():
                 yield path
 
     def _create(self, target: Path, text: str, done: list[Path]) -> None:
-        for folder in reversed([target.parent, *target.parent.parents]):
-            if not folder.exists():
-                folder.mkdir()
-                done.append(folder)
+        for directory in reversed([target.parent, *target.parent.parents]):
+            if not directory.exists():
+                directory.mkdir()
+                done.append(directory)
         with target.open("x", encoding="utf-8") as file:
             done.append(target)
             file.write(text)
 
-    def _take_back(self, done: list[Path], before: dict[str, bytes]) -> None:
+    def _roll_back(self, done: list[Path], before: dict[str, bytes]) -> None:
         for path, text in before.items():
-            (self.folder / path).write_bytes(text)
+            (self.directory / path).write_bytes(text)
         for made in reversed(done):
             if made.is_dir():
                 made.rmdir()

@@ -39,21 +39,21 @@ def validate(watches_file: Path, environment: Mapping[str, str], definitions: It
 
     Raises ConfigurationError when ansible-core cannot be asked.
     """
-    reading = parse_watches(watches_file, environment)
-    contents = list(dict.fromkeys(content for watch in reading.watches for content in _contents(watch)))
+    parsed = parse_watches(watches_file, environment)
+    contents = list(dict.fromkeys(content for watch in parsed.watches for content in _contents(watch)))
     crds = Definitions.read(definitions)
     problems = [
-        *(_of_the_file(watches_file, error) for error in (*reading.mistakes, *reading.unknown)),
+        *(_of_the_file(watches_file, error) for error in (*parsed.errors, *parsed.unknown_keys)),
         *_check_contents(contents, environment),
         *crds.problems,
-        *(problem for watch in reading.watches for problem in crds.check(watch)),
+        *(problem for watch in parsed.watches for problem in crds.check(watch)),
     ]
     here = f"{Path.cwd()}{os.sep}"
     shown = {
         replace(each, file=each.file.removeprefix(here), message=each.message.replace(here, "")) for each in problems
     }
     ordered = sorted(shown, key=lambda each: (each.file != str(watches_file), each.file, each.line or 0, each.text))
-    return Report(len(reading.watches), len(contents), tuple(ordered))
+    return Report(len(parsed.watches), len(contents), tuple(ordered))
 
 
 def _contents(watch: Watch) -> Iterator[Content]:

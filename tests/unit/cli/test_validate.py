@@ -30,13 +30,13 @@ def with_a_warning(project: Path) -> None:
 
 def test_nothing_wrong_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate"]) == 0
-    assert capsys.readouterr().out == "watches.yaml: 1 kind, 1 role or playbook, nothing is wrong\n"
+    assert capsys.readouterr().out == "watches.yaml: 1 kind, 1 role or playbook, no problems found\n"
 
 
 def test_this_repository_is_right(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     code = main(["validate", "--strict"])
-    assert (code, capsys.readouterr().out) == (0, "watches.yaml: 4 kinds, 4 roles and playbooks, nothing is wrong\n")
+    assert (code, capsys.readouterr().out) == (0, "watches.yaml: 4 kinds, 4 roles and playbooks, no problems found\n")
 
 
 def test_an_error_is_exit_code_1_and_one_line_without_colours(
@@ -104,4 +104,4 @@ def test_definitions_that_are_not_there_are_a_wrong_command_line(capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         main(["validate", "--crds", "nowhere"])
     assert ended.value.code == 2
-    assert "'nowhere' is no file and no folder" in capsys.readouterr().err
+    assert "'nowhere' does not exist" in capsys.readouterr().err

@@ -13,8 +13,8 @@ def found(directory: Path, role: str, **environment: str) -> Path:
     """Return where a role is found; raise the mistake that is noted when it is not."""
     fields = MappingReader.of({"role": role}, ENTRY, "here")
     content = ContentFinder(directory, environment).content(fields)
-    if fields.mistakes:
-        raise fields.mistakes[0]
+    if fields.errors:
+        raise fields.errors[0]
     assert isinstance(content, RoleContent)
     return content.path
 
@@ -70,7 +70,7 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
         "/c1/ansible_collections/a/b/roles/c, /c2/ansible_collections/a/b/roles/c, "
         f"/r/a.b.c, /r/roles/a.b.c, {tmp_path}/roles/a.b.c, {tmp_path}/a.b.c"
     )
-    assert str(raised.value) == f"here, key role: role: a.b.c was not found (looked for {places})"
+    assert str(raised.value) == f"here, key role: role: a.b.c not found (looked for {places})"
 
 
 def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path) -> None:

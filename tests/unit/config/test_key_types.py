@@ -26,7 +26,7 @@ def test_a_duration_is_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value", "message"),
     [
-        (TEXT, [], "expected a text, found a list"),
+        (TEXT, [], "expected a string, found a list"),
         (BOOLEAN, 1, "expected true or false, found int 1"),
         (INTEGER, 1.5, "expected a whole number, found float 1.5"),
         (INTEGER, True, "expected a whole number, found bool True"),

@@ -81,15 +81,15 @@ def read(directory: Path, *left_out: str) -> ParsedWatches:
 
 def test_every_declared_key_is_read(directory: Path) -> None:
     reading = read(directory)
-    assert [str(mistake) for mistake in reading.mistakes] == []
-    assert [str(key) for key in reading.unknown] == []
+    assert [str(error) for error in reading.errors] == []
+    assert [str(key) for key in reading.unknown_keys] == []
 
 
 @pytest.mark.parametrize(("path", "key"), [pytest.param(path, key, id=path) for path, key in ALONE])
 def test_a_key_is_required_exactly_if_it_is_declared_so(path: str, key: Key[Any], directory: Path) -> None:
-    mistakes = read(directory, path).mistakes
-    assert bool(mistakes) == key.is_required, [str(mistake) for mistake in mistakes]
+    mistakes = read(directory, path).errors
+    assert bool(mistakes) == key.is_required, [str(error) for error in mistakes]
 
 
 def test_every_key_says_what_it_means() -> None:
-    assert [path for path, key in paths(keys.ENTRY) if not key.meaning] == []
+    assert [path for path, key in paths(keys.ENTRY) if not key.help] == []

@@ -60,10 +60,10 @@ def test_a_goal_is_reached_when_all_of_it_holds(goal: Goal, obj: dict[str, Any],
     assert goal.is_reached(obj) is reached
 
 
-def test_fields_show_what_is_there(goal: Goal) -> None:
+def test_columns_show_the_values_of_the_object(goal: Goal) -> None:
     obj = {"spec": {"replicas": 3}, "metadata": {"labels": {"pod-count": "2"}}}
-    assert goal.fields(obj) == "replicas=3 pod-count=2"
-    assert goal.fields({}) == ""
+    assert goal.values(obj) == "replicas=3 pod-count=2"
+    assert goal.values({}) == ""
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_comments_of_the_user_stay(project: Path) -> None:
 def test_the_same_kind_again_is_refused_and_changes_nothing(project: Path) -> None:
     create_api(project, WEBSITE).write()
     before = texts(project)
-    with pytest.raises(ScaffoldError, match=r"found an entry for shop\.example\.com/v1, kind 'Website'"):
+    with pytest.raises(ScaffoldError, match=r"already has an entry for shop\.example\.com/v1, kind 'Website'"):
         create_api(project, WEBSITE)
     with pytest.raises(ScaffoldError, match=r"(?s)never overwritten:.*roles/website/tasks/main\.yml"):
         create_api(project, NewKind("other", "v1", "Website", with_role=True)).write()
@@ -149,7 +149,7 @@ def test_a_project_is_never_written_over_another(project: Path) -> None:
 
 
 def test_a_folder_that_is_no_project_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ScaffoldError, match=r"PROJECT: found no such file.*rolecall init.*--project DIR"):
+    with pytest.raises(ScaffoldError, match=r"PROJECT: file not found.*rolecall init.*--project DIR"):
         create_api(tmp_path, WEBSITE)
 
 

@@ -27,7 +27,7 @@ def test_everything_that_stands_in_the_way_is_named_and_nothing_is_written(tmp_p
         ProjectFiles(tmp_path, {"a": "1", "b": "1", "c/x": "1", "d": "1", "e": "1"}, {"b": "2"}).write()
     assert str(refused.value).splitlines()[1:] == [
         "  b",
-        f"  {tmp_path / 'c'} (expected a folder)",
+        f"  {tmp_path / 'c'} (expected a directory)",
         "  d",
         "  e",
         "Nothing was written.",

@@ -59,7 +59,7 @@ def test_where_no_item_can_be_added_the_file_is_named(text: str) -> None:
 
 
 def test_the_error_for_a_list_in_brackets_says_how_to_write_it() -> None:
-    with pytest.raises(ScaffoldError, match="expected the list 'resources' with an item per line"):
+    with pytest.raises(ScaffoldError, match="expected the list 'resources' in block style"):
         append_item("resources: [a]\n", "resources", "- c.yaml", "file")
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_yaml_is_refused_with_the_place() -> None:
 
 def test_a_document_that_is_no_list_has_no_items() -> None:
     assert list_items("# nothing\n", "file") == []
-    with pytest.raises(ScaffoldError, match=r"^file: found dict, expected a list"):
+    with pytest.raises(ScaffoldError, match=r"^file: expected a list, found dict"):
         list_items("a: 1\n", "file")
 
 

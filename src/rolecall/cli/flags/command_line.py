@@ -1,7 +1,7 @@
-"""From the words of a command line to settings, by the rules that Cobra has for flags.
+"""Parses a command line into settings, with Cobra's rules for flags.
 
-``--flag=value`` and ``--flag value`` are the same, whatever the value begins with; a boolean takes its value only
-after ``=`` and is true without one; names are never shortened; of a flag that is given twice the last one counts.
+``--flag=value`` and ``--flag value`` are the same, whatever the value begins with. A boolean takes its value only after
+``=`` and is true without one. Names cannot be abbreviated. If a flag is given twice, the last value wins.
 """
 
 import argparse
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class FlagFormatter(argparse.HelpFormatter):
-    """Writes a boolean flag as it is given: ``--flag[=BOOL]``."""
+    """Format a boolean flag as ``--flag[=BOOL]``."""
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         return super()._format_action_invocation(action).replace(f" {BOOLEAN.metavar}", BOOLEAN.metavar)
 
 
 def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
-    """Add all flags; ``defaults`` are the settings whose values the help shows."""
+    """Add all flags; the help shows the values of ``defaults``, the settings, as their defaults."""
     by_type: Mapping[type, object] = {type(settings): settings for settings in defaults}
     for group in GROUPS:
         section = parser.add_argument_group(group.title)
@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
 
 
 def join_flag_values(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words with each flag and its value in one, as argparse cannot misunderstand them."""
+    """Yield the words with each flag joined to its value, so that argparse does not take a value for a flag."""
     flags = {f"--{flag.name}": flag for flag in all_flags()}
     rest = iter(words)
     for word in rest:
@@ -59,12 +59,12 @@ def join_flag_values(words: Sequence[str]) -> Iterator[str]:
 
 
 def given_flags(options: argparse.Namespace) -> Iterator[Flag]:
-    """Yield the flags that the command line has."""
+    """Yield the flags that the command line sets."""
     return (flag for flag in all_flags() if getattr(options, flag.dest) is not None)
 
 
 def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
-    """Return the settings with what the command line says."""
+    """Return the settings with the values that the command line sets."""
     values: dict[str, Any] = {}
     for group in GROUPS:
         if group.settings_type is type(defaults):

@@ -1,4 +1,4 @@
-"""The kinds of values that flags take, each with what is told to somebody who gives something else."""
+"""The types of values that flags take, each with its error message for an invalid value."""
 
 import argparse
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from rolecall.kube.durations import format_duration, parse_duration
 
 
 def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Let argparse show the text of a ValueError, which it otherwise replaces by its own."""
+    """Make argparse show the text of a ``ValueError``, which it otherwise replaces with its own."""
 
-    def parse_or_tell(text: str) -> Any:
+    def parse_argument(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return parse_or_tell
+    return parse_argument
 
 
 def _integer(text: str) -> int:
@@ -49,12 +49,12 @@ def _duration(text: str) -> float:
 
 
 def _quoted(text: str) -> str:
-    """Return the text without one pair of single quotes around it, which manifests often carry."""
+    """Return the text without a pair of single quotes around it; manifests often have them."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
 
 
 def choice(*choices: str) -> ValueType:
-    """Return the kind of a value that is one of several words, in any case."""
+    """Return the type of a value that is one of several words, in upper or lower case."""
 
     def parse(text: str) -> str:
         if text.lower() not in choices:
