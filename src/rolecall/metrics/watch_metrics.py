@@ -1,7 +1,7 @@
-"""What is measured of each watch, and under which names.
+"""The metrics of each watch, and the names of controllers in them.
 
-A controller is called ``<kind>-<version>-controller``, as in the Go runner; where two groups have such a kind, the
-group stands between them, so that no two controllers share a name.
+A controller is named ``<kind>-<version>-controller``, as in the Go runner. If two groups have the same kind, the name
+includes the group, so that names are unique.
 """
 
 from collections import Counter
@@ -40,9 +40,9 @@ class WatchMetrics:
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
-            self.metrics.resource_created_at.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+            self.metrics.resource_created_at.set(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
         else:
-            self.metrics.resource_created_at.drop(labels)
+            self.metrics.resource_created_at.remove(labels)
 
     def count_outcome(self, *, succeeded: bool) -> None:
         """Count what came of a reconcile."""

@@ -1,4 +1,4 @@
-"""All of the operator's own servers together, as the settings want them."""
+"""Starts the operator's own servers according to the settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,16 +22,16 @@ logger = get_logger("serving")
 async def serving(
     settings: Settings, client: Client, metrics: OperatorMetrics, is_ready: Callable[[], bool]
 ) -> AsyncIterator[int]:
-    """Serve probes, metrics and the metrics of roles; yield the port of the last, on loopback.
+    """Serve probes, metrics and the endpoint for metrics of roles; yield the port of the latter, on loopback.
 
-    Raises ConfigurationError when an address is wrong or cannot be listened on.
+    Raise ConfigurationError if an address is invalid or the operator cannot listen on it.
     """
     async with AsyncExitStack() as stack:
         await _serve_probes(stack, settings, is_ready)
         await _serve_metrics(stack, settings, client, metrics)
-        where = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
-        port = await stack.enter_async_context(serve(user_metrics_application(metrics.user_metrics.apply), where))
-        logger.debug("Metrics of roles are taken", port=port)
+        address = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
+        port = await stack.enter_async_context(serve(user_metrics_application(metrics.user_metrics.apply), address))
+        logger.debug("Serving the endpoint for metrics of roles", port=port)
         yield port
 
 
@@ -39,7 +39,7 @@ async def _serve_probes(stack: AsyncExitStack, settings: Settings, is_ready: Cal
     address = parse_address(settings.health_probe_bind_address, "--health-probe-bind-address")
     if address is not None:
         port = await stack.enter_async_context(serve(probes_application(is_ready), address))
-        logger.info("Probes are answered", host=address.host, port=port)
+        logger.info("Serving health probes", host=address.host, port=port)
 
 
 async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Client, metrics: OperatorMetrics) -> None:
@@ -54,7 +54,7 @@ async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Clie
         _run_beside(stack, certificate)
     reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
     port = await stack.enter_async_context(serve(metrics_application(metrics.render, reviewer), address, context))
-    logger.info("Metrics are served", host=address.host, port=port, secure=settings.metrics_secure)
+    logger.info("Serving metrics", host=address.host, port=port, secure=settings.metrics_secure)
 
 
 def _run_beside(stack: AsyncExitStack, certificate: ServingCertificate) -> None:

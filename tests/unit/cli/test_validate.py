@@ -46,7 +46,7 @@ def test_an_error_is_exit_code_1_and_one_line_without_colours(
     assert main(["validate"]) == 1
     assert capsys.readouterr().out == (
         "watches.yaml:1: error: entry 1 (kind Thing), key timout: "
-        "unknown key, which has no effect; did you mean 'timeout'?\n1 error, 0 warnings\n"
+        "unknown key (ignored); did you mean 'timeout'?\n1 error, 0 warnings\n"
     )
 
 

@@ -247,23 +247,23 @@ def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> N
     [
         (
             "reconcilePeriode: 5s",
-            "key reconcilePeriode (line 5): unknown key, which has no effect; did you mean 'reconcilePeriod'?",
+            "key reconcilePeriode (line 5): unknown key (ignored); did you mean 'reconcilePeriod'?",
         ),
         (
             "finalizer: {name: a/b, vars: {x: 1}, rol: thing}",
-            "key finalizer.rol (line 5): unknown key, which has no effect; did you mean 'role'?",
+            "key finalizer.rol (line 5): unknown key (ignored); did you mean 'role'?",
         ),
         (
             "blacklist: [{version: v1, kind: Pod, name: x}]",
-            "key blacklist[0].name (line 5): unknown key, which has no effect",
+            "key blacklist[0].name (line 5): unknown key (ignored)",
         ),
         (
             "triggers: [{version: v1, kind: Pod, owner: true, onn: []}]",
-            "key triggers[0].onn (line 5): unknown key, which has no effect; did you mean 'on'?",
+            "key triggers[0].onn (line 5): unknown key (ignored); did you mean 'on'?",
         ),
         (
             "selector: {matchLabel: {a: b}}",
-            "key selector.matchLabel (line 5): unknown key, which has no effect; did you mean 'matchLabels'?",
+            "key selector.matchLabel (line 5): unknown key (ignored); did you mean 'matchLabels'?",
         ),
     ],
 )

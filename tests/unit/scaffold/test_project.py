@@ -161,5 +161,5 @@ def test_a_project_file_without_its_keys_is_refused(project: Path, text: str) ->
 
 
 def test_neither_role_nor_playbook_is_refused(project: Path) -> None:
-    with pytest.raises(ScaffoldError, match="--generate-role nor --generate-playbook"):
+    with pytest.raises(ScaffoldError, match="expected --generate-role, --generate-playbook or both"):
         create_api(project, NewKind("shop", "v1", "Website"))

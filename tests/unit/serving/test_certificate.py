@@ -9,7 +9,7 @@ from aiohttp import web
 from cryptography import x509
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.serving.certificate import ServingCertificate, _make
+from rolecall.serving.certificate import ServingCertificate, _create_self_signed
 from rolecall.serving.listener import Address, serve
 from tests.integration.world import eventually
 
@@ -24,7 +24,7 @@ class Mounted:
 
     def put(self) -> int:
         """Put a new certificate there and return its serial number."""
-        certificate, key = _make()
+        certificate, key = _create_self_signed()
         (self.folder / "tls.key").write_bytes(key)
         (self.folder / "tls.crt").write_bytes(certificate)
         return x509.load_pem_x509_certificate(certificate).serial_number
@@ -94,6 +94,6 @@ async def test_without_a_mounted_certificate_one_is_made(mounted: Mounted) -> No
 def test_a_certificate_that_cannot_be_used_is_an_error(mounted: Mounted) -> None:
     mounted.put()
     (mounted.folder / "tls.key").write_text("no key")
-    with pytest.raises(ConfigurationError, match=r"the certificate in '.*' cannot be used"):
+    with pytest.raises(ConfigurationError, match=r"invalid certificate in '.*'"):
         mounted.certificate.load()
     assert mounted.reads == [False]

@@ -37,7 +37,7 @@ def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
         ({"type": "int", "default": "many"}, ": default: expected a value of type int, found 'many'"),
         ({"default": "c", "choices": ["a", "b"]}, ": default: expected one of 'a', 'b', found 'c'"),
         ({"default": "c", "required": True}, ": default: has no effect, because the argument is required"),
-        ({"typ": "int"}, ".typ: unknown key, which has no effect; did you mean 'type'?"),
+        ({"typ": "int"}, ".typ: unknown key (ignored); did you mean 'type'?"),
         ({"type": "list", "options": {"a": {"type": 1}}}, ".options.a: type: expected one of int, list, str, found 1"),
         ({"options": []}, ".options: expected a mapping, found []"),
     ],

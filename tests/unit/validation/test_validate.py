@@ -50,7 +50,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
             "watches.yaml",
             5,
             (
-                "entry 1 (kind Thing), key reconcilePerod: unknown key, which has no effect;"
+                "entry 1 (kind Thing), key reconcilePerod: unknown key (ignored);"
                 " did you mean 'reconcilePeriod'?"
             ),
         ),
@@ -74,7 +74,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
             "roles/thing/meta/argument_specs.yml",
             5,
             (
-                "argument_specs.main.options.shoe_colour.requird: unknown key, which has no effect;"
+                "argument_specs.main.options.shoe_colour.requird: unknown key (ignored);"
                 " did you mean 'required'?"
             ),
         ),
