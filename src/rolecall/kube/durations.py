@@ -1,7 +1,7 @@
 """Durations as Go writes them: ``1h15m30.5s``, ``500ms``.
 
 Operators, annotations and flags all use this form. Units are ns, us (µs), ms, s, m and h; a bare number is an error,
-because nobody can tell its unit. Source of the rules: the documentation of Go's ``time.ParseDuration``.
+because its unit is unclear. Source of the rules: the documentation of Go's ``time.ParseDuration``.
 """
 
 import re

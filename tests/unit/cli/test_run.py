@@ -173,7 +173,7 @@ def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
         ("{}", "watches.yaml: expected a list of entries, found a mapping"),
         (
             "- {version: v1, kind: A, role: nowhere}",
-            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere was not found",
+            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere not found",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_warning_fails_only_if_strict(project: Path, capsys: pytest.CaptureFix
     with_a_warning(project)
     assert main(["validate"]) == 0
     assert main(["validate", "--strict"]) == 1
-    told = "deploy/crds/things.yaml:6: warning: Thing has no status subresource, but its status is written"
+    told = "deploy/crds/things.yaml:6: warning: Thing has no status subresource, but manageStatus is true"
     assert capsys.readouterr().out.splitlines() == [told, "0 errors, 1 warning"] * 2
 
 
@@ -78,7 +78,7 @@ def test_the_report_can_be_read_by_programs(project: Path, capsys: pytest.Captur
             {
                 "file": "watches.yaml",
                 "line": 1,
-                "message": "role: nowhere was not found (looked for roles/nowhere, nowhere)",
+                "message": "role: nowhere not found (looked for roles/nowhere, nowhere)",
                 "severity": "error",
                 "entry": "entry 1 (kind Thing)",
                 "key": "role",

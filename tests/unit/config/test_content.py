@@ -59,7 +59,7 @@ def test_the_roles_path_is_searched_before_the_working_directory(tmp_path: Path)
 def test_a_file_is_no_role(tmp_path: Path) -> None:
     make(tmp_path / "roles")
     (tmp_path / "roles" / "thing").write_text("")
-    with pytest.raises(ConfigurationError, match="was not found"):
+    with pytest.raises(ConfigurationError, match="not found"):
         found(tmp_path, "thing")
 
 

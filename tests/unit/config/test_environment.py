@@ -48,7 +48,7 @@ def test_what_is_no_boolean_is_told_of_and_left_out() -> None:
     with capture_logs() as lines:
         assert ansible_debug_logs({"ANSIBLE_DEBUG_LOGS": "loud"}) is False
     [line] = lines
-    assert (line["log_level"], line["variable"]) == ("info", "ANSIBLE_DEBUG_LOGS")
+    assert (line["log_level"], line["envVar"]) == ("info", "ANSIBLE_DEBUG_LOGS")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_without_variables_the_flags_decide() -> None:
 def test_the_old_name_of_workers_counts_only_without_the_new_one_and_is_told_of() -> None:
     with capture_logs() as lines:
         assert max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2"}) == 2
-    assert [line["instead"] for line in lines] == ["MAX_CONCURRENT_RECONCILES_SECRET_"]
+    assert [line["replacedBy"] for line in lines] == ["MAX_CONCURRENT_RECONCILES_SECRET_"]
     assert max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2", "MAX_CONCURRENT_RECONCILES_SECRET_": "3"}) == 3
     assert (
         max_concurrent_reconciles(SECRET, {"WORKER_SECRET_": "2", "MAX_CONCURRENT_RECONCILES_SECRET_": "many"}) is None

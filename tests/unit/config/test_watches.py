@@ -47,7 +47,7 @@ EXPECTED = {
     "period_without_unit": (
         f"{FIRST} reconcilePeriod: expected a duration with a unit such as 15s or 1m30s, found int 15"
     ),
-    "playbook_is_a_folder": f"{FIRST} playbook: playbook: DIRECTORY/roles was not found",
+    "playbook_is_a_folder": f"{FIRST} playbook: playbook: DIRECTORY/roles not found",
     "selector_is_a_text": f"{FIRST} selector: expected a mapping, found str 'tier=web'",
     "selector_with_unknown_operator": (
         f"{FIRST} selector: error constructing predicate from watches selector:"
@@ -73,7 +73,7 @@ EXPECTED = {
     "trigger_without_a_tie": (f"{FIRST} triggers[0].owner: expected exactly one of owner, labels and name, found none"),
     "trigger_without_kind": f"{FIRST} triggers[0].kind: invalid GVK: /v1, Kind=: kind must not be empty",
     "triggers_are_a_mapping": f"{FIRST} triggers: expected a list, found a mapping",
-    "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml was not found",
+    "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml not found",
     "unknown_role": (f"{FIRST} role: role: nowhere not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"),
     "vars_are_a_list": f"{FIRST} vars: expected a mapping, found a list",
 }
@@ -156,14 +156,14 @@ def test_every_file_of_mistakes_is_in_the_table() -> None:
 
 
 def test_text_that_is_not_yaml_is_one_line_with_its_place(directory: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: .*line 2, column 10") as raised:
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: .*line 2, column 10") as raised:
         load(directory, "- group: [a\n  version: v1\n  kind: A\n")
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_text_is_an_error(directory: Path) -> None:
     (directory / "watches.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: "):
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: "):
         load_watches(directory / "watches.yaml", {}, directory)
 
 
@@ -277,11 +277,11 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directo
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ("  role: thing\n", "key role (line 5): is given twice, first in line 4"),
+        ("  role: thing\n", "key role (line 5): duplicate key, first in line 4"),
         ("  Role: thing\n", "key Role (line 5): is the same key as 'role'"),
-        ("  vars:\n    a: 1\n    a: 2\n", "key vars.a (line 7): is given twice, first in line 6"),
-        ("  vars: {list: [{b: 1}, {b: 1, b: 2}]}\n", "key vars.list[1].b (line 5): is given twice, first in line 5"),
-        ("  finalizer: {name: a/b, name: a/b}\n", "key finalizer.name (line 5): is given twice, first in line 5"),
+        ("  vars:\n    a: 1\n    a: 2\n", "key vars.a (line 7): duplicate key, first in line 6"),
+        ("  vars: {list: [{b: 1}, {b: 1, b: 2}]}\n", "key vars.list[1].b (line 5): duplicate key, first in line 5"),
+        ("  finalizer: {name: a/b, name: a/b}\n", "key finalizer.name (line 5): duplicate key, first in line 5"),
     ],
 )
 def test_a_key_that_is_given_twice_is_a_mistake(directory: Path, keys: str, told: str) -> None:
@@ -487,5 +487,5 @@ def test_a_value_that_contains_itself_is_a_mistake(directory: Path, text: str) -
 
 def test_text_that_is_nested_too_deeply_is_a_mistake(directory: Path) -> None:
     levels = 5 * sys.getrecursionlimit()  # an operator that ran in this process has raised it
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: it is nested too deeply"):
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: it is nested too deeply"):
         load(directory, "[" * levels + "]" * levels)

@@ -63,7 +63,7 @@ def test_a_key_that_is_a_number_becomes_a_text(key: str, text: str) -> None:
 
 
 def test_a_key_that_is_no_text_is_an_error() -> None:
-    with pytest.raises(yaml.YAMLError, match="the key of a mapping must be a text"):
+    with pytest.raises(yaml.YAMLError, match="the key of a mapping must be a string"):
         first_document("{[a]: 1}")
 
 

@@ -32,7 +32,7 @@ def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
     [
         ({"type": "integer"}, ": type: expected one of int, list, str, found 'integer'"),
         ({"type": "list", "elements": "x"}, ": elements: expected one of int, list, str, found 'x'"),
-        ({"type": "int", "elements": "str"}, ": elements: is for the type list, found the type 'int'"),
+        ({"type": "int", "elements": "str"}, ": elements: only valid for the type list, found the type 'int'"),
         ({"choices": "a"}, ": choices: expected a list, found 'a'"),
         ({"type": "int", "default": "many"}, ": default: expected a value of type int, found 'many'"),
         ({"default": "c", "choices": ["a", "b"]}, ": default: expected one of 'a', 'b', found 'c'"),
