@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rolecall import logs
-from rolecall.config.environment import namespaces_of
+from rolecall.config.environment import watch_namespaces
 from rolecall.config.settings import Settings
 from rolecall.config.watches import load_watches
 from rolecall.operator import run_operator
@@ -33,9 +33,9 @@ class InstantRunner:
 
 def main() -> None:
     """Run until a signal says stop."""
-    logs.set_up(logs.LogSettings(form="json"))
+    logs.configure(logs.LogSettings(encoder="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
-    asyncio.run(run_operator(Settings(namespaces=namespaces_of(os.environ)), watches, InstantRunner()))
+    asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, InstantRunner()))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rolecall.config.leader_election import election_of
-from rolecall.config.settings import Settings, limit_of_runs, private_directory
+from rolecall.config.settings import Settings, make_private_directory, resolve_max_concurrent_runs
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
 from rolecall.controller.leader_election import Elector
@@ -37,7 +37,7 @@ from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.serving.servers import serving
-from rolecall.serving.user_metrics_endpoint import environment_of_runs
+from rolecall.serving.user_metrics_endpoint import run_environment
 from rolecall.watch_controller import OperatorContext, WatchController
 
 logger = get_logger("operator")
@@ -77,7 +77,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
                 root=root,
                 own_writes=OwnWrites(),
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
-                run_environment=environment_of_runs(metrics_port),
+                run_environment=run_environment(metrics_port),
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
@@ -95,13 +95,13 @@ def _announce(settings: Settings, watches: tuple[Watch, ...]) -> None:
 
 
 def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
-    return limit_of_runs(settings, [watch.workers or settings.workers for watch in watches])
+    return resolve_max_concurrent_runs(settings, [watch.workers or settings.workers for watch in watches])
 
 
 @asynccontextmanager
 async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
     """Yield the directory of the workspaces; a temporary one is removed at the end."""
-    root = settings.work_directory or private_directory()
+    root = settings.work_directory or make_private_directory()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_old_kubeconfigs(root)
     try:

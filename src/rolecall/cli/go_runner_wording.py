@@ -1,7 +1,7 @@
-"""The words of the Go runner's log, for what reads it: under the name ``ansible-operator`` lines are put into them.
+"""The Go runner's log messages: under the name ``ansible-operator`` log lines are translated into them.
 
-The operator says what happens in its own words, once. Tests, dashboards and alerts that were made for the Go runner
-look for some of its messages, keys and names of loggers; this table turns ours into those, and leaves the rest alone.
+Tests, dashboards and alerts that were made for the Go runner look for some of its messages, keys and logger names.
+This table translates ours into those; other lines stay as they are.
 """
 
 import re
@@ -15,7 +15,7 @@ _GVK = re.compile(r"(?P<group>[^/]*)/(?P<version>[^,]*), Kind=(?P<kind>.*)", re.
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What stands for one of our messages; ``logger`` is empty where ours has the right name."""
+    """The translation of one of our messages; ``logger`` is empty where our logger has the right name."""
 
     message: str
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +45,8 @@ _LOGGERS = {"operator": "cmd", "run": "runner", "watch": "ansible-controller", "
 _LEVELS = {"warning": "warn", "critical": "panic"}
 
 
-def in_words_of_the_go_runner(_logger: object, _method: str, event: Event) -> Event:
-    """Change one line of the log; the form of ``rolecall.logs.Processor``."""
+def use_go_runner_wording(_logger: object, _method: str, event: Event) -> Event:
+    """Translate one log line. This is a ``rolecall.logs.Processor``."""
     words = _MESSAGES.get(event["event"])
     event["level"] = _LEVELS.get(event["level"], event["level"])
     if "logger" in event:

@@ -1,1 +1,1 @@
-"""What the operator was told: ``watches.yaml``, its settings, and its environment."""
+"""The configuration of the operator: ``watches.yaml``, settings, and environment variables."""

@@ -1,4 +1,4 @@
-"""Finding the role or the playbook that an entry of ``watches.yaml`` names.
+"""Finds the role or playbook of an entry of ``watches.yaml``.
 
 The search order is the Go runner's: an absolute path as it is, a collection's role by its full name, each directory of
 ANSIBLE_ROLES_PATH, then ``roles`` below the working directory, then the working directory itself. What cannot be found
@@ -41,9 +41,9 @@ class ContentFinder:
     environment: Mapping[str, str]
 
     def content(self, fields: MappingReader) -> Content | None:
-        """Return what the keys ``playbook`` and ``role`` name; the playbook wins.
+        """Return the playbook or the role of an entry; the playbook takes precedence.
 
-        None of them, or one that is not there, is None; the latter is noted as a mistake.
+        Return None if the entry has neither, or if the file is missing; add an error in the latter case.
         """
         playbook, role = fields.read(PLAYBOOK), fields.read(ROLE)
         if playbook:
@@ -54,7 +54,7 @@ class ContentFinder:
         path = self.directory / text
         if path.is_file():
             return PlaybookContent(path)
-        fields.refuse(PLAYBOOK.name, f"playbook: {path} was not found")
+        fields.add_error(PLAYBOOK.name, f"playbook: {path} not found")
         return None
 
     def _role(self, fields: MappingReader, text: str) -> RoleContent | None:
@@ -63,7 +63,7 @@ class ContentFinder:
             if candidate.is_dir():
                 return RoleContent(candidate)
         looked = ", ".join(map(str, candidates))
-        fields.refuse(ROLE.name, f"role: {text} was not found (looked for {looked})")
+        fields.add_error(ROLE.name, f"role: {text} not found (looked for {looked})")
         return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:

@@ -1,8 +1,8 @@
-"""How many processors this process really has, which in a container is not what the machine has.
+"""The number of processors that this process may use, which in a container is less than the machine has.
 
-The scheduler's affinity says which processors may be used, the control groups how much of their time: a container
-with ``limits.cpu: 2`` on a machine with 128 processors has two. Both versions of control groups are read, and the
-groups above count too. What cannot be read limits nothing.
+The scheduler's affinity limits which processors may be used, and control groups limit their time: a container with
+``limits.cpu: 2`` on a machine with 128 processors has two. Both versions of control groups are supported, and the
+quotas of parent groups count too. A file that cannot be read is no limit.
 """
 
 import math
@@ -14,7 +14,7 @@ SYSTEM = Path("/")
 
 
 def available_processors(system: Path = SYSTEM) -> int:
-    """Return the processors that this process may use, at least 1; parts of one count as a whole one."""
+    """Return the number of processors that this process may use, rounded up, at least 1."""
     usable = len(os.sched_getaffinity(0))
     return max(1, min([usable, *(math.ceil(quota) for quota in _quotas(system))]))
 
@@ -31,25 +31,25 @@ def _quotas(system: Path) -> Iterator[float]:
 
 
 def _climb(root: Path, group: str, quota_of: Callable[[Path], float | None]) -> Iterator[float]:
-    """Give the quota of a group and of each above it; in a container its own group may be the root."""
-    folder = root / group.strip("/")
-    for each in (folder, *folder.parents):
+    """Yield the quotas of a group and of its parents; in a container the group itself may be the root."""
+    directory = root / group.strip("/")
+    for each in (directory, *directory.parents):
         if each == root or root in each.parents:
             quota = quota_of(each)
             if quota is not None:
                 yield quota
 
 
-def _quota_of_version_2(folder: Path) -> float | None:
-    return _ratio(_text(folder / "cpu.max").split())
+def _quota_of_version_2(group: Path) -> float | None:
+    return _ratio(_text(group / "cpu.max").split())
 
 
-def _quota_of_version_1(folder: Path) -> float | None:
-    return _ratio([_text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()])
+def _quota_of_version_1(group: Path) -> float | None:
+    return _ratio([_text(group / "cpu.cfs_quota_us").strip(), _text(group / "cpu.cfs_period_us").strip()])
 
 
 def _ratio(words: list[str]) -> float | None:
-    """Return quota by period, None for no limit and for what cannot be understood."""
+    """Return the quota divided by the period, None for no limit or an unknown format."""
     try:
         quota, period = (float(word) for word in words)
     except ValueError:

@@ -1,10 +1,10 @@
-"""Errors that stop the operator before it starts, because what it was given cannot be meant."""
+"""The error for an invalid configuration, which stops the operator before it starts."""
 
 
 class ConfigurationError(Exception):
-    """Something in ``watches.yaml``, a flag or the environment is wrong; the text is one line: what, and where.
+    """An error in ``watches.yaml``, a flag or the environment; the text is one line with the place and the message.
 
-    ``message`` is the text without the place; ``place`` (file and entry), ``key`` and ``line`` are there where known.
+    ``message`` is the text without the place; ``place`` (file and entry), ``key`` and ``line`` are set if known.
     """
 
     def __init__(self, message: str, *, place: str = "", key: str = "", line: int | None = None) -> None:

@@ -1,140 +1,149 @@
-"""The keys of ``watches.yaml``: which there are, what they mean, and what holds without them.
+"""The keys of ``watches.yaml``: their types, defaults and help texts.
 
-``watches`` reads the file by these declarations and by nothing else: a key that is not here is unknown to it, and
-``docs/reference/watches.md`` shows exactly these. A new key is a declaration here, in the tuple of its mapping, and a
-``fields.read`` there. Meanings are Markdown without links.
+``watches`` reads the file by these declarations only: a key that is not here is unknown, and
+``docs/reference/watches.md`` shows exactly these. To add a key, declare it here, add it to the tuple of its mapping,
+and add a ``reader.read`` to ``watches``. Help texts are Markdown without links.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rolecall.config.keys import BOOLEAN, DURATION, LIST, MAPPING, PATH, TEXT, WHOLE, Key
+from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
 
 _NOTHING: Mapping[str, Any] = {}
 _NO_ITEMS: Sequence[Any] = ()
 
-# What several mappings have.
-GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_words="empty")
+# Keys of several mappings.
+GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_text="empty")
 VERSION = Key("version", TEXT, "the API version", default="", is_required=True)
 KIND = Key("kind", TEXT, "the kind", default="", is_required=True)
 ROLE = Key("role", TEXT, "the role to run: a name, a path, or `namespace.collection.role`", default="")
-PLAYBOOK = Key("playbook", TEXT, "the playbook to run; it wins over `role`", default="")
-VARS = Key("vars", MAPPING, "extra variables; they win over those from the spec", default=_NOTHING)
+PLAYBOOK = Key("playbook", TEXT, "the playbook to run; it takes precedence over `role`", default="")
+VARS = Key("vars", MAPPING, "extra variables; they take precedence over those from the spec", default=_NOTHING)
 
-# Of `selector`.
-MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object carries, with their values", default=_NOTHING)
+# Keys of `selector`.
+MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object must have, with their values", default=_NOTHING)
 EXPRESSION_KEY = Key("key", TEXT, "the label", default="", is_required=True)
-OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
+EXPRESSION_OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
 VALUES = Key(
-    "values", LIST, "what `In` and `NotIn` compare with; at least one, and none with the others", default=_NO_ITEMS
+    "values",
+    LIST,
+    "the values for `In` and `NotIn`, at least one; must be empty for the other operators",
+    default=_NO_ITEMS,
 )
 MATCH_EXPRESSIONS = Key(
     "matchExpressions",
     LIST,
-    "further conditions on labels; all of them hold",
+    "further conditions on labels; all of them must be true",
     default=_NO_ITEMS,
-    keys=(EXPRESSION_KEY, OPERATOR, VALUES),
+    keys=(EXPRESSION_KEY, EXPRESSION_OPERATOR, VALUES),
 )
 
-# Of `finalizer`.
+# Keys of `finalizer`.
 FINALIZER_NAME = Key(
     "name",
     TEXT,
-    "what is written to `metadata.finalizers`, for example `example.com/website`",
+    "the entry in `metadata.finalizers`, for example `example.com/website`",
     default="",
     is_required=True,
 )
 
-# Of an entry of `triggers`.
-LABELS = Key("labels", PATH, "the other object carries all the labels that this finds in the primary", default="")
+# Keys of an entry of `triggers`.
+LABELS = Key("labels", PATH, "a JSONPath into the primary; the other object has all labels found there", default="")
 NAME = Key(
-    "name", PATH, "the other's name is what this finds in the primary; several matches are several names", default=""
+    "name", PATH, "a JSONPath into the primary; the other object's name is one of the values found there", default=""
 )
 OWNER: Key[bool | None] = Key(
-    "owner", BOOLEAN, "`true`: one of the owner references of the other object names the primary", default=None
+    "owner", BOOLEAN, "`true`: an owner reference of the other object names the primary", default=None
 )
 ON = Key(
     "on",
     LIST,
-    "JSONPaths into the other object: an update counts only if one of these values changed",
+    "JSONPaths into the other object; an update triggers a reconcile only if one of these values changed",
     default=_NO_ITEMS,
-    default_words="every update",
+    default_text="every update",
 )
 
-# Of the entry of a kind.
+# Keys of the entry of a kind.
 RECONCILE_PERIOD: Key[float | None] = Key(
     "reconcilePeriod",
     DURATION,
-    "how long after a success an object is reconciled anyway; `0s` means the flag decides",
+    "how long after a success an object is reconciled again; `0s` means the flag decides",
     default=None,
-    default_words="`--reconcile-period`",
+    default_text="`--reconcile-period`",
 )
 TIMEOUT: Key[float | None] = Key(
     "timeout",
     DURATION,
-    "a run that takes longer is ended and has failed",
+    "a run that takes longer is ended and counts as failed",
     default=None,
-    default_words="`--run-timeout`",
+    default_text="`--run-timeout`",
     is_ours=True,
 )
 MANAGE_STATUS = Key("manageStatus", BOOLEAN, "whether the operator writes the status", default=True)
 SNAKE_CASE_PARAMETERS = Key(
     "snakeCaseParameters",
     BOOLEAN,
-    "whether keys of the spec become snake case: `minReplicas` is the variable `min_replicas`",
+    "whether keys of the spec are converted to snake case: `minReplicas` becomes the variable `min_replicas`",
     default=True,
 )
 MARK_UNSAFE: Key[bool | None] = Key(
     "markUnsafe",
     BOOLEAN,
-    "whether texts of the object are data that Ansible never evaluates; say true",
+    "whether strings from the object are marked as data that Ansible never evaluates; `true` is recommended",
     default=None,
-    default_words="`--mark-unsafe`",
+    default_text="`--mark-unsafe`",
 )
 SELECTOR: Key[Mapping[str, Any] | None] = Key(
     "selector",
     MAPPING,
-    "only objects with such labels are reconciled",
+    "only objects with matching labels are reconciled",
     default=None,
-    default_words="all",
+    default_text="all",
     keys=(MATCH_LABELS, MATCH_EXPRESSIONS),
 )
 WATCH_ANNOTATIONS_CHANGES = Key(
-    "watchAnnotationsChanges", BOOLEAN, "whether a change of the object's annotations counts", default=False
+    "watchAnnotationsChanges",
+    BOOLEAN,
+    "whether a change of the object's annotations triggers a reconcile",
+    default=False,
 )
 WATCH_DEPENDENT_RESOURCES = Key(
     "watchDependentResources",
     BOOLEAN,
-    "whether changes of dependents count",
+    "whether changes of dependents trigger a reconcile",
     default=True,
 )
 WATCH_CLUSTER_SCOPED_RESOURCES = Key(
-    "watchClusterScopedResources", BOOLEAN, "whether changes of cluster-scoped dependents count", default=False
+    "watchClusterScopedResources",
+    BOOLEAN,
+    "whether changes of cluster-scoped dependents trigger a reconcile",
+    default=False,
 )
 BLACKLIST = Key(
     "blacklist",
     LIST,
-    "kinds of dependents that do not count",
+    "dependent kinds whose changes are ignored",
     default=_NO_ITEMS,
     keys=(GROUP, VERSION, KIND),
 )
 MAX_RUNNER_ARTIFACTS = Key(
     "maxRunnerArtifacts",
-    WHOLE,
-    "how many runs of an object are kept in its workspace; 0 means the default, below 0 keeps all",
+    INTEGER,
+    "how many runs of an object are kept in its workspace; 0 means the default, a negative number keeps all",
     default=20,
 )
 FINALIZER: Key[Mapping[str, Any] | None] = Key(
     "finalizer",
     MAPPING,
-    "what runs before an object may go",
+    "what runs before an object is deleted",
     default=None,
     keys=(FINALIZER_NAME, ROLE, PLAYBOOK, VARS),
 )
 TRIGGERS = Key(
     "triggers",
     LIST,
-    "other objects whose changes count",
+    "other objects whose changes trigger a reconcile",
     default=_NO_ITEMS,
     is_ours=True,
     keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, ON),
@@ -142,7 +151,7 @@ TRIGGERS = Key(
 STATUS = Key(
     "status",
     MAPPING,
-    "fields of the status, each with a JSONPath into what a run gave",
+    "fields of the status, each with a JSONPath into the result of a run",
     default=_NOTHING,
     is_ours=True,
 )

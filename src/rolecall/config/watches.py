@@ -1,8 +1,8 @@
 """``watches.yaml``: which kinds the operator reconciles, and how.
 
-The format is the Go runner's, with the keys of ours that it ignores (``timeout``, ``triggers``, ``status``), so that
-one file serves both. Everything is checked before anything starts: an error names the file, the entry, the key and the
-line. Keys that nobody knows are told of and do no harm. The result is frozen, and nobody else reads the file.
+The format is the Go runner's, with additional keys that the Go runner ignores (``timeout``, ``triggers``, ``status``),
+so that one file works for both. Everything is checked before anything starts: an error names the file, the entry, the
+key and the line. Unknown keys are reported and ignored. The result is frozen.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ from jsonpath_ng import JSONPath
 
 from rolecall.config import watch_keys as keys
 from rolecall.config.content import Content, ContentFinder
-from rolecall.config.environment import verbosity_of, workers_of
+from rolecall.config.environment import ansible_verbosity, max_concurrent_reconciles
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.expansion import expand
-from rolecall.config.keys import Key
+from rolecall.config.expansion import expand_variables
+from rolecall.config.key_types import Key
 from rolecall.config.mapping_reader import MappingReader
-from rolecall.config.yaml_loader import complaint, duplicates, first_document
+from rolecall.config.yaml_loader import describe_error, duplicate_keys, first_document
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.selectors import LabelSelector
 from rolecall.controller.triggers import ReferenceType, Trigger
@@ -31,12 +31,12 @@ from rolecall.logs import get_logger
 
 logger = get_logger("watches")
 
-_TIES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
+_TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Finalizer:
-    """What runs before an object of the kind may go: a role or playbook of its own, or the main one with these vars."""
+    """What runs before an object is deleted: a role or playbook of its own, or the main one with these vars."""
 
     name: str
     content: Content | None
@@ -45,7 +45,7 @@ class Finalizer:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """One entry of ``watches.yaml``; durations are in seconds, None where the flag decides.
+    """One entry of ``watches.yaml``; durations are in seconds, None if the flag decides.
 
     ``workers`` (how many objects are reconciled at once) and ``verbosity`` come from the environment.
     """
@@ -71,76 +71,76 @@ class Watch:
     verbosity: int | None = None
 
     def content_for(self, *, finalizing: bool) -> Content:
-        """Return what runs: the finalizer's own role or playbook on a finalizer run, else the main one."""
+        """Return what to run: the finalizer's own role or playbook if there is one, else the main one."""
         if finalizing and self.finalizer and self.finalizer.content:
             return self.finalizer.content
         return self.content
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a watches file says: its watches, what is wrong in it, and the keys in it that nobody knows.
+class ParsedWatches:
+    """The content of a watches file: its watches, the errors in it, and its unknown keys.
 
-    A watch with mistakes is among the watches where its role or playbook is there, with defaults for what is wrong.
+    A watch with errors is included if its role or playbook exists, with defaults for the invalid values.
     """
 
     watches: tuple[Watch, ...] = ()
-    mistakes: tuple[ConfigurationError, ...] = ()
-    unknown: tuple[ConfigurationError, ...] = ()
+    errors: tuple[ConfigurationError, ...] = ()
+    unknown_keys: tuple[ConfigurationError, ...] = ()
 
 
 def load_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> tuple[Watch, ...]:
-    """Read and check ``watches.yaml``; roles are looked for from ``directory``, by default the working directory.
+    """Read and check ``watches.yaml``; roles are searched from ``directory`` (default: the working directory).
 
-    Unknown keys are logged. Raises ConfigurationError with one line that names the file, the entry, the key, the line.
+    Log unknown keys. Raise ConfigurationError with one line that names the file, the entry, the key and the line.
     """
-    reading = read_watches(path, environment, directory)
-    if reading.mistakes:
-        raise reading.mistakes[0]
-    for key in reading.unknown:
-        logger.warning("A key of the watches file is unknown", where=str(key))
-    return reading.watches
+    parsed = parse_watches(path, environment, directory)
+    if parsed.errors:
+        raise parsed.errors[0]
+    for key in parsed.unknown_keys:
+        logger.warning("Unknown key in the watches file", where=str(key))
+    return parsed.watches
 
 
-def read_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> Reading:
-    """Do the same, but return everything that is wrong and unknown. Raises nothing."""
-    places = ContentFinder(directory or Path.cwd(), environment)
+def parse_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> ParsedWatches:
+    """Read and check ``watches.yaml`` like ``load_watches``, but return all errors and unknown keys."""
+    finder = ContentFinder(directory or Path.cwd(), environment)
     try:
         entries = _entries(path, environment)
     except ConfigurationError as error:
-        return Reading(mistakes=(error,))
+        return ParsedWatches(errors=(error,))
     watches: list[Watch] = []
-    mistakes: list[ConfigurationError] = []
-    unknown: list[ConfigurationError] = []
+    errors: list[ConfigurationError] = []
+    unknown_keys: list[ConfigurationError] = []
     seen: set[GVK] = set()
     for number, raw in enumerate(entries, 1):
         try:
-            fields = _fields(raw, _place(path, number, raw))
+            reader = _entry_reader(raw, _place(path, number, raw))
         except ConfigurationError as error:
-            mistakes.append(error)
+            errors.append(error)
             continue
-        watch = _read_watch(fields, places, seen)
+        watch = _read_watch(reader, finder, seen)
         watches += [watch] if watch else []
-        mistakes += fields.mistakes
-        unknown += fields.unknown()
-    return Reading(tuple(watches), tuple(mistakes), tuple(unknown))
+        errors += reader.errors
+        unknown_keys += reader.unknown_keys()
+    return ParsedWatches(tuple(watches), tuple(errors), tuple(unknown_keys))
 
 
-def _fields(raw: object, place: str) -> MappingReader:
-    fields = MappingReader.of(raw, keys.ENTRY, place)
-    for key, first, line in duplicates(raw):
-        message = f"is given twice, first in line {first}"
-        fields.mistakes.append(ConfigurationError(message, place=place, key=key, line=line))
-    return fields
+def _entry_reader(raw: object, place: str) -> MappingReader:
+    reader = MappingReader.of(raw, keys.ENTRY, place)
+    for key, first, line in duplicate_keys(raw):
+        message = f"duplicate key, first in line {first}"
+        reader.errors.append(ConfigurationError(message, place=place, key=key, line=line))
+    return reader
 
 
 def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     try:
-        document = first_document(expand(path.read_text(encoding="utf-8"), environment))
+        document = first_document(expand_variables(path.read_text(encoding="utf-8"), environment))
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (yaml.YAMLError, ValueError) as error:
-        text, line = complaint(error)
+        text, line = describe_error(error)
         raise ConfigurationError(text, place=str(path), line=line) from error
     if document is None:
         return []
@@ -155,51 +155,51 @@ def _place(path: Path, number: int, raw: object) -> str:
     return f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
 
 
-def _read_watch(fields: MappingReader, places: ContentFinder, seen: set[GVK]) -> Watch | None:
-    """Return the watch of an entry, None when there is nothing that it could run; add its kind to those seen."""
-    gvk = _read_gvk(fields)
+def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) -> Watch | None:
+    """Return the watch of an entry, None if it has no role or playbook; add its kind to ``seen``."""
+    gvk = _read_gvk(reader)
     if gvk in seen:
-        fields.refuse(keys.KIND.name, f"duplicate GVK: {gvk}")
+        reader.add_error(keys.KIND.name, f"duplicate GVK: {gvk}")
     if gvk.version and gvk.kind:
         seen.add(gvk)
-    content = places.content(fields)
-    if not (fields.get(keys.PLAYBOOK) or fields.get(keys.ROLE)):
-        fields.refuse(keys.ROLE.name, "must specify Role or Playbook")
+    content = finder.content(reader)
+    if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
+        reader.add_error(keys.ROLE.name, "must specify Role or Playbook")
     watch = partial(
         Watch,
         gvk=gvk,
-        variables=fields.read(keys.VARS),
+        variables=reader.read(keys.VARS),
         # As in the Go runner, 0s means that the flag decides; only the annotation can switch the period off.
-        reconcile_period_seconds=fields.read(keys.RECONCILE_PERIOD) or None,
-        timeout_seconds=fields.read(keys.TIMEOUT) or None,
-        max_runner_artifacts=fields.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
-        manage_status=fields.read(keys.MANAGE_STATUS),
-        watch_dependent_resources=fields.read(keys.WATCH_DEPENDENT_RESOURCES),
-        watch_cluster_scoped_resources=fields.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
-        snake_case_parameters=fields.read(keys.SNAKE_CASE_PARAMETERS),
-        watch_annotations_changes=fields.read(keys.WATCH_ANNOTATIONS_CHANGES),
-        mark_unsafe=fields.read(keys.MARK_UNSAFE),
-        blacklist=frozenset(_read_gvk(entry) for entry in fields.entries(keys.BLACKLIST)),
-        selector=_read_selector(fields),
-        finalizer=_read_finalizer(fields, places),
-        triggers=tuple(_read_triggers(fields)),
-        status=dict(_read_status(fields)),
-        workers=workers_of(gvk, places.environment),
-        verbosity=verbosity_of(gvk, places.environment),
+        reconcile_period_seconds=reader.read(keys.RECONCILE_PERIOD) or None,
+        timeout_seconds=reader.read(keys.TIMEOUT) or None,
+        max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
+        manage_status=reader.read(keys.MANAGE_STATUS),
+        watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
+        watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
+        snake_case_parameters=reader.read(keys.SNAKE_CASE_PARAMETERS),
+        watch_annotations_changes=reader.read(keys.WATCH_ANNOTATIONS_CHANGES),
+        mark_unsafe=reader.read(keys.MARK_UNSAFE),
+        blacklist=frozenset(_read_gvk(entry) for entry in reader.entries(keys.BLACKLIST)),
+        selector=_read_selector(reader),
+        finalizer=_read_finalizer(reader, finder),
+        triggers=tuple(_read_triggers(reader)),
+        status=dict(_read_status(reader)),
+        workers=max_concurrent_reconciles(gvk, finder.environment),
+        verbosity=ansible_verbosity(gvk, finder.environment),
     )
     return watch(content=content) if content else None
 
 
-def _read_gvk(fields: MappingReader) -> GVK:
-    gvk = GVK(fields.read(keys.GROUP), fields.read(keys.VERSION), fields.read(keys.KIND))
+def _read_gvk(reader: MappingReader) -> GVK:
+    gvk = GVK(reader.read(keys.GROUP), reader.read(keys.VERSION), reader.read(keys.KIND))
     for key in (keys.VERSION, keys.KIND):
-        if fields.get(key) in (None, ""):
-            fields.refuse(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
+        if reader.get(key) in (None, ""):
+            reader.add_error(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
     return gvk
 
 
-def _read_selector(fields: MappingReader) -> LabelSelector:
-    nested = fields.nested(keys.SELECTOR)
+def _read_selector(reader: MappingReader) -> LabelSelector:
+    nested = reader.nested(keys.SELECTOR)
     if nested is None:
         return LabelSelector()
     expressions = [
@@ -209,56 +209,56 @@ def _read_selector(fields: MappingReader) -> LabelSelector:
     try:
         return LabelSelector.compile({"matchLabels": nested.read(keys.MATCH_LABELS), "matchExpressions": expressions})
     except ValueError as error:
-        fields.refuse(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
+        reader.add_error(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
         return LabelSelector()
 
 
-def _read_finalizer(fields: MappingReader, places: ContentFinder) -> Finalizer | None:
-    nested = fields.nested(keys.FINALIZER)
+def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer | None:
+    nested = reader.nested(keys.FINALIZER)
     if nested is None:
         return None
     name, variables = nested.read(keys.FINALIZER_NAME), nested.read(keys.VARS)
     if nested.get(keys.FINALIZER_NAME) in (None, ""):
-        nested.refuse(keys.FINALIZER_NAME.name, "finalizer must have name")
-    content = places.content(nested)
+        nested.add_error(keys.FINALIZER_NAME.name, "finalizer must have name")
+    content = finder.content(nested)
     if not (nested.get(keys.PLAYBOOK) or nested.get(keys.ROLE) or variables):
-        nested.refuse(keys.ROLE.name, "must specify Role or Playbook, or vars")
+        nested.add_error(keys.ROLE.name, "must specify Role or Playbook, or vars")
     return Finalizer(name, content, variables)
 
 
-def _read_triggers(fields: MappingReader) -> Iterator[Trigger]:
-    for entry in fields.entries(keys.TRIGGERS):
+def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
+    for entry in reader.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
         on = tuple(path for text in entry.read(keys.ON) if (path := _read_field(entry, keys.ON, text)))
-        given = [key for key in _TIES if entry.get(key)]
-        if len(given) != 1:
-            found = " and ".join(key.name for key in given) or "none of them"
-            entry.refuse(keys.OWNER.name, f"a trigger has exactly one of owner, labels and name; found {found}")
+        references = [key for key in _TRIGGER_REFERENCES if entry.get(key)]
+        if len(references) != 1:
+            found = " and ".join(key.name for key in references) or "none"
+            entry.add_error(keys.OWNER.name, f"expected exactly one of owner, labels and name, found {found}")
             continue
-        [tie] = given
-        if tie is not keys.OWNER:
-            path = _read_field(entry, tie, entry.read(tie))
-            yield from [Trigger(gvk, ReferenceType(tie.name), path, on)] if path else []
+        [reference] = references
+        if reference is not keys.OWNER:
+            path = _read_field(entry, reference, entry.read(reference))
+            yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
         elif (is_owner := entry.read(keys.OWNER)) is False:
-            entry.refuse(keys.OWNER.name, "a trigger by owner says owner: true")
+            entry.add_error(keys.OWNER.name, "expected true, found false")
         elif is_owner:
             yield Trigger(gvk, ReferenceType.OWNER, None, on)
 
 
-def _read_field(fields: MappingReader, key: Key[Any], text: object) -> FieldPath | None:
+def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath | None:
     try:
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
-        fields.refuse(key.name, str(error))
+        reader.add_error(key.name, str(error))
         return None
 
 
-def _read_status(fields: MappingReader) -> Iterator[tuple[str, JSONPath]]:
-    for name, text in fields.read(keys.STATUS).items():
+def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:
+    for name, text in reader.read(keys.STATUS).items():
         try:
             yield name, parse_path(_path_text(text))
         except ValueError as error:
-            fields.refuse(f"{keys.STATUS.name}.{name}", str(error))
+            reader.add_error(f"{keys.STATUS.name}.{name}", str(error))
 
 
 def _path_text(value: object) -> str:

@@ -1,9 +1,9 @@
-"""YAML as the Go runner's parser reads it, with the line of every key.
+"""Loads YAML as the Go runner's parser does, with the line of every key.
 
-That is YAML 1.1 with differences that matter to files written for it: ``y`` and ``n`` are booleans, ``12:30`` is a text
-and no sexagesimal number, ``1e3`` is a number, dates are texts, an unknown tag leaves a plain value, and a whole float
-is a whole number. Keys are always texts, spelled as they are written: ``on`` and ``y`` are names, not true. Keys that a
-mapping has twice are kept in mind for whoever knows their place.
+This is YAML 1.1 with differences that matter for existing files: ``y`` and ``n`` are booleans, ``12:30`` is a string
+and not a sexagesimal number, ``1e3`` is a number, dates are strings, an unknown tag is ignored, and a float without a
+fraction is an integer. Keys are always strings, as they are written: ``on`` and ``y`` are names, not true. Duplicate
+keys are recorded, so that the caller can report them.
 """
 
 import re
@@ -24,7 +24,7 @@ _WHOLE_FLOATS_BELOW = 1e21
 
 
 class LocatedMapping(dict[str, Any]):
-    """A mapping with its own line, the lines of its keys, and the keys that it has twice (key, first line, line)."""
+    """A mapping with its line, the lines of its keys, and its duplicate keys (key, first line, line)."""
 
     def __init__(self, line: int) -> None:
         super().__init__()
@@ -34,22 +34,22 @@ class LocatedMapping(dict[str, Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the differences above."""
+    """A ``SafeLoader`` with the differences above."""
 
     bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
 
     def construct_float(self, node: ScalarNode) -> int | float:
-        """Return a number; one without a fraction is whole, as in JSON written by Go."""
+        """Return a number; a float without a fraction is an integer, as in JSON written by Go."""
         number: float = self.construct_yaml_float(node)
         return int(number) if number.is_integer() and abs(number) < _WHOLE_FLOATS_BELOW else number
 
     def construct_list(self, node: SequenceNode) -> list[Any]:
-        """Return a list; one that contains itself is refused by PyYAML, because this is done in one go."""
+        """Return a list. Because it is constructed in one step, PyYAML rejects a list that contains itself."""
         found: list[Any] = self.construct_sequence(node, deep=True)
         return found
 
     def construct_located(self, node: MappingNode) -> LocatedMapping:
-        """Return a mapping; one that contains itself is refused, as above."""
+        """Return a mapping. PyYAML rejects a mapping that contains itself, as above."""
         found = LocatedMapping(node.start_mark.line + 1)
         found.duplicates = list(self._duplicates(node))
         self.flatten_mapping(node)
@@ -69,7 +69,7 @@ class _Loader(yaml.SafeLoader):
                 first_lines.setdefault(name, line)
 
     def construct_untagged(self, _suffix: str, node: Node) -> Any:
-        """Return what a value with an unknown tag is without it."""
+        """Return the value of a node with an unknown tag as if it had no tag."""
         if isinstance(node, ScalarNode):
             return self.construct_scalar(node)
         if isinstance(node, SequenceNode):
@@ -79,7 +79,9 @@ class _Loader(yaml.SafeLoader):
 
     def _key(self, node: Node) -> str:
         if not isinstance(node, ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "the key of a mapping must be a text", node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, "the key of a mapping must be a string", node.start_mark
+            )
         value = self.construct_object(node)
         return str(node.value) if isinstance(value, bool | str | None) else str(value)
 
@@ -98,7 +100,7 @@ _Loader.add_multi_constructor("!", _Loader.construct_untagged)
 
 
 def first_document(text: str) -> Any:
-    """Return the first document of a YAML text, None when there is none. Raises yaml.YAMLError or ValueError."""
+    """Return the first document of a YAML text, or None. Raise yaml.YAMLError or ValueError."""
     try:
         return next(iter(yaml.load_all(text, _Loader)), None)
     except RecursionError:
@@ -106,26 +108,26 @@ def first_document(text: str) -> Any:
 
 
 def all_documents(text: str) -> list[Any]:
-    """Return every document of a YAML text. Raises yaml.YAMLError or ValueError."""
+    """Return all documents of a YAML text. Raise yaml.YAMLError or ValueError."""
     try:
         return list(yaml.load_all(text, _Loader))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def complaint(error: Exception) -> tuple[str, int | None]:
-    """Return what people are told of a text that could not be read: one line, and the line of the text where known."""
+def describe_error(error: Exception) -> tuple[str, int | None]:
+    """Return the message for a text that is not valid YAML, in one line, and the line number if known."""
     mark = getattr(error, "problem_mark", None)
-    return f"is not YAML: {' '.join(str(error).split())}", mark.line + 1 if mark else None
+    return f"invalid YAML: {' '.join(str(error).split())}", mark.line + 1 if mark else None
 
 
-def duplicates(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
-    """Yield each key, at any depth, that its mapping has twice: its path, the first line and the line."""
+def duplicate_keys(value: object, path: str = "") -> Iterator[tuple[str, int, int]]:
+    """Yield each duplicate key, at any depth: its path, the first line and the second line."""
     if isinstance(value, LocatedMapping):
         for name, first, line in value.duplicates:
             yield path + name, first, line
         for name, item in value.items():
-            yield from duplicates(item, f"{path}{name}.")
+            yield from duplicate_keys(item, f"{path}{name}.")
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from duplicates(item, f"{path.removesuffix('.')}[{number}].")
+            yield from duplicate_keys(item, f"{path.removesuffix('.')}[{number}].")

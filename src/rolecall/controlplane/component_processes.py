@@ -1,9 +1,8 @@
-"""Starting programs that outlive us, and ending exactly those again.
+"""Starts components as background processes, and stops exactly those processes.
 
-A component runs in a session of its own with its output in a file, so that the command that started it can return.
-What is kept of it is its number together with the moment at which the kernel started it: a number that was given to
-another process since is never signalled. Ending is certain: whoever has not gone after the grace is killed. The
-components are described in rolecall.controlplane.components.
+A component runs in its own session with its output in a file, so that the command that started it can return. A process
+is recorded by its PID and its start time, so that a reused PID is never signalled. A process that does not stop within
+the grace period is killed. ``rolecall.controlplane.components`` has the command lines.
 """
 
 import contextlib
@@ -26,14 +25,14 @@ START_TICKS_FIELD = 19  # counted from the field behind the program's name in /p
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """A process that we started: its number and a text that no other process with this number has."""
+    """A process that we started: its PID and its start mark, which tells it from other processes with this PID."""
 
     pid: int
     started: str
 
 
 def _start_mark(pid: int) -> str:
-    """Say when the process started, in a form that a change of the system's clock does not alter."""
+    """Return the start time of the process in a form that does not depend on the system clock."""
     if sys.platform != "linux":
         return repr(psutil.Process(pid).create_time())
     try:
@@ -56,15 +55,15 @@ def _find(record: ProcessRecord) -> psutil.Process | None:
 
 
 def _is_over(pid: int) -> bool:
-    """Take note of a child's end; False while its last threads are still ending, which look like the end already."""
+    """Reap a child; return False while its last threads are still exiting, although it is already a zombie."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:  # somebody else's child: its parent sees to it
+    except ChildProcessError:  # not our child: its parent reaps it
         return True
 
 
 def start(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> ProcessRecord:
-    """Start the command detached from us, its output added to the log; OSError if it cannot be started."""
+    """Start the command in the background and append its output to the log. Raise OSError if it cannot be started."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
@@ -78,28 +77,28 @@ def start(command: Sequence[str], *, directory: Path, log: Path, environment: Ma
         )
     finally:
         os.close(descriptor)
-    process.returncode = 0  # it outlives this object on purpose; without this the interpreter warns of it
+    process.returncode = 0  # it outlives this object on purpose; without this the interpreter warns
     return ProcessRecord(process.pid, _start_mark(process.pid))
 
 
 def is_alive(record: ProcessRecord) -> bool:
-    """Say whether exactly this process still runs (one that ended and was not waited for yet does not)."""
+    """Return whether exactly this process is still running; a zombie is not."""
     return _find(record) is not None
 
 
 def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessRecord]:
-    """Find our processes with one of these program names that run in the directory, recorded or not."""
+    """Return our processes with one of these program names that run in the directory, recorded or not."""
     wanted = frozenset(names)
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # gone meanwhile, or somebody else's: none of ours
+        with contextlib.suppress(psutil.Error):  # it has exited, or belongs to another user
             if process.cwd() == str(directory) and Path(process.exe()).name in wanted:
                 found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
     return found
 
 
 def memory_bytes(record: ProcessRecord) -> int:
-    """Give the resident memory of the process; 0 if it is gone."""
+    """Return the resident memory of the process, 0 if it has exited."""
     process = _find(record)
     try:
         return int(process.memory_info().rss) if process else 0
@@ -108,7 +107,7 @@ def memory_bytes(record: ProcessRecord) -> int:
 
 
 def end(records: Iterable[ProcessRecord], *, grace_seconds: float) -> None:
-    """End the processes and return when they are gone: asked first, killed after the grace; 0 kills at once."""
+    """Stop the processes and wait until they have exited: SIGTERM, then SIGKILL after the grace (0: at once)."""
     alive = list(records)
     if grace_seconds > 0:
         _signal_all(alive, kill=False)
@@ -122,7 +121,7 @@ def _signal_all(records: Iterable[ProcessRecord], *, kill: bool) -> None:
         process = _find(record)
         if process is None:
             continue
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself in between, which is what we want
+        with contextlib.suppress(psutil.NoSuchProcess):  # it exited by itself in the meantime
             if kill:
                 process.kill()
             else:
@@ -130,7 +129,7 @@ def _signal_all(records: Iterable[ProcessRecord], *, kill: bool) -> None:
 
 
 def _wait_until_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
-    """Wait for the processes at most so long; give those that are still there."""
+    """Wait for the processes for at most this time; return those that are still running."""
     deadline = time.monotonic() + seconds
     while (alive := [record for record in records if is_alive(record)]) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
@@ -138,7 +137,7 @@ def _wait_until_gone(records: Iterable[ProcessRecord], seconds: float) -> list[P
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Give the last lines of a log; nothing if there is none."""
+    """Return the last lines of a log, an empty list if there is no log."""
     try:
         with path.open(errors="replace") as file:
             return [line.rstrip("\n") for line in deque(file, maxlen=count)]

@@ -1,6 +1,6 @@
-"""JSONPath into objects, with the extensions of ``jsonpath_ng`` (filters, arithmetic).
+"""JSONPaths into objects, with the extensions of ``jsonpath_ng`` (filters, arithmetic).
 
-Parsing costs milliseconds, so each text is parsed once for the life of the process.
+Parsing takes milliseconds, so parsed paths are cached for the life of the process.
 """
 
 from functools import lru_cache
@@ -13,7 +13,7 @@ from jsonpath_ng.ext import parse
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> JSONPath:
-    """Return the compiled path. Raises ValueError that says what is wrong with the text."""
+    """Return the parsed path. Raise ValueError if the text is not a JSONPath."""
     try:
         return parse(text)
     except JSONPathError as error:
@@ -21,9 +21,9 @@ def parse_path(text: str) -> JSONPath:
 
 
 def values_at(path: JSONPath, document: object) -> list[Any]:
-    """Return every value that the path matches, in order; none when it matches nothing."""
+    """Return the values that the path matches, in order."""
     try:
         return [match.value for match in path.find(document)]
     except (AttributeError, KeyError, TypeError, ValueError):
-        # jsonpath_ng raises these where an operator meets a value of a type that it does not expect.
+        # jsonpath_ng raises these if an operator meets a value of an unexpected type.
         return []

@@ -1,7 +1,7 @@
-"""An object as a cache keeps it: ready to be sent, with the few facts by which it is looked up.
+"""An object as a cache stores it: serialized, with the fields that are needed for lookups.
 
-The bytes of an object take a fraction of the memory of its dictionaries, and answering with them costs nothing. The
-cache in ``rolecall.controller`` fills these, the proxy in ``rolecall.runs`` reads them.
+The JSON of an object takes a fraction of the memory of its dictionaries and can be sent as it is. The cache in
+``rolecall.controller`` stores these objects, and the proxy reads them.
 """
 
 import json
@@ -25,7 +25,7 @@ class StoredObject:
 
     @classmethod
     def of(cls, obj: RawObject) -> Self:
-        """Pack an object."""
+        """Return the stored form of an object."""
         labels = metadata_of(obj).get("labels") or {}
         return cls(
             ObjectKey.of_object(obj),

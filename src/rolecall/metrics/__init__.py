@@ -1,6 +1,6 @@
-"""Metrics in the form that Prometheus reads: the families, and the values they take.
+"""The Prometheus metrics of the operator.
 
-The other layers know only small observer protocols of their own; only this package imports the Prometheus client. All
-metrics of an operator belong to one ``OperatorMetrics`` with its own registry, so that several operators in one process
-do not share any.
+Other packages define small observer protocols; only this package imports the Prometheus client. All metrics of an
+operator belong to one ``OperatorMetrics`` with its own registry, so that several operators in one process do not share
+metrics.
 """

@@ -1,8 +1,7 @@
-"""The metrics of controllers and their work queues, under the names that controllers written in Go use.
+"""The metrics of controllers and work queues, with the names of controller-runtime.
 
-A controller and its queue tell an observer what happens; nothing of them is known here but requests, which are only
-counted. Durations are measured by a monotonic clock. Depth, unfinished work and the oldest work are looked up when the
-metrics are read.
+A controller and its queue report to a ``ControllerMetrics``, which only counts their requests. Durations are measured
+with a monotonic clock. Depth, unfinished work and the oldest work are computed when the metrics are read.
 """
 
 import time
@@ -13,8 +12,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from rolecall.metrics.registry import Registry
 
-SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The bounds in seconds that Prometheus' Go client takes when nothing else is said."""
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The default buckets of Prometheus' Go client, in seconds."""
 
 _RECONCILE = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
@@ -27,44 +26,51 @@ _PANIC = "panic"
 
 
 class ControllerFamilies:
-    """The metrics of all controllers of an operator; ``observer`` makes the series of one."""
+    """The metrics of all controllers of an operator; ``observer`` creates the series of one controller."""
 
     def __init__(self, registry: Registry, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self.reconciles = Histogram(
             "ansible_operator_reconciles",
-            "Seconds that whole reconciles took, the play included",
+            "Duration of reconciles in seconds, including the play",
             ["GVK"],
-            buckets=SHORT,
+            buckets=DEFAULT_BUCKETS,
             registry=registry,
         )
         by = ["controller"]
         prefix = "controller_runtime"
         self.total = Counter(
             f"{prefix}_reconcile_total",
-            "Reconciles by success, error, requeue (at once) and requeue_after",
+            "Reconciles by result: success, error, requeue (immediately), requeue_after",
             [*by, "result"],
             registry=registry,
         )
         self.errors = Counter(f"{prefix}_reconcile_errors_total", "Reconciles that failed", by, registry=registry)
         self.terminal_errors = Counter(
-            f"{prefix}_terminal_reconcile_errors_total", "Always 0: every failure is tried again", by, registry=registry
+            f"{prefix}_terminal_reconcile_errors_total",
+            "Always 0: every failed reconcile is retried",
+            by,
+            registry=registry,
         )
         self.panics = Counter(
             f"{prefix}_reconcile_panics_total",
-            "Reconciles that crashed, which is a mistake of rolecall",
+            "Reconciles that crashed because of a bug in rolecall",
             by,
             registry=registry,
         )
         self.seconds = Histogram(
-            f"{prefix}_reconcile_time_seconds", "Seconds per reconcile", by, buckets=_RECONCILE, registry=registry
+            f"{prefix}_reconcile_time_seconds",
+            "Duration of reconciles in seconds",
+            by,
+            buckets=_RECONCILE,
+            registry=registry,
         )
-        self.workers = Gauge(f"{prefix}_max_concurrent_reconciles", "Workers", by, registry=registry)
-        self.active = Gauge(f"{prefix}_active_workers", "Workers that reconcile at this moment", by, registry=registry)
+        self.workers = Gauge(f"{prefix}_max_concurrent_reconciles", "Number of workers", by, registry=registry)
+        self.active = Gauge(f"{prefix}_active_workers", "Workers that are reconciling", by, registry=registry)
         self.queue = QueueFamilies(registry)
 
     def observer(self, controller: str, gvk: str, workers: int) -> "ControllerMetrics":
-        """Make the series of one controller, all of them at 0, and return what writes them."""
+        """Create the series of one controller, all at 0, and return its observer."""
         self.workers.labels(controller).set(workers)
         for outcome in _OUTCOMES:
             self.total.labels(controller, outcome)
@@ -82,27 +88,38 @@ class QueueFamilies:
     def __init__(self, registry: Registry) -> None:
         by = ["name", "controller"]
         self.depth = Gauge(
-            "workqueue_depth", "Requests that are due and wait for a worker", [*by, "priority"], registry=registry
+            "workqueue_depth", "Requests that are waiting for a worker", [*by, "priority"], registry=registry
         )
-        self.adds = Counter("workqueue_adds_total", "Requests that became due", by, registry=registry)
+        self.adds = Counter("workqueue_adds_total", "Requests that were added to the queue", by, registry=registry)
         self.retries = Counter(
-            "workqueue_retries_total", "Requests that come back after a failure", by, registry=registry
+            "workqueue_retries_total", "Requests that are retried after a failure", by, registry=registry
         )
         self.waited = Histogram(
-            "workqueue_queue_duration_seconds", "Seconds from due to taken", by, buckets=_QUEUE, registry=registry
+            "workqueue_queue_duration_seconds",
+            "Seconds that requests wait for a worker",
+            by,
+            buckets=_QUEUE,
+            registry=registry,
         )
         self.worked = Histogram(
-            "workqueue_work_duration_seconds", "Seconds from taken to done", by, buckets=_QUEUE, registry=registry
+            "workqueue_work_duration_seconds",
+            "Seconds that workers take for a request",
+            by,
+            buckets=_QUEUE,
+            registry=registry,
         )
         self.unfinished = Gauge(
-            "workqueue_unfinished_work_seconds", "Seconds of all work under way, added up", by, registry=registry
+            "workqueue_unfinished_work_seconds", "Total seconds of work in progress", by, registry=registry
         )
         self.longest = Gauge(
-            "workqueue_longest_running_processor_seconds", "Seconds of the oldest work under way", by, registry=registry
+            "workqueue_longest_running_processor_seconds",
+            "Seconds of the oldest work in progress",
+            by,
+            registry=registry,
         )
 
     def connect(self, observer: "ControllerMetrics") -> None:
-        """Make the series of one queue; what changes by itself is asked of its observer."""
+        """Create the series of one queue; gauges read their values from the observer."""
         labels = (observer.controller, observer.controller)
         self.depth.labels(*labels, "").set_function(lambda: float(len(observer.queued)))
         self.unfinished.labels(*labels).set_function(lambda: sum(observer.ages()))
@@ -113,7 +130,7 @@ class QueueFamilies:
 
 @dataclass(slots=True)
 class ControllerMetrics:
-    """Hears what one controller and its queue do."""
+    """Observe one controller and its queue."""
 
     families: ControllerFamilies
     controller: str
@@ -124,38 +141,38 @@ class ControllerMetrics:
     _started: dict[Hashable, float] = field(default_factory=dict)
 
     def ages(self) -> list[float]:
-        """Return the seconds since each request that is under way was taken."""
+        """Return the seconds since a worker took each request in progress."""
         now = self.now()
         return [now - taken for taken in list(self._taken.values())]
 
     def added(self, request: Hashable) -> None:
-        """Hear that a request became due."""
+        """Record that a request was added to the queue."""
         self.queued[request] = self.now()
         self.families.queue.adds.labels(self.controller, self.controller).inc()
 
     def taken(self, request: Hashable) -> None:
-        """Hear that a worker took a request."""
+        """Record that a worker took a request."""
         now = self._taken[request] = self.now()
         waited = now - self.queued.pop(request, now)
         self.families.queue.waited.labels(self.controller, self.controller).observe(waited)
 
     def finished(self, request: Hashable) -> None:
-        """Hear that a worker is done with a request."""
+        """Record that a worker is done with a request."""
         now = self.now()
         worked = now - self._taken.pop(request, now)
         self.families.queue.worked.labels(self.controller, self.controller).observe(worked)
 
     def retried(self, _request: Hashable) -> None:
-        """Hear that a request will come back after a failure."""
+        """Record that a request will be retried after a failure."""
         self.families.queue.retries.labels(self.controller, self.controller).inc()
 
     def started(self, request: Hashable) -> None:
-        """Hear that a reconcile has begun."""
+        """Record the start of a reconcile."""
         self._started[request] = self.now()
         self.families.active.labels(self.controller).inc()
 
     def ended(self, request: Hashable, outcome: str) -> None:
-        """Hear how a reconcile ended: success, error, requeue, requeue_after or panic."""
+        """Record the result of a reconcile: success, error, requeue, requeue_after or panic."""
         families, now = self.families, self.now()
         seconds = now - self._started.pop(request, now)
         families.active.labels(self.controller).dec()

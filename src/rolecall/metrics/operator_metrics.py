@@ -1,14 +1,14 @@
 """All metrics of one operator.
 
-Made once for an operator and handed to whoever has something to tell: controllers, the API server's client, leader
-election, the server of metrics that roles make.
+An operator creates one ``OperatorMetrics`` and passes it to the parts that report to it: controllers, the API client,
+leader election, and the endpoint for the metrics of roles.
 """
 
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from rolecall.metrics.controller_metrics import ControllerFamilies
-from rolecall.metrics.creation_times import CreationTimes
 from rolecall.metrics.registry import Registry
+from rolecall.metrics.resource_created_at import ResourceCreatedAt
 from rolecall.metrics.user_metrics import UserMetrics
 
 
@@ -20,26 +20,26 @@ class OperatorMetrics:
         ProcessCollector(registry=registry)
         build = Gauge(
             "ansible_operator_build_info",
-            "1, with the release of rolecall that runs",
+            "Always 1; the labels have the version of rolecall",
             ["commit", "version"],
             registry=registry,
         )
         build.labels("", version).set(1)
         self._results = Gauge(
             "ansible_operator_reconcile_result",
-            "Reconciles that succeeded or failed since the start",
+            "Reconciles since the start, by result",
             ["GVK", "result"],
             registry=registry,
         )
         self._requests = Counter(
             "rest_client_requests_total",
-            "Requests of the operator itself to the API server, not those of runs",
+            "Requests of the operator itself to the API server, without those of runs",
             ["code", "method", "host"],
             registry=registry,
         )
         self._leading = Gauge(
             "leader_election_master_status",
-            "1 on the replica that holds the Lease, 0 on the others",
+            "1 on the replica that holds the Lease, 0 on all others",
             ["name"],
             registry=registry,
         )
@@ -47,16 +47,16 @@ class OperatorMetrics:
             "leader_election_slowpath_total", "Renewals that had to read the Lease first", ["name"], registry=registry
         )
         self._reloads = Counter(
-            "certwatcher_read_certificate_total", "How often the mounted certificate was read", registry=registry
+            "certwatcher_read_certificate_total", "Attempts to read the mounted certificate", registry=registry
         )
         self._failed_reloads = Counter(
             "certwatcher_read_certificate_errors_total",
-            "How often the mounted certificate could not be read",
+            "Failed attempts to read the mounted certificate",
             registry=registry,
         )
         self.controllers = ControllerFamilies(registry)
-        self.creation_times = CreationTimes()
-        registry.register(self.creation_times)
+        self.resource_created_at = ResourceCreatedAt()
+        registry.register(self.resource_created_at)
         self.user_metrics = UserMetrics(registry)
 
     def render(self) -> bytes:
@@ -64,16 +64,16 @@ class OperatorMetrics:
         return self._registry.render() + self.user_metrics.render()
 
     def add_kind(self, gvk: str) -> None:
-        """Start counting the outcomes of a kind, at 0."""
+        """Create the series for the results of a kind, at 0."""
         for result in ("succeeded", "failed"):
             self._results.labels(gvk, result)
 
     def count_outcome(self, gvk: str, *, succeeded: bool) -> None:
-        """Count what came of a reconcile."""
+        """Count the result of a reconcile."""
         self._results.labels(gvk, "succeeded" if succeeded else "failed").inc()
 
     def count_request(self, code: str, method: str, host: str) -> None:
-        """Count a request to the API server; the code of one without an answer is ``<error>``."""
+        """Count a request to the API server; the code of a request without an answer is ``<error>``."""
         self._requests.labels(code, method, host).inc()
 
     def count_certificate(self, *, succeeded: bool) -> None:
@@ -83,7 +83,7 @@ class OperatorMetrics:
             self._failed_reloads.inc()
 
     def set_leading(self, name: str, *, leading: bool) -> None:
-        """Say whether this replica is the leader of an election."""
+        """Set whether this replica is the leader of an election."""
         self._leading.labels(name).set(leading)
         self._slow_renewals.labels(name)
 

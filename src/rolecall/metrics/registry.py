@@ -1,7 +1,7 @@
-"""The registry of one operator, and its text.
+"""The registry of one operator, and the metrics as text.
 
-The text is the format that every Prometheus reads, without the ``_created`` series that only OpenMetrics knows: the
-series are those of Go controllers.
+The text is in the Prometheus format, without the ``_created`` series of OpenMetrics: the series are those of Go
+controllers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,27 +16,27 @@ class Registry(CollectorRegistry):
     """All metrics of one operator."""
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics, without the times at which their series were created."""
+        """Yield the metrics without their ``_created`` series."""
         for metric in super().collect():
             if metric.type in _WITH_CREATION_TIME:
                 metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
 
     def render(self) -> bytes:
-        """Return the text of all metrics; any thread may ask."""
+        """Return all metrics as text; safe in any thread."""
         return generate_latest(self)
 
 
-class Reserved:
-    """Keeps a metric's name in a registry for somebody who renders it without the registry."""
+class ReservedName:
+    """Reserve the name of a metric that is rendered outside of the registry."""
 
     def __init__(self, name: str, description: str) -> None:
         self._metric = Metric(name, description, "unknown")
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metric whose name is taken."""
+        """Return the metric with the reserved name."""
         return [self._metric]
 
     def collect(self) -> Iterable[Metric]:
-        """Return nothing."""
+        """Return no metrics."""
         return []

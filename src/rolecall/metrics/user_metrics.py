@@ -1,9 +1,8 @@
-"""Metrics that roles make and change by themselves, with the module ``osdk_metric``.
+"""Metrics that roles create and change with the module ``osdk_metric``.
 
-A request names a metric and one thing to do with it. The metric is made by the first request that names it, which also
-fixes its type; histogram and summary requests may take each other's place. What a request is refused for is said in the
-words that the Go runner uses, because roles may look for them. A name that cannot be a metric's is a line in the log
-and costs the role nothing.
+A request names a metric and one operation on it. The first request creates the metric and fixes its type; histogram
+and summary requests are interchangeable. Error messages are those of the Go runner, because roles may look for them. An
+invalid metric name is logged and does not fail the role.
 """
 
 import math
@@ -15,13 +14,13 @@ from typing import Any
 from prometheus_client import Gauge, Histogram, Summary
 
 from rolecall.logs import get_logger
-from rolecall.metrics.controller_metrics import SHORT
-from rolecall.metrics.registry import Registry, Reserved
+from rolecall.metrics.controller_metrics import DEFAULT_BUCKETS
+from rolecall.metrics.registry import Registry, ReservedName
 
 logger = get_logger("metrics")
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_FIELDS: Mapping[str, Mapping[str, type]] = {
+_OPERATIONS: Mapping[str, Mapping[str, type]] = {
     "counter": {"increment": bool, "add": float},
     "gauge": {
         "increment": bool,
@@ -34,23 +33,23 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
     "histogram": {"observe": float},
     "summary": {"observe": float},
 }
-_WORDS: Mapping[type, str] = {str: "text", float: "a number", bool: "true or false"}
+_TYPE_NAMES: Mapping[type, str] = {str: "a string", float: "a number", bool: "true or false"}
 
 
 class RefusedError(Exception):
-    """A request that cannot be done; the text is for the role's author."""
+    """An invalid request; the message is for the role's author."""
 
 
 @dataclass(slots=True)
 class PlainCounter:
-    """A counter whose name is exactly the one that was asked for, with or without ``_total`` at its end."""
+    """A counter with exactly the given name, with or without ``_total`` at the end."""
 
     name: str
     description: str
     value: float = 0.0
 
     def text(self) -> str:
-        """Return its lines in the text format."""
+        """Return the counter in the text format."""
         description = self.description.replace("\\", r"\\").replace("\n", r"\n")
         head = f"# HELP {self.name} {description}\n# TYPE {self.name} counter\n"
         return f"{head}{self.name} {self.value!r}\n"
@@ -60,29 +59,29 @@ UserMetric = PlainCounter | Gauge | Histogram | Summary
 
 
 class UserMetrics:
-    """The metrics that roles have made; those that the registry does not render itself are in ``render``."""
+    """The metrics of roles; ``render`` returns those that the registry does not render itself."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._metrics: dict[str, UserMetric] = {}
 
     def apply(self, request: object) -> None:
-        """Do what a request, decoded from JSON, asks for. Raises RefusedError."""
+        """Apply a request, decoded from JSON. Raise RefusedError."""
         if not isinstance(request, dict):
             raise RefusedError(f"expected an object, found {type(request).__name__}")
         name = _read(request, "name", str) or ""
-        kinds = [kind for kind in _FIELDS if request.get(kind) is not None]
+        kinds = [kind for kind in _OPERATIONS if request.get(kind) is not None]
         if not kinds:
             raise RefusedError("a request should contain at least one metric")
         if len(kinds) > 1:
             raise RefusedError("only one metric can be processed at a time")
-        change = _fields(kinds[0], request[kinds[0]])
+        operations = _read_operations(kinds[0], request[kinds[0]])
         metric = self._metric(name, _read(request, "description", str) or "", kinds[0])
         if metric is not None:
-            _change(metric, change)
+            _change(metric, operations)
 
     def render(self) -> bytes:
-        """Return the text of the counters."""
+        """Return the counters as text."""
         metrics = list(self._metrics.values())
         return "".join(metric.text() for metric in metrics if isinstance(metric, PlainCounter)).encode()
 
@@ -100,18 +99,18 @@ class UserMetrics:
     def _make(self, name: str, description: str, kind: str) -> UserMetric | None:
         try:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a metric")  # noqa: TRY301 - as the registry does
+                raise ValueError(f"{name!r} is not a valid metric name")  # noqa: TRY301 - as the registry does
             if kind == "counter":
-                self._registry.register(Reserved(name, description))
+                self._registry.register(ReservedName(name, description))
                 return PlainCounter(name, description)
             return _CONSTRUCTORS[kind](name, description, self._registry)
         except ValueError as error:
-            logger.error("A metric of a role cannot be exported", metric=name, error=str(error))  # noqa: TRY400
+            logger.error("Cannot export a metric of a role", metric=name, error=str(error))  # noqa: TRY400
             return None
 
 
 def _histogram(name: str, description: str, registry: Registry) -> Histogram:
-    return Histogram(name, description, buckets=SHORT, registry=registry)
+    return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=registry)
 
 
 def _gauge(name: str, description: str, registry: Registry) -> Gauge:
@@ -131,18 +130,18 @@ _TYPES: Mapping[str, type] = {"counter": PlainCounter, "gauge": Gauge, "histogra
 
 
 def _family(metric_type: type) -> str:
-    """Return the word for metrics that the same requests may change."""
+    """Return the name of the types that the same requests may change."""
     return {PlainCounter: "counter", Gauge: "gauge"}.get(metric_type, "histogram or summary")
 
 
-def _fields(kind: str, given: object) -> dict[str, Any]:
-    """Return the fields of a change that are given. Raises RefusedError for one of a wrong type."""
-    if not isinstance(given, dict):
-        raise RefusedError(f"{kind}: expected an object, found {given!r}")
-    fields = {name: _read(given, name, wanted, f"{kind}.") for name, wanted in _FIELDS[kind].items()}
-    if kind == "counter" and (fields["add"] or 0.0) < 0:
+def _read_operations(kind: str, raw: object) -> dict[str, Any]:
+    """Return the operations of a request with their values. Raise RefusedError for a value of the wrong type."""
+    if not isinstance(raw, dict):
+        raise RefusedError(f"{kind}: expected an object, found {raw!r}")
+    operations = {name: _read(raw, name, wanted, f"{kind}.") for name, wanted in _OPERATIONS[kind].items()}
+    if kind == "counter" and (operations["add"] or 0.0) < 0:
         raise RefusedError("counter metrics cannot decrease in value")
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: value for name, value in operations.items() if value is not None}
 
 
 def _read(mapping: Mapping[str, Any], name: str, wanted: type, where: str = "") -> Any:
@@ -150,32 +149,32 @@ def _read(mapping: Mapping[str, Any], name: str, wanted: type, where: str = "") 
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if value is None or (is_number if wanted is float else isinstance(value, wanted)):
         return value
-    raise RefusedError(f"{where}{name}: expected {_WORDS[wanted]}, found {value!r}")
+    raise RefusedError(f"{where}{name}: expected {_TYPE_NAMES[wanted]}, found {value!r}")
 
 
-def _change(metric: UserMetric, fields: Mapping[str, Any]) -> None:
-    """Do the first of the things that are asked for; false and 0 ask for nothing, but an observed 0 counts."""
+def _change(metric: UserMetric, operations: Mapping[str, Any]) -> None:
+    """Apply the first operation; false and 0 are no operation, except for an observed 0."""
     match metric:
         case PlainCounter():
-            metric.value += 1.0 if fields.get("increment") else float(fields.get("add", 0.0))
+            metric.value += 1.0 if operations.get("increment") else float(operations.get("add", 0.0))
         case Gauge():
-            _change_gauge(metric, fields)
+            _change_gauge(metric, operations)
         case _:
-            metric.observe(float(fields.get("observe", 0.0)))
+            metric.observe(float(operations.get("observe", 0.0)))
 
 
-def _change_gauge(gauge: Gauge, fields: Mapping[str, Any]) -> None:
-    asked = next((name for name in _FIELDS["gauge"] if fields.get(name)), None)
-    match asked:
+def _change_gauge(gauge: Gauge, operations: Mapping[str, Any]) -> None:
+    first = next((name for name in _OPERATIONS["gauge"] if operations.get(name)), None)
+    match first:
         case "increment":
             gauge.inc()
         case "decrement":
             gauge.dec()
         case "add":
-            gauge.inc(fields["add"])
+            gauge.inc(operations["add"])
         case "subtract":
-            gauge.dec(fields["subtract"])
+            gauge.dec(operations["subtract"])
         case "set":
-            gauge.set(fields["set"])
+            gauge.set(operations["set"])
         case "set_to_current_time":
             gauge.set_to_current_time()

@@ -41,9 +41,9 @@ class WatchMetrics:
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
-            self.metrics.creation_times.put(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+            self.metrics.resource_created_at.set(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
         else:
-            self.metrics.creation_times.drop(labels)
+            self.metrics.resource_created_at.remove(labels)
 
     def run_ended(self, summary: RunSummary) -> None:
         """Count a run by how it ended."""

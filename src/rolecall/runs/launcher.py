@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.config.content import PlaybookContent
-from rolecall.config.environment import parse_whole
+from rolecall.config.environment import parse_integer
 from rolecall.config.leader_election import run_grace_seconds
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
@@ -142,7 +142,7 @@ def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
     text = annotation_of(obj, name)
     if text is None:
         return default
-    number = parse_whole(text)
+    number = parse_integer(text)
     if number is None:
         logger.info("An annotation is no whole number and is left out", annotation=name, value=text)
         return default

@@ -1,7 +1,7 @@
-"""Writes new projects, and new kinds into them, in the layout of this repository."""
+"""Creates projects and adds kinds to them, in the layout of this repository."""
 
 from rolecall.scaffold.errors import ScaffoldError
-from rolecall.scaffold.file_changes import Changes
-from rolecall.scaffold.generate import NewKind, create_api, init_project
+from rolecall.scaffold.project import NewKind, create_api, init_project
+from rolecall.scaffold.project_files import ProjectFiles
 
-__all__ = ["Changes", "NewKind", "ScaffoldError", "create_api", "init_project"]
+__all__ = ["NewKind", "ProjectFiles", "ScaffoldError", "create_api", "init_project"]

@@ -1,5 +1,5 @@
-"""What the operator answers to others: probes, metrics, and the metrics that roles send.
+"""The HTTP servers of the operator: health probes, metrics, and the endpoint for the metrics of roles.
 
-Three small HTTP servers on the operator's loop. They start before any kind is watched, serve on followers as well as on
-the leader, and stop last.
+They run in the operator's event loop, start before any kind is watched, serve on followers as well as on the leader,
+and stop last.
 """

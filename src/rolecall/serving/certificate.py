@@ -1,7 +1,7 @@
-"""The certificate of the metrics endpoint: the one that was mounted, or one made at start.
+"""The certificate of the metrics endpoint: a mounted one, or a self-signed one.
 
-A mounted certificate is read again when it is renewed, without a restart. One that is made here is signed by itself and
-lives in memory; clients cannot check it, but nobody reads along.
+A mounted certificate is reloaded when it is renewed, without a restart. A self-signed certificate is created at start
+and kept in memory; it encrypts the connection, but clients cannot verify it.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _CLOCK_TOLERANCE = dt.timedelta(minutes=5)
 OnRead = Callable[[bool], None]
 
 
-def default_directory() -> Path:
-    """Return where a certificate (``tls.crt``) and its key (``tls.key``) are looked for."""
+def mounted_directory() -> Path:
+    """Return the directory where a certificate (``tls.crt``) and its key (``tls.key``) are mounted."""
     return Path(tempfile.gettempdir()) / "k8s-metrics-server" / "serving-certs"
 
 
 class ServingCertificate:
-    """The TLS side of a server; ``on_read`` hears whether each attempt to read the mounted certificate succeeded."""
+    """The TLS context of a server; ``on_read`` is called with the success of each attempt to read the certificate."""
 
     def __init__(self, directory: Path, on_read: OnRead) -> None:
         self._directory = directory
@@ -44,31 +44,31 @@ class ServingCertificate:
 
     @property
     def is_mounted(self) -> bool:
-        """Tell whether there is a certificate to read."""
+        """Whether there is a mounted certificate."""
         return (self._directory / "tls.crt").exists() and (self._directory / "tls.key").exists()
 
     def load(self) -> None:
-        """Load the mounted certificate, or make one. Raises ConfigurationError for one that cannot be used."""
+        """Load the mounted certificate, or create one. Raise ConfigurationError if the mounted one is invalid."""
         if not self.is_mounted:
-            _load_made(self.context)
-            logger.info("Metrics are served with a certificate made now", looked_in=str(self._directory))
+            _load_self_signed(self.context)
+            logger.info("Serving metrics with a self-signed certificate", directory=str(self._directory))
             return
         try:
             self._read()
         except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(f"the certificate in {str(self._directory)!r} cannot be used: {error}") from error
+            raise ConfigurationError(f"invalid certificate in {str(self._directory)!r}: {error}") from error
 
-    async def keep_fresh(self) -> None:
-        """Read the mounted certificate again whenever it changes, until cancelled."""
+    async def watch(self) -> None:
+        """Reload the mounted certificate whenever it changes, until cancelled."""
         if not self.is_mounted:
             return
         async for _ in awatch(self._directory, watch_filter=None, stop_event=asyncio.Event()):
             try:
                 self._read()
             except (OSError, ssl.SSLError) as error:
-                logger.error("The renewed certificate cannot be used, the old one stays", error=str(error))  # noqa: TRY400
+                logger.error("Invalid renewed certificate; keeping the old one", error=str(error))  # noqa: TRY400
             else:
-                logger.info("The certificate of the metrics endpoint was read again")
+                logger.info("Reloaded the certificate of the metrics endpoint")
 
     def _read(self) -> None:
         succeeded = False
@@ -84,18 +84,18 @@ class ServingCertificate:
         return self._directory / "tls.crt", self._directory / "tls.key"
 
 
-def _load_made(context: ssl.SSLContext) -> None:
-    """Load a new pair; it passes through a private folder, because a context reads only files."""
-    certificate, key = _make()
-    with tempfile.TemporaryDirectory(prefix="rolecall-") as folder:
-        path = Path(folder) / "pair.pem"
+def _load_self_signed(context: ssl.SSLContext) -> None:
+    """Load a new self-signed certificate, by way of a private directory, because a context reads only files."""
+    certificate, key = _create_self_signed()
+    with tempfile.TemporaryDirectory(prefix="rolecall-") as directory:
+        path = Path(directory) / "pair.pem"
         path.touch(mode=0o600)
         path.write_bytes(key + certificate)
         context.load_cert_chain(path)
 
 
-def _make() -> tuple[bytes, bytes]:
-    """Make a certificate signed by itself, and its key, both as PEM."""
+def _create_self_signed() -> tuple[bytes, bytes]:
+    """Return a new self-signed certificate and its key, both as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rolecall metrics")])
     now = dt.datetime.now(dt.UTC)

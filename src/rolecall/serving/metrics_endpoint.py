@@ -1,4 +1,4 @@
-"""The endpoint that Prometheus reads, open to everybody or only to those whom the API server lets in."""
+"""The endpoint that Prometheus scrapes, open or with authentication and authorization by the API server."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,12 +17,12 @@ _CONTENT_TYPE = {"Content-Type": CONTENT_TYPE}
 
 
 def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:
-    """Return the application that serves what ``render`` returns; without a reviewer to everybody."""
+    """Return the application that serves the output of ``render``; without a reviewer it serves every client."""
 
     async def answer(request: web.Request) -> web.Response:
         if reviewer is not None and (refusal := await _refusal(request, reviewer)) is not None:
             return refusal
-        # In a thread: with many thousand objects the text takes longer than a probe should wait.
+        # In a thread: with thousands of objects rendering takes longer than a probe should wait.
         return web.Response(body=await asyncio.to_thread(render), headers=_CONTENT_TYPE)
 
     application = web.Application()
@@ -31,17 +31,17 @@ def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | N
 
 
 async def _refusal(request: web.Request, reviewer: TokenReviewer) -> web.Response | None:
-    """Return the answer to a request that gets no metrics, None for one that does."""
+    """Return the error response for a request that is not authorized, else None."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
     try:
-        verdict = await reviewer.judge(token.strip(), request.method.lower(), request.path)
+        verdict = await reviewer.authorize(token.strip(), request.method.lower(), request.path)
     except KubeError as error:
-        logger.error("Who asks for metrics could not be checked", error=str(error))  # noqa: TRY400
+        logger.error("Cannot authenticate a client of the metrics endpoint", error=str(error))  # noqa: TRY400
         return web.Response(status=500, text="Authentication failed\n")
     match verdict:
-        case Verdict.UNKNOWN:
+        case Verdict.UNAUTHENTICATED:
             return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
         case Verdict.FORBIDDEN:
             return web.Response(status=403, text="Forbidden\n")

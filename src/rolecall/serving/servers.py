@@ -1,4 +1,4 @@
-"""All of the operator's own servers together, as the settings want them."""
+"""Starts the operator's own servers according to the settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,12 +8,12 @@ from rolecall.config.settings import Settings
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.serving.certificate import ServingCertificate, default_directory
-from rolecall.serving.listener import Address, listening, parse_address
+from rolecall.serving.certificate import ServingCertificate, mounted_directory
+from rolecall.serving.listener import Address, parse_address, serve
 from rolecall.serving.metrics_endpoint import metrics_application
 from rolecall.serving.probes import probes_application
 from rolecall.serving.token_reviews import TokenReviewer
-from rolecall.serving.user_metrics_endpoint import HOST, user_metrics
+from rolecall.serving.user_metrics_endpoint import HOST, user_metrics_application
 
 logger = get_logger("serving")
 
@@ -22,24 +22,24 @@ logger = get_logger("serving")
 async def serving(
     settings: Settings, client: Client, metrics: OperatorMetrics, is_ready: Callable[[], bool]
 ) -> AsyncIterator[int]:
-    """Serve probes, metrics and the metrics of roles; yield the port of the last, on loopback.
+    """Serve probes, metrics and the endpoint for metrics of roles; yield the port of the latter, on loopback.
 
-    Raises ConfigurationError when an address is wrong or cannot be listened on.
+    Raise ConfigurationError if an address is invalid or the operator cannot listen on it.
     """
     async with AsyncExitStack() as stack:
         await _serve_probes(stack, settings, is_ready)
         await _serve_metrics(stack, settings, client, metrics)
-        where = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
-        port = await stack.enter_async_context(listening(user_metrics(metrics.user_metrics.apply), where))
-        logger.debug("Metrics of roles are taken", port=port)
+        address = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
+        port = await stack.enter_async_context(serve(user_metrics_application(metrics.user_metrics.apply), address))
+        logger.debug("Serving the endpoint for metrics of roles", port=port)
         yield port
 
 
 async def _serve_probes(stack: AsyncExitStack, settings: Settings, is_ready: Callable[[], bool]) -> None:
     address = parse_address(settings.health_probe_bind_address, "--health-probe-bind-address")
     if address is not None:
-        port = await stack.enter_async_context(listening(probes_application(is_ready), address))
-        logger.info("Probes are answered", host=address.host, port=port)
+        port = await stack.enter_async_context(serve(probes_application(is_ready), address))
+        logger.info("Serving health probes", host=address.host, port=port)
 
 
 async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Client, metrics: OperatorMetrics) -> None:
@@ -48,17 +48,17 @@ async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Clie
         return
     context = None
     if settings.metrics_secure:
-        certificate = ServingCertificate(default_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
+        certificate = ServingCertificate(mounted_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
         certificate.load()
         context = certificate.context
         _run_beside(stack, certificate)
     reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
-    port = await stack.enter_async_context(listening(metrics_application(metrics.render, reviewer), address, context))
-    logger.info("Metrics are served", host=address.host, port=port, secure=settings.metrics_secure)
+    port = await stack.enter_async_context(serve(metrics_application(metrics.render, reviewer), address, context))
+    logger.info("Serving metrics", host=address.host, port=port, secure=settings.metrics_secure)
 
 
 def _run_beside(stack: AsyncExitStack, certificate: ServingCertificate) -> None:
-    task = asyncio.create_task(certificate.keep_fresh(), name="certificate of the metrics endpoint")
+    task = asyncio.create_task(certificate.watch(), name="certificate of the metrics endpoint")
 
     async def end() -> None:
         task.cancel()

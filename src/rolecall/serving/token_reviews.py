@@ -1,7 +1,7 @@
-"""Asking the API server who a token belongs to, and whether its owner may read a path.
+"""Authenticates a token with a TokenReview and authorizes its user with a SubjectAccessReview.
 
-A TokenReview says who, a SubjectAccessReview whether. Answers are kept for a short time, refusals for a shorter one, so
-that a scraper does not cost two requests each time and a new permission is soon felt. Tokens are kept as digests only.
+Positive answers are cached for a minute, so that a scrape does not cost two requests; negative answers are cached for a
+shorter time, so that new permissions take effect soon. Only digests of tokens are stored.
 """
 
 import hashlib
@@ -16,51 +16,51 @@ from rolecall.kube.references import RawObject
 
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
-MOST_KEPT = 256
+CACHE_SIZE = 256
 
 
 class Verdict(Enum):
-    """What the API server says about a request."""
+    """The decision of the API server about a request."""
 
     ALLOWED = "allowed"
-    UNKNOWN = "nobody knows the token"
-    FORBIDDEN = "its owner may not"
+    UNAUTHENTICATED = "the token is invalid"
+    FORBIDDEN = "the user is not permitted"
 
 
-class Reviews(Protocol):
-    """What is needed of the API server; ``rolecall.kube.client.Client`` is one."""
+class ReviewClient(Protocol):
+    """The part of ``rolecall.kube.client.Client`` that creates reviews."""
 
     async def create(self, obj: RawObject) -> RawObject:
-        """Create an object and return what the API server made of it."""
+        """Create an object and return it with the answer in its status."""
         ...
 
 
 @dataclass(slots=True)
 class TokenReviewer:
-    """Judges requests by the API server's own rules; ``now`` is a monotonic clock in seconds."""
+    """Authorize requests by the rules of the API server; ``now`` is a monotonic clock in seconds."""
 
-    client: Reviews
+    client: ReviewClient
     now: Callable[[], float] = time.monotonic
-    _kept: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
+    _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
 
-    async def judge(self, token: str, verb: str, path: str) -> Verdict:
-        """Say whether the owner of a token may do something with a path. Raises KubeError."""
+    async def authorize(self, token: str, verb: str, path: str) -> Verdict:
+        """Return whether the user of a token may use a verb on a path. Raise KubeError."""
         key = (hashlib.sha256(token.encode(errors="surrogateescape")).digest(), verb, path)
-        verdict, until = self._kept.get(key, (Verdict.UNKNOWN, 0.0))
+        verdict, until = self._cache.get(key, (Verdict.UNAUTHENTICATED, 0.0))
         if self.now() < until:
             return verdict
         verdict = await self._ask(token, verb, path)
         kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
-        self._kept[key] = (verdict, self.now() + kept_seconds)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+        self._cache[key] = (verdict, self.now() + kept_seconds)
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
         return verdict
 
     async def _ask(self, token: str, verb: str, path: str) -> Verdict:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await self.client.create(review)).get("status") or {}
         if not status.get("authenticated"):
-            return Verdict.UNKNOWN
+            return Verdict.UNAUTHENTICATED
         answer = await self.client.create(_access_review(status.get("user") or {}, verb, path))
         is_allowed = (answer.get("status") or {}).get("allowed") is True
         return Verdict.ALLOWED if is_allowed else Verdict.FORBIDDEN

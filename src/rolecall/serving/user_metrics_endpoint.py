@@ -1,4 +1,4 @@
-"""The endpoint on loopback to which roles send their own metrics, with the module ``osdk_metric``."""
+"""The loopback endpoint to which roles send their own metrics with the module ``osdk_metric``."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from rolecall.metrics.user_metrics import RefusedError
 HOST = "127.0.0.1"
 PATH = "/metrics"
 URL_VARIABLE = "ROLECALL_METRICS_URL"
-"""Tells runs where the endpoint is; the module ``rolecall.util.osdk_metric`` reads it."""
+"""The environment variable with the URL of the endpoint; the module ``rolecall.util.osdk_metric`` reads it."""
 
 
-def user_metrics(apply: Callable[[object], None]) -> web.Application:
-    """Return the application that hands each request, decoded, to ``apply``, and answers 400 when that refuses it."""
+def user_metrics_application(apply: Callable[[object], None]) -> web.Application:
+    """Return the application that passes each request, decoded, to ``apply``, and answers 400 if it is invalid."""
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -28,6 +28,6 @@ def user_metrics(apply: Callable[[object], None]) -> web.Application:
     return application
 
 
-def environment_of_runs(port: int) -> Mapping[str, str]:
-    """Return the variables by which a run finds the endpoint."""
+def run_environment(port: int) -> Mapping[str, str]:
+    """Return the environment variables with which a run finds the endpoint."""
     return {URL_VARIABLE: f"http://{HOST}:{port}{PATH}"}

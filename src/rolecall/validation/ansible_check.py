@@ -40,7 +40,7 @@ _INCLUDES = tuple(f"{prefix}{name}_tasks" for prefix in ("", "ansible.builtin.")
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What tasks are read in: the play, the role if there is one, the folders in which included files are found."""
+    """The context of tasks: the play, the role if there is one, the directories in which included files are found."""
 
     play: Any
     role: Any = None
@@ -173,7 +173,7 @@ class Checker:
         found = [folder / target for folder in (file.parent, *around.folders) if (folder / target).is_file()]
         if not found:
             hint = "" if around.role else " (what lies beside a playbook is not found in a run: give an absolute path)"
-            self._note(file, task, f"the file to include was not found: {target!r}{hint}")
+            self._note(file, task, f"included file not found: {target!r}{hint}")
             return False
         if around.role is None and found[0] not in self._checked:
             self._checked.add(found[0])
@@ -232,7 +232,7 @@ class Checker:
 
 
 def _culprit(error: BaseException | None) -> Any:
-    """Return what an error is about: the innermost thing that has a place in a file."""
+    """Return the innermost object of an error that has a place in a file."""
     found = None
     while error is not None:
         thing = getattr(error, "obj", None)
@@ -242,7 +242,7 @@ def _culprit(error: BaseException | None) -> Any:
 
 
 def _included(task: dict[str, Any]) -> str:
-    """Return the name of the file that a task includes, nothing when it includes none."""
+    """Return the name of the file that a task includes, or an empty string."""
     value = next((task[name] for name in _INCLUDES if name in task), None)
     if isinstance(value, dict):
         value = value.get("file")
@@ -252,7 +252,7 @@ def _included(task: dict[str, Any]) -> str:
 
 
 def _collection_of(role: Path) -> list[str]:
-    """Return the name of the collection that a role lies in, which is where its short names are looked for."""
+    """Return the name of the role's collection, in which its short names are searched."""
     parts = role.parts
     if len(parts) >= 5 and parts[-5] == "ansible_collections" and parts[-2] == "roles":  # noqa: PLR2004 - a/n/c/roles/r
         return [f"{parts[-4]}.{parts[-3]}"]

@@ -1,18 +1,18 @@
-"""The arguments of a role, ``meta/argument_specs.yml``: whether Ansible can make sense of what they say.
+"""Checks the argument specs of a role, ``meta/argument_specs.yml``.
 
-Ansible looks at them only in a run, and passes over keys that it does not know.
+Ansible itself reads them only in a run, and ignores unknown keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rolecall.config.unknown_keys import unknown_key
+from rolecall.config.unknown_keys import unknown_key_message
 
-Complaint = tuple[object, str]
-"""What is wrong: the key or value that it is about, by which its line is known, and a text."""
+Finding = tuple[object, str]
+"""The key or value that is invalid, from which the line is known, and a message."""
 
 Types = Mapping[str, Callable[[Any], Any]]
-"""What reads the value of each type of argument; raises TypeError or ValueError."""
+"""The conversion for each type of argument; raises TypeError or ValueError."""
 
 _ENTRY_KEYS = {
     *("author", "deprecated", "description", "examples", "mutually_exclusive", "notes", "options", "required_by"),
@@ -25,7 +25,7 @@ _OPTION_KEYS = {
 }
 
 
-def check_arguments(specs: object, types: Types) -> Iterator[Complaint]:
+def check_arguments(specs: object, types: Types) -> Iterator[Finding]:
     """Yield what is wrong with the value of ``argument_specs``: a mapping from entry points to their arguments."""
     if not isinstance(specs, dict):
         yield specs, f"argument_specs: expected a mapping of entry points, found {specs!r}"
@@ -38,7 +38,7 @@ def check_arguments(specs: object, types: Types) -> Iterator[Complaint]:
         yield from _check_options(name, entry, f"argument_specs.{name}", types)
 
 
-def _check_options(key: object, parent: Mapping[str, Any], path: str, types: Types) -> Iterator[Complaint]:
+def _check_options(key: object, parent: Mapping[str, Any], path: str, types: Types) -> Iterator[Finding]:
     options = parent.get("options")
     if options is None:
         return
@@ -55,10 +55,10 @@ def _check_options(key: object, parent: Mapping[str, Any], path: str, types: Typ
         yield from _check_options(name, option, where, types)
 
 
-def _unknown(found: Mapping[str, Any], known: set[str], path: str) -> Iterator[Complaint]:
+def _unknown(found: Mapping[str, Any], known: set[str], path: str) -> Iterator[Finding]:
     for key in found:
         if key not in known:
-            yield key, f"{path}.{key}: {unknown_key(str(key), {each: each for each in known})}"
+            yield key, f"{path}.{key}: {unknown_key_message(str(key), {each: each for each in known})}"
 
 
 def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _check_option(option: Mapping[str, Any], types: Types) -> Iterator[str]:
         if value is not None and value not in types:
             yield f"{key}: expected one of {', '.join(sorted(types))}, found {value!r}"
     if elements is not None and kind != "list":
-        yield f"elements: is for the type list, found the type {kind!r}"
+        yield f"elements: only valid for the type list, found the type {kind!r}"
     if not isinstance(option.get("choices", []), list | dict):
         yield f"choices: expected a list, found {option['choices']!r}"
     yield from _check_default(option, types.get(kind) if isinstance(kind, str) else None)

@@ -1,7 +1,7 @@
-"""The definitions of the watched kinds (CRDs): whether they fit the watches and the arguments of the roles.
+"""Compares the CRDs of the watched kinds with the watches and with the argument specs of the roles.
 
-What does not fit is a warning: a definition may be older or newer than the role on purpose, and arguments may come from
-elsewhere. Kinds without a definition among the given files are passed over.
+A difference is a warning: a CRD may be older or newer than the role on purpose, and arguments may come from elsewhere.
+Kinds without a CRD in the given files are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import yaml
 
 from rolecall.config.content import RoleContent
 from rolecall.config.watches import Watch
-from rolecall.config.yaml_loader import LocatedMapping, all_documents, complaint, first_document
+from rolecall.config.yaml_loader import LocatedMapping, all_documents, describe_error, first_document
 from rolecall.runs.snake_case import snake_case
 from rolecall.validation.problem import Problem, Severity
 
@@ -25,25 +25,25 @@ _TYPES = {
     "object": ("dict", "json", "raw", "any"),
     "array": ("list", "raw", "any"),
 }
-"""The types of arguments that can take a value of each type of schema; the first is the one to recommend."""
+"""The argument types that can take a value of each schema type; the first one is recommended."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Located:
-    """A part of a file, with what is needed to say where it is."""
+    """A mapping in a file, with its place."""
 
     file: Path
     value: Mapping[str, Any]
 
     def warning(self, key: str, message: str) -> Problem:
-        """Return a warning on one key of it, or on all of it when it has no such key."""
+        """Return a warning about a key of the mapping, or about the mapping if it lacks the key."""
         line = None
         if isinstance(self.value, LocatedMapping):
             line = self.value.lines.get(key, self.value.line)
         return Problem(str(self.file), line, message, Severity.WARNING)
 
     def below(self, *keys: str) -> "_Located | None":
-        """Return the mapping under these keys, None when there is none."""
+        """Return the mapping under these keys, or None."""
         value: Any = self.value
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -51,29 +51,29 @@ class _Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
-    """The CRDs that were found in files, and what is wrong with the files."""
+class CrdFiles:
+    """The CRDs in files, and the problems of the files."""
 
     found: tuple[_Located, ...]
     problems: tuple[Problem, ...]
 
     @classmethod
-    def read(cls, places: Iterable[Path]) -> "Definitions":
-        """Read every YAML file in these folders, and these files."""
+    def read(cls, paths: Iterable[Path]) -> "CrdFiles":
+        """Read these files, and every YAML file in these directories."""
         found: list[_Located] = []
         problems: list[Problem] = []
-        for file in [file for place in places for file in _files(place)]:
+        for file in [file for path in paths for file in _files(path)]:
             try:
                 documents = all_documents(file.read_text(encoding="utf-8"))
             except (yaml.YAMLError, ValueError, OSError) as error:
-                text, line = complaint(error)
+                text, line = describe_error(error)
                 problems.append(Problem(str(file), line, text))
                 continue
             found += [_Located(file, each) for each in documents if _is_definition(each)]
         return cls(tuple(found), tuple(problems))
 
     def check(self, watch: Watch) -> Iterator[Problem]:
-        """Yield what does not fit a watch."""
+        """Yield the differences to a watch."""
         for definition in self.found:
             spec = definition.below("spec")
             if spec and _names(spec) == (watch.gvk.group, watch.gvk.kind):
@@ -88,7 +88,7 @@ def _check(watch: Watch, spec: _Located) -> Iterator[Problem]:
         yield spec.warning("versions", f"the watched version {watch.gvk.version!r} is not served; served: {names}")
         return
     if watch.manage_status and version.below("subresources", "status") is None:
-        yield version.warning("subresources", f"{watch.gvk.kind} has no status subresource, but its status is written")
+        yield version.warning("subresources", f"{watch.gvk.kind} has no status subresource, but manageStatus is true")
     properties = version.below("schema", "openAPIV3Schema", "properties", "spec")
     options = _options(watch)
     if properties and options and properties.below("properties"):
@@ -103,7 +103,7 @@ def _compare(watch: Watch, schema: _Located, options: _Located) -> Iterator[Prob
     for name, field in names.items():
         described, option = fields.value[field], options.value.get(name)
         if option is None:
-            text = f"spec.{field} is no argument of the role: {name!r} is missing in {options.file}"
+            text = f"spec.{field} is not an argument of the role: {name!r} is missing in {options.file}"
             yield fields.warning(field, text)
         elif isinstance(described, dict) and isinstance(option, dict):
             place = _Located(options.file, options.value)
@@ -111,7 +111,7 @@ def _compare(watch: Watch, schema: _Located, options: _Located) -> Iterator[Prob
     for name in options.value:
         if name not in names and name not in watch.variables and not name.startswith(("_", "ansible_operator_meta")):
             kind = watch.gvk.kind
-            yield options.warning(name, f"argument {name!r} is no field of the spec of {kind} in {fields.file}")
+            yield options.warning(name, f"argument {name!r} is not a field of the spec of {kind} in {fields.file}")
 
 
 def _differences(
@@ -127,7 +127,7 @@ def _differences(
 
 
 def _options(watch: Watch) -> _Located | None:
-    """Return the arguments of a watch's role, None when nothing is said of them or when that cannot be read."""
+    """Return the argument specs of a watch's role, None if there are none or if they cannot be read."""
     if not isinstance(watch.content, RoleContent):
         return None
     meta = watch.content.path / "meta"
@@ -142,10 +142,10 @@ def _options(watch: Watch) -> _Located | None:
     return None
 
 
-def _files(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    return sorted(path for path in place.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    return sorted(path for path in path.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
 
 
 def _is_definition(document: object) -> bool:

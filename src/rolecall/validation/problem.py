@@ -1,4 +1,4 @@
-"""What a check finds: where it is, what is wrong there, and whether it must be mended."""
+"""A problem that a check finds: its place, its message and its severity."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """An error stops the operator, makes runs fail or is a slip; a warning may be meant."""
+    """An error stops the operator, makes runs fail or is a mistake; a warning may be intended."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -14,9 +14,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong; ``line`` counts from 1, None where the whole file is meant.
+    """A problem in a file; ``line`` counts from 1 and is None for a problem of the whole file.
 
-    ``entry`` (of the watches file) and ``key`` (a path of keys) are empty where there are none.
+    ``entry`` (of the watches file) and ``key`` (a path of keys) can be empty.
     """
 
     file: str
@@ -28,12 +28,12 @@ class Problem:
 
     @property
     def place(self) -> str:
-        """Return the file and the line, in the form that editors and terminals make a link of."""
+        """The file and the line, in the format that editors and terminals turn into links."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def text(self) -> str:
-        """Return everything but the place, in one line."""
+        """The entry, the key and the message, in one line."""
         key = f"key {self.key}" if self.key else ""
         where = ", ".join(part for part in (self.entry, key) if part)
         return f"{where}: {self.message}" if where else self.message

@@ -1,4 +1,4 @@
-"""Checks a project as a whole and reports everything that is wrong in one go.
+"""Checks a whole project and reports all problems at once.
 
 The files are found as ``rolecall run`` finds them: roles and playbooks from the working directory and the environment.
 ansible-core reads them in a process of its own, ``ansible_check``.
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rolecall.config.content import Content, RoleContent
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.watches import Watch, read_watches
+from rolecall.config.watches import Watch, parse_watches
 from rolecall.runs.runner_process import COLLECTIONS
-from rolecall.validation.crds import Definitions
+from rolecall.validation.crds import CrdFiles
 from rolecall.validation.problem import Problem
 
 _CHECK = "rolecall.validation.ansible_check"
@@ -26,7 +26,7 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a check: how much was looked at, and the problems in the order of their files and lines."""
+    """The result of a check: how many kinds and contents were checked, and the problems, ordered by file and line."""
 
     kinds: int
     contents: int
@@ -34,25 +34,25 @@ class Report:
 
 
 def validate(watches_file: Path, environment: Mapping[str, str], definitions: Iterable[Path]) -> Report:
-    """Check a watches file, what it names, and the definitions of its kinds in these files and folders.
+    """Check a watches file, its roles and playbooks, and the CRDs of its kinds in these files and directories.
 
-    Raises ConfigurationError when ansible-core cannot be asked.
+    Raise ConfigurationError if the process that runs ansible-core fails.
     """
-    reading = read_watches(watches_file, environment)
-    contents = list(dict.fromkeys(content for watch in reading.watches for content in _contents(watch)))
-    crds = Definitions.read(definitions)
+    parsed = parse_watches(watches_file, environment)
+    contents = list(dict.fromkeys(content for watch in parsed.watches for content in _contents(watch)))
+    crds = CrdFiles.read(definitions)
     problems = [
-        *(_of_the_file(watches_file, error) for error in (*reading.mistakes, *reading.unknown)),
+        *(_of_the_file(watches_file, error) for error in (*parsed.errors, *parsed.unknown_keys)),
         *_check_contents(contents, environment),
         *crds.problems,
-        *(problem for watch in reading.watches for problem in crds.check(watch)),
+        *(problem for watch in parsed.watches for problem in crds.check(watch)),
     ]
     here = f"{Path.cwd()}{os.sep}"
     shown = {
         replace(each, file=each.file.removeprefix(here), message=each.message.replace(here, "")) for each in problems
     }
     ordered = sorted(shown, key=lambda each: (each.file != str(watches_file), each.file, each.line or 0, each.text))
-    return Report(len(reading.watches), len(contents), tuple(ordered))
+    return Report(len(parsed.watches), len(contents), tuple(ordered))
 
 
 def _contents(watch: Watch) -> Iterator[Content]:
@@ -83,7 +83,7 @@ def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> 
         )
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").splitlines()[-_LAST_LINES:])
-        raise ConfigurationError(f"ansible-core could not be asked (exit code {done.returncode}): {said}")
+        raise ConfigurationError(f"the check with ansible-core failed (exit code {done.returncode}): {said}")
     for found in json.loads(done.stdout):
         # That the working folder was looked through as well helps nobody.
         message = found["message"].replace(f"{folder}/roles:", "").replace(f":{folder}", "")

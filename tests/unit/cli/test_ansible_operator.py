@@ -24,7 +24,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE", "OPERATOR_NAME"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from rolecall.cli.go_runner_wording import in_words_of_the_go_runner
+from rolecall.cli.go_runner_wording import use_go_runner_wording
 
 PROGRAM = """
 from rolecall.cli.program import ansible_operator_program
-from rolecall.cli.go_runner_wording import in_words_of_the_go_runner
-from rolecall.logs import get_logger, set_up
-set_up(ansible_operator_program().logs, in_words_of_the_go_runner)
+from rolecall.cli.go_runner_wording import use_go_runner_wording
+from rolecall.logs import get_logger, configure
+configure(ansible_operator_program().logs, use_go_runner_wording)
 get_logger("run").error("Task failed", gvk="a/v1, Kind=B", task="Boom", path="p:1", reason="no")
 get_logger("x").warning("Careful")
 """
@@ -20,7 +20,7 @@ get_logger("x").warning("Careful")
 def reworded(message: str, **keys: Any) -> dict[str, Any]:
     """Return a line in the words of the Go runner."""
     line = {"event": message, "level": "info", "logger": "run", **keys}
-    return dict(in_words_of_the_go_runner(None, "info", line))
+    return dict(use_go_runner_wording(None, "info", line))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_watched_kind_of_dependents_has_the_go_runners_keys() -> None:
 
 def test_other_lines_keep_their_words() -> None:
     line = {"event": "Resource is terminated, skipping reconciliation", "level": "info", "logger": "reconciler"}
-    assert in_words_of_the_go_runner(None, "info", dict(line)) == line
+    assert use_go_runner_wording(None, "info", dict(line)) == line
 
 
 def test_the_log_is_json_with_the_go_runners_levels_and_times() -> None:

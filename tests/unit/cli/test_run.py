@@ -9,7 +9,7 @@ import pytest
 
 from rolecall import operator as operator_module
 from rolecall.cli import run
-from rolecall.cli.flags.command_line import joined
+from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.main import main, parser
 from rolecall.cli.program import rolecall_program
 from rolecall.config.settings import Settings
@@ -25,12 +25,12 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
 
 
 def settings(*arguments: str) -> Settings:
     """Return what the flags make of the settings."""
-    options = parser().parse_args(["run", *joined(arguments)])
+    options = parser().parse_args(["run", *join_flag_values(arguments)])
     return run._settings(options, rolecall_program(), os.environ)
 
 
@@ -173,7 +173,7 @@ def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
         ("{}", "watches.yaml: expected a list of entries, found a mapping"),
         (
             "- {version: v1, kind: A, role: nowhere}",
-            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere was not found",
+            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere not found",
         ),
     ],
 )

@@ -12,8 +12,8 @@ def found(directory: Path, role: str, **environment: str) -> Path:
     """Return where a role is found; raise the mistake that is noted when it is not."""
     fields = MappingReader.of({"role": role}, ENTRY, "here")
     content = ContentFinder(directory, environment).content(fields)
-    if fields.mistakes:
-        raise fields.mistakes[0]
+    if fields.errors:
+        raise fields.errors[0]
     assert isinstance(content, RoleContent)
     return content.path
 
@@ -58,7 +58,7 @@ def test_the_roles_path_is_searched_before_the_working_directory(tmp_path: Path)
 def test_a_file_is_no_role(tmp_path: Path) -> None:
     make(tmp_path / "roles")
     (tmp_path / "roles" / "thing").write_text("")
-    with pytest.raises(ConfigurationError, match="was not found"):
+    with pytest.raises(ConfigurationError, match="not found"):
         found(tmp_path, "thing")
 
 
@@ -69,7 +69,7 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
         "/c1/ansible_collections/a/b/roles/c, /c2/ansible_collections/a/b/roles/c, "
         f"/r/a.b.c, /r/roles/a.b.c, {tmp_path}/roles/a.b.c, {tmp_path}/a.b.c"
     )
-    assert str(raised.value) == f"here, key role: role: a.b.c was not found (looked for {places})"
+    assert str(raised.value) == f"here, key role: role: a.b.c not found (looked for {places})"
 
 
 def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path) -> None:

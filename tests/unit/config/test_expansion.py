@@ -1,6 +1,6 @@
 import pytest
 
-from rolecall.config.expansion import expand
+from rolecall.config.expansion import expand_variables
 
 ENVIRONMENT = {"NAME": "web", "EMPTY": "", "A_1": "x", "_": "under"}
 
@@ -30,8 +30,8 @@ ENVIRONMENT = {"NAME": "web", "EMPTY": "", "A_1": "x", "_": "under"}
     ],
 )
 def test_references_expand_as_in_the_go_runner(text: str, expanded: str) -> None:
-    assert expand(text, ENVIRONMENT) == expanded
+    assert expand_variables(text, ENVIRONMENT) == expanded
 
 
 def test_a_value_is_not_expanded_again() -> None:
-    assert expand("$A", {"A": "$B", "B": "no"}) == "$B"
+    assert expand_variables("$A", {"A": "$B", "B": "no"}) == "$B"

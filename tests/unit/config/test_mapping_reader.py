@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.config.keys import DURATION, LIST, MAPPING, TEXT, WHOLE, Key, Type
+from rolecall.config.key_types import DURATION, INTEGER, LIST, MAPPING, TEXT, Key, Type
 from rolecall.config.mapping_reader import MappingReader
 
 INNER = Key("b", TEXT, "", default="")
@@ -40,10 +40,10 @@ def test_what_is_absent_or_null_has_its_default(values: dict[str, Any]) -> None:
 
 
 def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
-    wanted = key(WHOLE, 7)
+    wanted = key(INTEGER, 7)
     read = fields(wanted, a="many")
     assert read.read(wanted) == 7
-    assert [str(mistake) for mistake in read.mistakes] == [
+    assert [str(error) for error in read.errors] == [
         "watches.yaml: entry 1, key a: expected a whole number, found str 'many'"
     ]
 
@@ -51,7 +51,7 @@ def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
 def test_an_entry_that_is_nothing_is_shown_as_nothing() -> None:
     read = fields(SECTIONS, list=[None])
     assert list(read.entries(SECTIONS)) == []
-    assert [str(mistake) for mistake in read.mistakes] == [
+    assert [str(error) for error in read.errors] == [
         "watches.yaml: entry 1, key list[0]: expected a mapping, found nothing"
     ]
 
@@ -64,4 +64,4 @@ def test_a_key_that_is_not_declared_cannot_be_read() -> None:
 def test_a_declared_key_that_nobody_reads_is_unknown() -> None:
     read = fields(SECTION, PERIOD, a={"b": "x"}, reconcilePeriod="5s")
     read.nested(SECTION)
-    assert [each.key for each in read.unknown()] == ["reconcilePeriod", "a.b"]
+    assert [each.key for each in read.unknown_keys()] == ["reconcilePeriod", "a.b"]

@@ -9,8 +9,8 @@ from rolecall.config.settings import (
     Settings,
     ansible_operator_settings,
     default_workers,
-    limit_of_runs,
-    private_directory,
+    make_private_directory,
+    resolve_max_concurrent_runs,
 )
 
 
@@ -22,7 +22,7 @@ def test_there_are_as_many_workers_as_cpus_up_to_four(cpus: int, workers: int, m
 
 def test_a_private_directory_is_new_and_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    first, second = private_directory(), private_directory()
+    first, second = make_private_directory(), make_private_directory()
     assert first != second
     assert stat.S_IMODE(first.stat().st_mode) == 0o700
 
@@ -56,4 +56,4 @@ def test_runs_of_all_kinds_are_bounded_by_what_was_said_or_by_the_processors(
     given: int, workers: list[int], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
-    assert limit_of_runs(Settings(max_concurrent_runs=given), workers) == limit
+    assert resolve_max_concurrent_runs(Settings(max_concurrent_runs=given), workers) == limit

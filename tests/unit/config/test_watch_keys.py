@@ -8,20 +8,20 @@ import pytest
 import yaml
 
 from rolecall.config import watch_keys as keys
-from rolecall.config.keys import BOOLEAN, DURATION, LIST, MAPPING, PATH, TEXT, WHOLE, Key
-from rolecall.config.watches import Reading, read_watches
+from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
+from rolecall.config.watches import ParsedWatches, parse_watches
 
 SAMPLES: Mapping[str, Any] = {
     TEXT.name: "thing",
     BOOLEAN.name: True,
-    WHOLE.name: 3,
+    INTEGER.name: 3,
     DURATION.name: "5s",
     PATH.name: "$.spec",
     MAPPING.name: {"a": "$.stats.b"},
 }
 VALUES: Mapping[Key[Any], Any] = {
     keys.PLAYBOOK: "thing.yml",
-    keys.OPERATOR: "In",
+    keys.EXPRESSION_OPERATOR: "In",
     keys.VALUES: ["a"],
     keys.ON: ["$.spec"],
     keys.MATCH_LABELS: {"a": "b"},
@@ -72,24 +72,24 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(directory: Path, *left_out: str) -> Reading:
+def read(directory: Path, *left_out: str) -> ParsedWatches:
     """Read a file with every key but those left out."""
     file = directory / "watches.yaml"
     file.write_text(yaml.safe_dump([mapping(keys.ENTRY, *left_out)]))
-    return read_watches(file, {}, directory)
+    return parse_watches(file, {}, directory)
 
 
 def test_every_declared_key_is_read(directory: Path) -> None:
     reading = read(directory)
-    assert [str(mistake) for mistake in reading.mistakes] == []
-    assert [str(key) for key in reading.unknown] == []
+    assert [str(error) for error in reading.errors] == []
+    assert [str(key) for key in reading.unknown_keys] == []
 
 
 @pytest.mark.parametrize(("path", "key"), [pytest.param(path, key, id=path) for path, key in ALONE])
 def test_a_key_is_required_exactly_if_it_is_declared_so(path: str, key: Key[Any], directory: Path) -> None:
-    mistakes = read(directory, path).mistakes
-    assert bool(mistakes) == key.is_required, [str(mistake) for mistake in mistakes]
+    mistakes = read(directory, path).errors
+    assert bool(mistakes) == key.is_required, [str(error) for error in mistakes]
 
 
 def test_every_key_says_what_it_means() -> None:
-    assert [path for path, key in paths(keys.ENTRY) if not key.meaning] == []
+    assert [path for path, key in paths(keys.ENTRY) if not key.help] == []

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.watches import Watch, load_watches, read_watches
+from rolecall.config.watches import Watch, load_watches, parse_watches
 from rolecall.controller.triggers import ReferenceType
 from rolecall.kube.references import GVK
 
@@ -30,11 +30,11 @@ EXPECTED = {
     "entry_is_no_mapping": "entry 2: expected a mapping, found str 'Thing'",
     "finalizer_is_a_text": f"{FIRST} finalizer: expected a mapping, found str 'test.rolecall.dev/finalizer'",
     "finalizer_with_unknown_role": (
-        f"{FIRST} finalizer.role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"
+        f"{FIRST} finalizer.role: role: nowhere not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"
     ),
     "finalizer_without_content": f"{FIRST} finalizer.role: must specify Role or Playbook, or vars",
     "finalizer_without_name": f"{FIRST} finalizer.name: finalizer must have name",
-    "kind_is_a_list": "entry 1 (kind ['Thing']), key kind: expected a text, found a list",
+    "kind_is_a_list": "entry 1 (kind ['Thing']), key kind: expected a string, found a list",
     "neither_role_nor_playbook": f"{FIRST} role: must specify Role or Playbook",
     "no_kind": "entry 1, key kind: invalid GVK: test.rolecall.dev/v1, Kind=: kind must not be empty",
     "no_version": f"{FIRST} version: invalid GVK: test.rolecall.dev/, Kind=Thing: version must not be empty",
@@ -47,7 +47,7 @@ EXPECTED = {
     "period_without_unit": (
         f"{FIRST} reconcilePeriod: expected a duration with a unit such as 15s or 1m30s, found int 15"
     ),
-    "playbook_is_a_folder": f"{FIRST} playbook: playbook: DIRECTORY/roles was not found",
+    "playbook_is_a_folder": f"{FIRST} playbook: playbook: DIRECTORY/roles not found",
     "selector_is_a_text": f"{FIRST} selector: expected a mapping, found str 'tier=web'",
     "selector_with_unknown_operator": (
         f"{FIRST} selector: error constructing predicate from watches selector:"
@@ -68,17 +68,13 @@ EXPECTED = {
     ),
     "trigger_with_owner_no_boolean": f"{FIRST} triggers[0].owner: expected true or false, found str 'me'",
     "trigger_with_two_ties": (
-        f"{FIRST} triggers[0].owner: a trigger has exactly one of owner, labels and name; found owner and name"
+        f"{FIRST} triggers[0].owner: expected exactly one of owner, labels and name, found owner and name"
     ),
-    "trigger_without_a_tie": (
-        f"{FIRST} triggers[0].owner: a trigger has exactly one of owner, labels and name; found none of them"
-    ),
+    "trigger_without_a_tie": (f"{FIRST} triggers[0].owner: expected exactly one of owner, labels and name, found none"),
     "trigger_without_kind": f"{FIRST} triggers[0].kind: invalid GVK: /v1, Kind=: kind must not be empty",
     "triggers_are_a_mapping": f"{FIRST} triggers: expected a list, found a mapping",
-    "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml was not found",
-    "unknown_role": (
-        f"{FIRST} role: role: nowhere was not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"
-    ),
+    "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml not found",
+    "unknown_role": (f"{FIRST} role: role: nowhere not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"),
     "vars_are_a_list": f"{FIRST} vars: expected a mapping, found a list",
 }
 
@@ -160,14 +156,14 @@ def test_every_file_of_mistakes_is_in_the_table() -> None:
 
 
 def test_text_that_is_not_yaml_is_one_line_with_its_place(directory: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: .*line 2, column 10") as raised:
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: .*line 2, column 10") as raised:
         load(directory, "- group: [a\n  version: v1\n  kind: A\n")
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_text_is_an_error(directory: Path) -> None:
     (directory / "watches.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: "):
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: "):
         load_watches(directory / "watches.yaml", {}, directory)
 
 
@@ -251,41 +247,41 @@ def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> N
     [
         (
             "reconcilePeriode: 5s",
-            "key reconcilePeriode (line 5): unknown key, which has no effect; did you mean 'reconcilePeriod'?",
+            "key reconcilePeriode (line 5): unknown key (ignored); did you mean 'reconcilePeriod'?",
         ),
         (
             "finalizer: {name: a/b, vars: {x: 1}, rol: thing}",
-            "key finalizer.rol (line 5): unknown key, which has no effect; did you mean 'role'?",
+            "key finalizer.rol (line 5): unknown key (ignored); did you mean 'role'?",
         ),
         (
             "blacklist: [{version: v1, kind: Pod, name: x}]",
-            "key blacklist[0].name (line 5): unknown key, which has no effect",
+            "key blacklist[0].name (line 5): unknown key (ignored)",
         ),
         (
             "triggers: [{version: v1, kind: Pod, owner: true, onn: []}]",
-            "key triggers[0].onn (line 5): unknown key, which has no effect; did you mean 'on'?",
+            "key triggers[0].onn (line 5): unknown key (ignored); did you mean 'on'?",
         ),
         (
             "selector: {matchLabel: {a: b}}",
-            "key selector.matchLabel (line 5): unknown key, which has no effect; did you mean 'matchLabels'?",
+            "key selector.matchLabel (line 5): unknown key (ignored); did you mean 'matchLabels'?",
         ),
     ],
 )
 def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(directory: Path, keys: str, told: str) -> None:
     file = directory / "watches.yaml"
     file.write_text(f"{ENTRY}  {keys}\n")
-    unknown = [str(key) for key in read_watches(file, {}, directory).unknown]
+    unknown = [str(key) for key in parse_watches(file, {}, directory).unknown_keys]
     assert unknown == [f"{file}: entry 1 (kind Thing), {told}"]
 
 
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ("  role: thing\n", "key role (line 5): is given twice, first in line 4"),
+        ("  role: thing\n", "key role (line 5): duplicate key, first in line 4"),
         ("  Role: thing\n", "key Role (line 5): is the same key as 'role'"),
-        ("  vars:\n    a: 1\n    a: 2\n", "key vars.a (line 7): is given twice, first in line 6"),
-        ("  vars: {list: [{b: 1}, {b: 1, b: 2}]}\n", "key vars.list[1].b (line 5): is given twice, first in line 5"),
-        ("  finalizer: {name: a/b, name: a/b}\n", "key finalizer.name (line 5): is given twice, first in line 5"),
+        ("  vars:\n    a: 1\n    a: 2\n", "key vars.a (line 7): duplicate key, first in line 6"),
+        ("  vars: {list: [{b: 1}, {b: 1, b: 2}]}\n", "key vars.list[1].b (line 5): duplicate key, first in line 5"),
+        ("  finalizer: {name: a/b, name: a/b}\n", "key finalizer.name (line 5): duplicate key, first in line 5"),
     ],
 )
 def test_a_key_that_is_given_twice_is_a_mistake(directory: Path, keys: str, told: str) -> None:
@@ -420,9 +416,7 @@ def test_the_key_on_is_no_boolean_as_yaml_1_1_would_have_it(directory: Path) -> 
 @pytest.mark.parametrize("text", ["no", "off"])
 def test_a_trigger_by_owner_that_denies_it_is_no_trigger(directory: Path, text: str) -> None:
     keys = f"  triggers: [{{version: v1, kind: Pod, owner: '{text}'}}]\n"
-    with pytest.raises(
-        ConfigurationError, match=r"triggers\[0\].owner \(line 5\): a trigger by owner says owner: true"
-    ):
+    with pytest.raises(ConfigurationError, match=r"triggers\[0\].owner \(line 5\): expected true, found false"):
         load_entry(directory, keys)
 
 
@@ -463,8 +457,8 @@ def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> No
         + "  timeout: 5\n  triggers: [{kind: Pod, name: '$.a[', on: ['$[']}, {version: v1, kind: Pod, oner: true}]\n"
         "  status: {a: '$[', b: 1}\n- Thing\n- {version: v1, kind: Other, role: nowhere, vars: []}\n"
     )
-    reading = read_watches(file, {}, directory)
-    assert [(mistake.key, mistake.line) for mistake in reading.mistakes] == [
+    reading = parse_watches(file, {}, directory)
+    assert [(error.key, error.line) for error in reading.errors] == [
         ("timeout", 5),
         ("triggers[0].version", 6),
         ("triggers[0].on", 6),
@@ -476,22 +470,22 @@ def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> No
         ("role", 9),
         ("vars", 9),
     ]
-    assert [(key.key, key.line) for key in reading.unknown] == [("triggers[1].oner", 6)]
+    assert [(key.key, key.line) for key in reading.unknown_keys] == [("triggers[1].oner", 6)]
     assert [watch.gvk.kind for watch in reading.watches] == ["Thing"]
 
 
 def refusal(file: Path) -> str:
     """Return why a watches.yaml is refused, nothing when it is not."""
-    return " and ".join(str(mistake) for mistake in read_watches(file, {}, file.parent).mistakes)
+    return " and ".join(str(error) for error in parse_watches(file, {}, file.parent).errors)
 
 
 @pytest.mark.parametrize("text", ["- &a [*a]", "- &a {kind: *a}", "- &a {version: v1, kind: A, role: thing, vars: *a}"])
 def test_a_value_that_contains_itself_is_a_mistake(directory: Path, text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"is not YAML: found unconstructable recursive node .* line 1"):
+    with pytest.raises(ConfigurationError, match=r"invalid YAML: found unconstructable recursive node .* line 1"):
         load(directory, text)
 
 
 def test_text_that_is_nested_too_deeply_is_a_mistake(directory: Path) -> None:
     levels = 5 * sys.getrecursionlimit()  # an operator that ran in this process has raised it
-    with pytest.raises(ConfigurationError, match=r"watches.yaml: is not YAML: it is nested too deeply"):
+    with pytest.raises(ConfigurationError, match=r"watches.yaml: invalid YAML: it is nested too deeply"):
         load(directory, "[" * levels + "]" * levels)

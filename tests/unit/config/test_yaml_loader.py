@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.config.yaml_loader import LocatedMapping, duplicates, first_document
+from rolecall.config.yaml_loader import LocatedMapping, duplicate_keys, first_document
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_key_that_is_a_number_becomes_a_text(key: str, text: str) -> None:
 
 
 def test_a_key_that_is_no_text_is_an_error() -> None:
-    with pytest.raises(yaml.YAMLError, match="the key of a mapping must be a text"):
+    with pytest.raises(yaml.YAMLError, match="the key of a mapping must be a string"):
         first_document("{[a]: 1}")
 
 
@@ -76,13 +76,13 @@ def test_mappings_know_their_lines() -> None:
 
 def test_keys_that_are_there_twice_are_found_at_every_depth() -> None:
     text = "a: 1\nb: [{c: 1}, {c: 1, c: 2}]\na: 2\n"
-    assert list(duplicates(first_document(text))) == [("a", 1, 3), ("b[1].c", 2, 2)]
+    assert list(duplicate_keys(first_document(text))) == [("a", 1, 3), ("b[1].c", 2, 2)]
 
 
 def test_merged_keys_are_no_duplicates() -> None:
     found = first_document("base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n")
     assert found["more"] == {"a": 1, "b": 3}
-    assert list(duplicates(found)) == []
+    assert list(duplicate_keys(found)) == []
 
 
 def test_anchors_refer_to_the_same_value() -> None:

@@ -33,15 +33,15 @@ def test_two_operators_in_one_process_count_for_themselves(telemetry: OperatorMe
 
 
 def test_an_objects_creation_time_comes_and_goes_with_it(telemetry: OperatorMetrics) -> None:
-    telemetry.creation_times.put(THING, "2026-01-02T03:04:05Z")
+    telemetry.resource_created_at.set(THING, "2026-01-02T03:04:05Z")
     assert f"{CREATED} 1.767323045e+09" in lines(telemetry)
-    telemetry.creation_times.drop(THING)
-    telemetry.creation_times.drop(THING)
+    telemetry.resource_created_at.remove(THING)
+    telemetry.resource_created_at.remove(THING)
     assert not [line for line in lines(telemetry) if line.startswith(CREATED)]
 
 
 def test_an_object_without_a_time_has_no_series(telemetry: OperatorMetrics) -> None:
-    telemetry.creation_times.put(THING, "yesterday")
+    telemetry.resource_created_at.set(THING, "yesterday")
     assert not [line for line in lines(telemetry) if line.startswith(CREATED)]
 
 

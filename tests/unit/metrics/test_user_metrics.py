@@ -102,7 +102,7 @@ def test_histogram_and_summary_take_each_others_requests(metrics: Metrics) -> No
         ({"name": "a", "counter": {"add": True}}, "counter.add: expected a number, found True"),
         ({"name": "a", "counter": {"increment": 1}}, "counter.increment: expected true or false, found 1"),
         ({"name": "a", "gauge": 1}, "gauge: expected an object, found 1"),
-        ({"name": 1, "gauge": {}}, "name: expected text, found 1"),
+        ({"name": 1, "gauge": {}}, "name: expected a string, found 1"),
         ({"name": "known", "counter": {}}, "cannot change metric type of known, which is a gauge"),
         ({"name": "known", "summary": {}}, "cannot change metric type of known, which is a gauge"),
     ],

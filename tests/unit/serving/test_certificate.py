@@ -9,8 +9,8 @@ from aiohttp import web
 from cryptography import x509
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.serving.certificate import ServingCertificate, _make
-from rolecall.serving.listener import Address, listening
+from rolecall.serving.certificate import ServingCertificate, _create_self_signed
+from rolecall.serving.listener import Address, serve
 from tests.integration.world import eventually
 
 
@@ -24,7 +24,7 @@ class Mounted:
 
     def put(self) -> int:
         """Put a new certificate there and return its serial number."""
-        certificate, key = _make()
+        certificate, key = _create_self_signed()
         (self.folder / "tls.key").write_bytes(key)
         (self.folder / "tls.crt").write_bytes(certificate)
         return x509.load_pem_x509_certificate(certificate).serial_number
@@ -33,8 +33,8 @@ class Mounted:
     async def served(self) -> AsyncIterator[int]:
         """Serve something with it and give the port."""
         self.certificate.load()
-        task = asyncio.create_task(self.certificate.keep_fresh())
-        async with listening(web.Application(), Address("127.0.0.1", 0, "flag"), self.certificate.context) as port:
+        task = asyncio.create_task(self.certificate.watch())
+        async with serve(web.Application(), Address("127.0.0.1", 0, "flag"), self.certificate.context) as port:
             yield port
         task.cancel()
         await asyncio.wait({task})
@@ -94,6 +94,6 @@ async def test_without_a_mounted_certificate_one_is_made(mounted: Mounted) -> No
 def test_a_certificate_that_cannot_be_used_is_an_error(mounted: Mounted) -> None:
     mounted.put()
     (mounted.folder / "tls.key").write_text("no key")
-    with pytest.raises(ConfigurationError, match=r"the certificate in '.*' cannot be used"):
+    with pytest.raises(ConfigurationError, match=r"invalid certificate in '.*'"):
         mounted.certificate.load()
     assert mounted.reads == [False]

@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.serving.listener import Address, listening, parse_address
+from rolecall.serving.listener import Address, parse_address, serve
 
 FLAG = "--metrics-bind-address"
 
@@ -43,14 +43,14 @@ async def status_of(url: str) -> int:
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "localhost"])
 async def test_a_free_port_is_told(host: str) -> None:
-    async with listening(web.Application(), Address(host, 0, FLAG)) as port:
+    async with serve(web.Application(), Address(host, 0, FLAG)) as port:
         assert await status_of(f"http://127.0.0.1:{port}/") == 404
 
 
 async def test_all_interfaces_include_those_of_ipv6() -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
-    async with listening(web.Application(), Address("", 0, FLAG)) as port:
+    async with serve(web.Application(), Address("", 0, FLAG)) as port:
         assert await status_of(f"http://[::1]:{port}/") == 404
 
 
@@ -58,19 +58,19 @@ async def test_a_taken_port_is_one_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError) as error:
-            async with listening(web.Application(), Address("127.0.0.1", port, FLAG)):
+            async with serve(web.Application(), Address("127.0.0.1", port, FLAG)):
                 pass
     assert str(error.value) == f"cannot listen on '127.0.0.1:{port}' ({FLAG}): Address already in use"
 
 
 async def test_a_host_that_is_not_ours_is_one_clear_error() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot listen on 'nowhere.invalid:80'"):
-        async with listening(web.Application(), Address("nowhere.invalid", 80, FLAG)):
+        async with serve(web.Application(), Address("nowhere.invalid", 80, FLAG)):
             pass
 
 
 async def test_nothing_listens_afterwards() -> None:
-    async with listening(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
         pass
-    async with listening(web.Application(), Address("127.0.0.1", port, FLAG)) as again:
+    async with serve(web.Application(), Address("127.0.0.1", port, FLAG)) as again:
         assert again == port

@@ -4,7 +4,7 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.serving.token_reviews import MOST_KEPT, TokenReviewer, Verdict
+from rolecall.serving.token_reviews import CACHE_SIZE, TokenReviewer, Verdict
 
 USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
 
@@ -51,7 +51,7 @@ def reviewer(server: ApiServer, time: Time) -> TokenReviewer:
 
 
 async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReviewer, server: ApiServer) -> None:
-    assert await reviewer.judge("good", "get", "/metrics") is Verdict.ALLOWED
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
     assert [obj["kind"] for obj in server.asked] == ["TokenReview", "SubjectAccessReview"]
     assert server.asked[1]["spec"] == {
         "user": "scraper",
@@ -63,7 +63,7 @@ async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReview
 
 
 async def test_an_unknown_token_is_not_asked_further(reviewer: TokenReviewer, server: ApiServer) -> None:
-    assert await reviewer.judge("bad", "get", "/metrics") is Verdict.UNKNOWN
+    assert await reviewer.authorize("bad", "get", "/metrics") is Verdict.UNAUTHENTICATED
     assert len(server.asked) == 1
 
 
@@ -72,7 +72,7 @@ async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
 ) -> None:
     async def asked(token: str) -> tuple[Verdict, int]:
         before = len(server.asked)
-        return await reviewer.judge(token, "get", "/metrics"), len(server.asked) - before
+        return await reviewer.authorize(token, "get", "/metrics"), len(server.asked) - before
 
     assert await asked("good") == (Verdict.ALLOWED, 2)
     server.allowed = False
@@ -89,9 +89,9 @@ async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
 
 
 async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer: TokenReviewer) -> None:
-    for number in range(MOST_KEPT + 50):
-        await reviewer.judge(f"good {number}", "get", "/metrics")
-    assert len(reviewer._kept) == MOST_KEPT
+    for number in range(CACHE_SIZE + 50):
+        await reviewer.authorize(f"good {number}", "get", "/metrics")
+    assert len(reviewer._cache) == CACHE_SIZE
     assert "good" not in repr(reviewer)
 
 
@@ -104,5 +104,5 @@ async def test_what_the_api_server_did_not_answer_is_not_kept(
     with monkeypatch.context() as patch:
         patch.setattr(server, "create", refuse)
         with pytest.raises(UnreachableError):
-            await reviewer.judge("good", "get", "/metrics")
-    assert await reviewer.judge("good", "get", "/metrics") is Verdict.ALLOWED
+            await reviewer.authorize("good", "get", "/metrics")
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED

@@ -4,11 +4,11 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.serving.user_metrics_endpoint import environment_of_runs, user_metrics
+from rolecall.serving.user_metrics_endpoint import run_environment, user_metrics_application
 
 
 async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> tuple[int, str]:
-    async with TestClient(TestServer(user_metrics(telemetry.user_metrics.apply))) as client:
+    async with TestClient(TestServer(user_metrics_application(telemetry.user_metrics.apply))) as client:
         response = await client.request(method, "/metrics", data=body)
         return response.status, await response.text()
 
@@ -41,4 +41,4 @@ async def test_metrics_are_only_posted(method: str) -> None:
 
 
 def test_runs_are_told_where_to_post() -> None:
-    assert environment_of_runs(5050) == {"ROLECALL_METRICS_URL": "http://127.0.0.1:5050/metrics"}
+    assert run_environment(5050) == {"ROLECALL_METRICS_URL": "http://127.0.0.1:5050/metrics"}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.config.watches import load_watches
-from rolecall.validation.crds import Definitions
+from rolecall.validation.crds import CrdFiles
 from rolecall.validation.problem import Severity
 from tests.unit.validation.projects import ARGUMENTS, CRD, ENTRY, write
 
@@ -20,7 +20,7 @@ def warnings(project: Path, crd: str = CRD, keys: str = "") -> list[tuple[str, i
     (project / "watches.yaml").write_text(ENTRY + keys)
     (project / "crd.yaml").write_text(crd)
     [watch] = load_watches(project / "watches.yaml", {}, project)
-    found = list(Definitions.read([project / "crd.yaml"]).check(watch))
+    found = list(CrdFiles.read([project / "crd.yaml"]).check(watch))
     assert {each.severity for each in found} <= {Severity.WARNING}
     return [(Path(each.file).name, each.line, each.message.replace(f"{project}/", "")) for each in found]
 
@@ -35,7 +35,7 @@ def test_a_field_without_an_argument_is_told(project: Path) -> None:
         (
             "crd.yaml",
             18,
-            "spec.shoeSizes is no argument of the role: 'shoe_sizes' is missing in roles/thing/meta/argument_specs.yml",
+            "spec.shoeSizes is not an argument of the role: 'shoe_sizes' is missing in roles/thing/meta/argument_specs.yml",
         )
     ]
 
@@ -43,7 +43,7 @@ def test_a_field_without_an_argument_is_told(project: Path) -> None:
 def test_an_argument_without_a_field_is_told_unless_the_watch_sets_it(project: Path) -> None:
     write(project, meta__argument_specs=ARGUMENTS + "      laces: {}\n")
     assert warnings(project) == [
-        ("argument_specs.yml", 6, "argument 'laces' is no field of the spec of Thing in crd.yaml")
+        ("argument_specs.yml", 6, "argument 'laces' is not a field of the spec of Thing in crd.yaml")
     ]
     assert warnings(project, keys="  vars: {laces: long}\n") == []
 
@@ -73,7 +73,7 @@ def test_a_version_that_is_not_served_is_told(project: Path) -> None:
 
 def test_a_missing_status_subresource_is_told_where_the_status_is_written(project: Path) -> None:
     crd = CRD.replace("      subresources: {status: {}}\n", "")
-    assert warnings(project, crd) == [("crd.yaml", 7, "Thing has no status subresource, but its status is written")]
+    assert warnings(project, crd) == [("crd.yaml", 7, "Thing has no status subresource, but manageStatus is true")]
     assert warnings(project, crd, "  manageStatus: false\n") == []
 
 
@@ -83,5 +83,5 @@ def test_other_kinds_and_other_documents_are_passed_over(project: Path) -> None:
 
 def test_a_file_that_is_no_yaml_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: b: c\n")
-    [problem] = Definitions.read([tmp_path]).problems
+    [problem] = CrdFiles.read([tmp_path]).problems
     assert (problem.file, problem.line, problem.severity) == (str(tmp_path / "bad.yaml"), 1, Severity.ERROR)

@@ -49,10 +49,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         (
             "watches.yaml",
             5,
-            (
-                "entry 1 (kind Thing), key reconcilePerod: unknown key, which has no effect;"
-                " did you mean 'reconcilePeriod'?"
-            ),
+            ("entry 1 (kind Thing), key reconcilePerod: unknown key (ignored); did you mean 'reconcilePeriod'?"),
         ),
         (
             "watches.yaml",
@@ -62,7 +59,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         (
             "watches.yaml",
             7,
-            "entry 2 (kind Other), key role: role: nowhere was not found (looked for roles/nowhere, nowhere)",
+            "entry 2 (kind Other), key role: role: nowhere not found (looked for roles/nowhere, nowhere)",
         ),
         (
             "roles/thing/defaults/main.yml",
@@ -73,10 +70,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         (
             "roles/thing/meta/argument_specs.yml",
             5,
-            (
-                "argument_specs.main.options.shoe_colour.requird: unknown key, which has no effect;"
-                " did you mean 'required'?"
-            ),
+            ("argument_specs.main.options.shoe_colour.requird: unknown key (ignored); did you mean 'required'?"),
         ),
         (
             "roles/thing/meta/argument_specs.yml",
@@ -90,7 +84,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         ),
         ("roles/thing/tasks/main.yml", 1, f"couldn't resolve module/action 'ansible.builtin.debg'. {unresolved}"),
         ("roles/thing/tasks/main.yml", 2, "conflicting action statements: kubernetes.core.k8s, whenn"),
-        ("roles/thing/tasks/main.yml", 4, "the file to include was not found: 'gone.yml'"),
+        ("roles/thing/tasks/main.yml", 4, "included file not found: 'gone.yml'"),
         ("roles/thing/tasks/sometimes.yml", 2, f"couldn't resolve module/action 'no.such.module'. {unresolved}"),
         (
             "roles/thing/tasks/sometimes.yml",
@@ -139,7 +133,7 @@ def test_a_playbook_is_read_as_in_a_run_where_nothing_lies_beside_it(project: Pa
     )
     (project / "watches.yaml").write_text(ENTRY.replace("role: thing", "playbook: site.yml"))
     assert [(file, line, re.split(r"\.| in:? ", text)[0].lower()) for file, line, text in found()] == [
-        ("site.yml", 3, "the file to include was not found: 'tasks"),
+        ("site.yml", 3, "included file not found: 'tasks"),
         ("site.yml", 5, "conflicting action statements: debug, wen"),
         ("site.yml", 7, "the role 'thing' was not found"),
         ("tasks.yml", 1, "couldn't resolve module/action 'nothing_of_the_kind'"),
@@ -157,7 +151,7 @@ def test_a_watches_file_that_cannot_be_read_is_one_problem(project: Path) -> Non
     (project / "watches.yaml").write_text("- kind: 'Thing\n")
     [(file, line, text)] = found()
     assert (file, line) == ("watches.yaml", 2)
-    assert text.startswith("is not YAML")
+    assert text.startswith("invalid YAML")
     (project / "watches.yaml").unlink()
     assert found() == [("watches.yaml", None, "cannot be read: No such file or directory")]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from rolecall.cli.flags.ansible_flags import ANSIBLE
 from rolecall.cli.flags.election_flags import ELECTION
-from rolecall.cli.flags.flag import Flag, Group
+from rolecall.cli.flags.flag import Flag, FlagGroup
 from rolecall.cli.flags.log_flags import LOGS
 from rolecall.cli.flags.metrics_flags import METRICS
 from rolecall.cli.flags.operator_flags import OPERATOR
 
-GROUPS: tuple[Group, ...] = (OPERATOR, ANSIBLE, LOGS, METRICS, ELECTION)
+GROUPS: tuple[FlagGroup, ...] = (OPERATOR, ANSIBLE, LOGS, METRICS, ELECTION)
 
 
 def all_flags() -> Iterator[Flag]:

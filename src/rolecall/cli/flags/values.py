@@ -1,4 +1,4 @@
-"""The kinds of values that flags take, each with what is told to somebody who gives something else."""
+"""The types of values that flags take, each with its error message for an invalid value."""
 
 import argparse
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from rolecall.config.environment import parse_boolean
 from rolecall.kube.durations import format_duration, parse_duration
 
 
-def _told(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Let argparse show the text of a ValueError, which it otherwise replaces by its own."""
+def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make argparse show the text of a ``ValueError``, which it otherwise replaces with its own."""
 
-    def parse_or_tell(text: str) -> Any:
+    def parse_argument(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return parse_or_tell
+    return parse_argument
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -49,30 +49,32 @@ def _duration(text: str) -> float:
 
 
 def _quoted(text: str) -> str:
-    """Return the text without one pair of single quotes around it, which manifests often carry."""
+    """Return the text without a pair of single quotes around it; manifests often have them."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
 
 
 def choice(*choices: str) -> ValueType:
-    """Return the kind of a value that is one of several words, in any case."""
+    """Return the type of a value that is one of several words, in upper or lower case."""
 
     def parse(text: str) -> str:
         if text.lower() not in choices:
             raise ValueError(f"expected one of {', '.join(choices)}, found {text!r}")
         return text.lower()
 
-    return ValueType("WORD", _told(parse), choices=choices)
+    return ValueType("WORD", _as_argument_type(parse), choices=choices)
 
 
-BOOLEAN = ValueType("[=BOOL]", _told(parse_boolean), lambda value: "true" if value else "false", is_boolean=True)
+BOOLEAN = ValueType(
+    "[=BOOL]", _as_argument_type(parse_boolean), lambda value: "true" if value else "false", is_boolean=True
+)
 TEXT = ValueType("TEXT", str)
 WORDS = ValueType("WORDS", _quoted)
-FOLDERS = ValueType("PATH", str)
+SEARCH_PATH = ValueType("PATH", str)
 FILE = ValueType("FILE", Path)
 FILE_NAME = ValueType("FILE", str)
-FOLDER = ValueType("DIR", Path)
+DIRECTORY = ValueType("DIR", Path)
 ADDRESS = ValueType("ADDRESS", str)
-WHOLE = ValueType("N", _told(_whole))
-POSITIVE = ValueType("N", _told(_positive))
-PORT = ValueType("PORT", _told(_port))
-DURATION = ValueType("DURATION", _told(_duration), format_duration)
+INTEGER = ValueType("N", _as_argument_type(_integer))
+POSITIVE = ValueType("N", _as_argument_type(_positive))
+PORT = ValueType("PORT", _as_argument_type(_port))
+DURATION = ValueType("DURATION", _as_argument_type(_duration), format_duration)

@@ -4,7 +4,7 @@ from dataclasses import fields
 import pytest
 
 from rolecall.cli.flags.all_flags import GROUPS, all_flags
-from rolecall.cli.flags.command_line import add_flags, filled, given, joined
+from rolecall.cli.flags.command_line import add_flags, apply_flags, given_flags, join_flag_values
 from rolecall.config.settings import Settings, ansible_operator_settings
 from rolecall.logs import LogSettings
 
@@ -13,7 +13,7 @@ def parsed(*words: str) -> argparse.Namespace:
     """Return what a command line says."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_flags(parser, Settings(), LogSettings())
-    return parser.parse_args(list(joined(words)))
+    return parser.parse_args(list(join_flag_values(words)))
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def parsed(*words: str) -> argparse.Namespace:
     ],
 )
 def test_a_flag_and_its_value_become_one_word_as_in_cobra(words: list[str], one_each: list[str]) -> None:
-    assert list(joined(words)) == one_each
+    assert list(join_flag_values(words)) == one_each
 
 
 def test_every_flag_fills_a_setting_that_exists() -> None:
     for group in GROUPS:
-        assert {flag.setting for flag in group.flags} <= {field.name for field in fields(group.fills)}
+        assert {flag.setting for flag in group.flags} <= {field.name for field in fields(group.settings_type)}
 
 
 def test_no_two_flags_have_a_name_in_common() -> None:
@@ -47,32 +47,32 @@ def test_no_two_flags_have_a_name_in_common() -> None:
 def test_a_flag_with_a_successor_fills_the_same_setting() -> None:
     by_name = {flag.name: flag for flag in all_flags()}
     for flag in all_flags():
-        if flag.instead and flag.instead != "nothing":
-            assert by_name[flag.instead].setting == flag.setting
+        if flag.replaced_by and flag.replaced_by != "nothing":
+            assert by_name[flag.replaced_by].setting == flag.setting
 
 
 @pytest.mark.parametrize("defaults", [Settings(), ansible_operator_settings()])
 def test_without_flags_the_settings_are_the_defaults(defaults: Settings) -> None:
-    assert filled(defaults, parsed()) == defaults
+    assert apply_flags(defaults, parsed()) == defaults
 
 
 def test_the_last_of_two_counts() -> None:
-    assert filled(Settings(), parsed("--proxy-port=1", "--proxy-port=2")).proxy_port == 2
+    assert apply_flags(Settings(), parsed("--proxy-port=1", "--proxy-port=2")).proxy_port == 2
 
 
 def test_flags_fill_the_settings_of_their_group_only() -> None:
     options = parsed("--zap-log-level=error", "--proxy-port=1")
-    assert filled(LogSettings(), options) == LogSettings(level="error")
-    assert filled(Settings(), options) == Settings(proxy_port=1)
+    assert apply_flags(LogSettings(), options) == LogSettings(level="error")
+    assert apply_flags(Settings(), options) == Settings(proxy_port=1)
 
 
 def test_what_was_given_is_known_even_if_it_is_the_default() -> None:
-    assert [flag.name for flag in given(parsed("--proxy-port=0"))] == ["proxy-port"]
+    assert [flag.name for flag in given_flags(parsed("--proxy-port=0"))] == ["proxy-port"]
 
 
 @pytest.mark.parametrize(("text", "level"), [("1", "debug"), ("10", "debug"), ("panic", "panic"), ("INFO", "info")])
 def test_a_level_is_a_word_or_a_number(text: str, level: str) -> None:
-    assert filled(LogSettings(), parsed(f"--zap-log-level={text}")).level == level
+    assert apply_flags(LogSettings(), parsed(f"--zap-log-level={text}")).level == level
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "loud", ""])

@@ -12,7 +12,7 @@ from typing import Any
 SAME = ("reason", "message", "type")
 
 
-def described(parameters: dict[str, Any], involved: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
+def new_event(parameters: dict[str, Any], involved: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
     """Give the event that the module's parameters describe, seen for the first time at `now` (UTC)."""
     seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     suffix = f".{int(now.timestamp() * 1_000_000):x}" if parameters["appendTimestamp"] else ""
@@ -32,7 +32,7 @@ def described(parameters: dict[str, Any], involved: dict[str, Any] | None, now: 
     return event if involved is None else {**event, "involvedObject": involved}
 
 
-def counted_up(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def increment_count(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """Give the wanted event as a continuation of the one that was found, if both say the same."""
     if any(wanted[key] != found.get(key) for key in SAME):
         return wanted

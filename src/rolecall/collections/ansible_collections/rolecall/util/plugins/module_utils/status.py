@@ -19,7 +19,7 @@ TIMES = ("lastHeartbeatTime", "lastTransitionTime")
 Condition = dict[str, Any]
 
 
-def wanted_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -> dict[str, Any]:
+def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -> dict[str, Any]:
     """Say what the status is to be, given the old one and the module's parameters; `now` is a time as of RFC 3339.
 
     Raises ValueError for conditions that cannot be meant.

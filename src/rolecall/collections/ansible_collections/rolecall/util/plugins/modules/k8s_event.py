@@ -126,7 +126,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.events import counted_up, described
+from ansible_collections.rolecall.util.plugins.module_utils.events import increment_count, new_event
 
 try:
     from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
@@ -211,9 +211,9 @@ def post(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dic
     now = datetime.now(UTC)
     given = {key: value for key, value in (parameters["involvedObject"] or {}).items() if value is not None}
     involved = events.with_uid(given) if given else None
-    wanted = described(parameters, involved, now)
+    wanted = new_event(parameters, involved, now)
     found = events.find(wanted["metadata"]["name"])
-    event = wanted if found is None else counted_up(wanted, found)
+    event = wanted if found is None else increment_count(wanted, found)
     if check_mode:
         return {"changed": True, "result": event}
     if found is None:

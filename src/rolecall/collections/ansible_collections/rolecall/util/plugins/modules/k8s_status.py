@@ -113,7 +113,7 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.status import wanted_status
+from ansible_collections.rolecall.util.plugins.module_utils.status import merge_status
 
 try:
     from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, ResourceNotFoundError
@@ -158,7 +158,7 @@ def write(module: Any, client: Any) -> dict[str, Any]:
     for attempt in range(1, ATTEMPTS + 1):
         found = client.get(resource, **where).to_dict()
         old = found.get("status") or {}
-        status = wanted_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         changed = status != old
         wanted = {**found, "status": status}
         if not changed or module.check_mode:

@@ -1,7 +1,7 @@
-"""What a demo applies and when it is done: ``demo.yaml``.
+"""Reads ``demo.yaml``: what the demo applies, and the goals of its objects.
 
-For each kind the file names what to show and what must hold in the end, as JSONPaths into the object. A goal compares
-texts, so a label ``"3"`` and a count 3 are equal. Pure, but for reading the file.
+For each kind the file lists what to show and what must be true in the end, as JSONPaths into the object. A goal
+compares strings, so a label ``"3"`` equals a count 3.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from rolecall.kube.references import GVK, RawObject
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One thing that must hold: what the path finds equals a literal, or what another path finds."""
+    """A condition: the values at the path equal a literal, or the values at another path."""
 
     path: JSONPath
     equals: Any
 
     def holds(self, obj: RawObject) -> bool:
-        """Tell whether it holds for the object as it is."""
+        """Return whether the condition is true for the object."""
         expected = values_at(self.equals, obj) if isinstance(self.equals, JSONPath) else [self.equals]
         found = values_at(self.path, obj)
         return bool(found) and [str(value) for value in found] == [str(value) for value in expected]
@@ -31,41 +31,41 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The end state of one kind, and the fields that show the way there."""
+    """The goal of one kind: its conditions, and the columns that show the progress."""
 
     gvk: GVK
     columns: tuple[tuple[str, JSONPath], ...]
     until: tuple[Comparison, ...]
 
     def is_reached(self, obj: RawObject) -> bool:
-        """Tell whether the object is where it should be."""
+        """Return whether the object has reached the goal."""
         return all(comparison.holds(obj) for comparison in self.until)
 
-    def fields(self, obj: RawObject) -> str:
-        """Return the fields to show, as ``name=value``."""
+    def values(self, obj: RawObject) -> str:
+        """Return the values of the columns, as ``name=value``."""
         found = ((name, values_at(path, obj)) for name, path in self.columns)
         return " ".join(f"{name}={values[0]}" for name, values in found if values)
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """What a demo applies before the operator starts and afterwards, and the end states that it waits for."""
+class DemoFile:
+    """The definitions to apply before the operator starts, the samples to apply afterwards, and the goals."""
 
     definitions: tuple[Path, ...]
     samples: tuple[Path, ...]
     goals: tuple[Goal, ...]
 
 
-def read_script(path: Path) -> Script:
-    """Read ``demo.yaml``; its paths are relative to it.
+def read_demo_file(path: Path) -> DemoFile:
+    """Read ``demo.yaml``; the paths in it are relative to the file.
 
-    Raises ValueError that names the file for anything that is not as described above.
+    Raise ValueError with the name of the file if it is invalid.
     """
     try:
         document = yaml.safe_load(path.read_text())
         definitions = tuple(path.parent / name for name in document["definitions"])
         samples = tuple(path.parent / name for name in document["samples"])
-        return Script(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
+        return DemoFile(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
     except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.config.keys import BOOLEAN, DURATION, LIST, MAPPING, TEXT, WHOLE, Type
+from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, TEXT, Type
 
 
 @pytest.mark.parametrize(("value", "text"), [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("x", "x")])
@@ -26,10 +26,10 @@ def test_a_duration_is_in_seconds() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value", "message"),
     [
-        (TEXT, [], "expected a text, found a list"),
+        (TEXT, [], "expected a string, found a list"),
         (BOOLEAN, 1, "expected true or false, found int 1"),
-        (WHOLE, 1.5, "expected a whole number, found float 1.5"),
-        (WHOLE, True, "expected a whole number, found bool True"),
+        (INTEGER, 1.5, "expected a whole number, found float 1.5"),
+        (INTEGER, True, "expected a whole number, found bool True"),
         (DURATION, 5, "expected a duration with a unit such as 15s or 1m30s, found int 5"),
         (DURATION, "-5s", "a duration cannot be negative: '-5s'"),
         (MAPPING, "x", "expected a mapping, found str 'x'"),

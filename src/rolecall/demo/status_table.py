@@ -1,4 +1,4 @@
-"""The table of the demo: one row for each object, live on a terminal, a line for each change elsewhere."""
+"""The table of the demo, with one row for each object: live on a terminal, otherwise a line for each change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ _DONE, _WAITING = "done", "…"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is shown of one object."""
+    """The columns of one object."""
 
     kind: str
     name: str
     condition: str
-    fields: str
+    values: str
     took: str
     is_done: bool
 
 
-class Board:
-    """Shows rows as they change. Use it as a context manager."""
+class StatusTable:
+    """Show rows as they change. Use it as a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -34,7 +34,7 @@ class Board:
         self._shown: dict[tuple[str, str], Row] = {}
 
     def __enter__(self) -> Self:
-        """Take the terminal."""
+        """Start the live table."""
         if self._live:
             self._live.start()
         return self
@@ -42,12 +42,12 @@ class Board:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the terminal back, the table still on it."""
+        """Stop the live table; its last state stays on the terminal."""
         if self._live:
             self._live.stop()
 
     def show(self, rows: Iterable[Row]) -> None:
-        """Show the rows as they are now."""
+        """Show the current rows."""
         rows = list(rows)
         if self._live:
             self._live.update(_table(rows), refresh=True)
@@ -58,7 +58,7 @@ class Board:
                 self._console.print(_line(row), soft_wrap=True, highlight=False, markup=False)
 
     def close(self) -> None:
-        """Print the final table where no live one stands."""
+        """Print the final table if there is no live one."""
         if not self._live and self._shown:
             self._console.print(_table(self._shown.values()))
 
@@ -66,14 +66,14 @@ class Board:
 def _table(rows: Iterable[Row]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("KIND", "OBJECT", "CONDITION", "STATUS", "LAST RUN", ""):
-        # Names are whole or they are of no use; the status is the column that may take several lines.
+        # You need names in full to use them; only the status may take several lines.
         table.add_column(title, no_wrap=title != "STATUS", overflow="fold")
     for row in rows:
         mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
-        table.add_row(*map(escape, (row.kind, row.name, row.condition, row.fields, row.took)), mark)
+        table.add_row(*map(escape, (row.kind, row.name, row.condition, row.values, row.took)), mark)
     return table
 
 
 def _line(row: Row) -> str:
     mark = _DONE if row.is_done else _WAITING
-    return f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.fields}  {row.took:>7}  {mark}"
+    return f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.values}  {row.took:>7}  {mark}"

@@ -1,7 +1,6 @@
-"""What a key of ``watches.yaml`` is: its name, the type of its value, its default, and what it means.
+"""What a key of ``watches.yaml`` is: a name, a type, a default, and a help text.
 
-A key is declared once. The reader of the file takes type and default from the declaration, and so does the reference
-that people read.
+A key is declared once. The parser of the file and the reference documentation both use the declaration.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +12,15 @@ from rolecall.kube.durations import parse_duration
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# Quoted spellings are texts, which a boolean may be all the same.
+# Quoted spellings are strings; the Go runner's parser accepts them as booleans.
 _BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Type(Generic[T_co]):
-    """A type of values: its name for people, and what makes one of a value that YAML gave.
+    """A type of values: its name in the documentation, and the conversion from a YAML value.
 
-    Scalars convert as the Go runner's parser converts them, so a file means the same to both. ``read`` raises
+    Scalars are converted as the Go runner's parser converts them, so a file means the same for both. ``read`` raises
     ValueError with what was expected and what was found.
     """
 
@@ -31,31 +30,31 @@ class Type(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key(Generic[T]):
-    """A key of a mapping; ``default`` is its value where it is absent, null or wrong. It equals only itself.
+    """A key of a mapping; ``default`` is its value if it is absent, null or invalid. A key equals only itself.
 
-    ``default_words`` say what that means where the value alone does not. ``is_ours`` marks a key that the Go runner
-    passes over. ``keys`` are those of the mapping, or of each mapping in the list, that the value is.
+    ``default_text`` describes the default if its value does not. ``is_ours`` marks a key that the Go runner ignores.
+    If the value is a mapping or a list of mappings, ``keys`` are the keys of these mappings.
     """
 
     name: str
     type: Type[T]
-    meaning: str
+    help: str
     default: T
-    default_words: str = ""
+    default_text: str = ""
     is_required: bool = False
     is_ours: bool = False
     keys: "tuple[Key[Any], ...]" = ()
 
 
-def shown(value: object) -> str:
-    """Return how a value that was not expected is shown to people."""
+def describe_value(value: object) -> str:
+    """Return how a value that is not expected, for people."""
     kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
     kind = next((text for kind, text in kinds.items() if isinstance(value, kind)), "")
     return kind or f"{type(value).__name__} {value!r}"
 
 
 def _expected(what: str, value: object) -> ValueError:
-    return ValueError(f"expected {what}, found {shown(value)}")
+    return ValueError(f"expected {what}, found {describe_value(value)}")
 
 
 def _text(value: object) -> str:
@@ -63,7 +62,7 @@ def _text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise _expected("a text", value)
+    raise _expected("a string", value)
 
 
 def _boolean(value: object) -> bool:
@@ -73,7 +72,7 @@ def _boolean(value: object) -> bool:
     return found
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _expected("a whole number", value)
     return value
@@ -100,9 +99,9 @@ def _list(value: object) -> Sequence[Any]:
     return value
 
 
-TEXT = Type("text", _text)
+TEXT = Type("string", _text)
 BOOLEAN = Type("boolean", _boolean)
-WHOLE = Type("whole number", _whole)
+INTEGER = Type("whole number", _integer)
 DURATION = Type("duration", _seconds)
 """In seconds."""
 PATH = Type("JSONPath", _text)

@@ -1,6 +1,6 @@
-"""When each primary was created: one series for each object, which goes with the object.
+"""The metric ``resource_created_at_seconds``: one series for each primary, removed with the object.
 
-Kept as plain numbers and turned into series only when somebody reads them, because there may be many thousands.
+The times are stored as plain numbers and become series only when the metrics are read, because there may be thousands.
 """
 
 from collections.abc import Iterable
@@ -14,21 +14,21 @@ Labels = tuple[str, str, str, str, str]
 """Name, namespace, group, version and kind of an object."""
 
 
-class CreationTimes:
-    """The metric ``resource_created_at_seconds``; register it as a collector."""
+class ResourceCreatedAt:
+    """The collector of the metric ``resource_created_at_seconds``."""
 
     def __init__(self) -> None:
         self._times: dict[Labels, float] = {}
 
-    def put(self, labels: Labels, timestamp: str) -> None:
-        """Note an object's ``creationTimestamp``; one that is no time is left out."""
+    def set(self, labels: Labels, timestamp: str) -> None:
+        """Set the ``creationTimestamp`` of an object; remove the object if the timestamp is invalid."""
         try:
             self._times[labels] = datetime.fromisoformat(timestamp).timestamp()
         except ValueError:
-            self.drop(labels)
+            self.remove(labels)
 
-    def drop(self, labels: Labels) -> None:
-        """Forget an object that is gone."""
+    def remove(self, labels: Labels) -> None:
+        """Remove an object."""
         self._times.pop(labels, None)
 
     def describe(self) -> Iterable[Metric]:
@@ -44,5 +44,5 @@ class CreationTimes:
 
     @staticmethod
     def _family() -> GaugeMetricFamily:
-        text = "When a primary was created, in seconds since the epoch; it goes with the object"
+        text = "Creation time of each primary in seconds since the epoch; removed with the object"
         return GaugeMetricFamily("resource_created_at_seconds", text, labels=_LABELS)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rolecall.demo.board import Board, Row
+from rolecall.demo.status_table import Row, StatusTable
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)
@@ -15,13 +15,13 @@ def output() -> io.StringIO:
     return io.StringIO()
 
 
-def board(output: io.StringIO, *, terminal: bool = False) -> Board:
-    """Return a board that writes to memory."""
-    return Board(Console(file=output, force_terminal=terminal, width=120))
+def status_table(output: io.StringIO, *, terminal: bool = False) -> StatusTable:
+    """Return a table that writes to memory."""
+    return StatusTable(Console(file=output, force_terminal=terminal, width=120))
 
 
 def test_without_a_terminal_each_change_is_a_line(output: io.StringIO) -> None:
-    with board(output) as shown:
+    with status_table(output) as shown:
         shown.show([ROW])
         shown.show([ROW])
         shown.show([DONE])
@@ -33,7 +33,7 @@ def test_without_a_terminal_each_change_is_a_line(output: io.StringIO) -> None:
 
 
 def test_without_a_terminal_the_table_comes_at_the_end(output: io.StringIO) -> None:
-    shown = board(output)
+    shown = status_table(output)
     with shown:
         shown.show([ROW, replace(ROW, name="default/two")])
     before = len(output.getvalue())
@@ -45,7 +45,7 @@ def test_without_a_terminal_the_table_comes_at_the_end(output: io.StringIO) -> N
 
 
 def test_nothing_shown_is_no_table(output: io.StringIO) -> None:
-    shown = board(output)
+    shown = status_table(output)
     with shown:
         pass
     shown.close()
@@ -53,7 +53,7 @@ def test_nothing_shown_is_no_table(output: io.StringIO) -> None:
 
 
 def test_on_a_terminal_the_table_is_live_and_stays(output: io.StringIO) -> None:
-    shown = board(output, terminal=True)
+    shown = status_table(output, terminal=True)
     with shown:
         shown.show([ROW])
         shown.show([DONE])
@@ -63,9 +63,9 @@ def test_on_a_terminal_the_table_is_live_and_stays(output: io.StringIO) -> None:
     assert output.getvalue() == before
 
 
-def test_fields_with_brackets_are_shown_as_they_are(output: io.StringIO) -> None:
-    shown = board(output)
+def test_values_with_brackets_are_shown_as_they_are(output: io.StringIO) -> None:
+    shown = status_table(output)
     with shown:
-        shown.show([replace(ROW, fields="selector=[red]x[/red]")])
+        shown.show([replace(ROW, values="selector=[red]x[/red]")])
     shown.close()
     assert output.getvalue().count("selector=[red]x[/red]") == 2

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.demo.goals import Goal, Script, read_script
+from rolecall.demo.demo_file import DemoFile, Goal, read_demo_file
 from rolecall.kube.references import GVK
 
 SCRIPT = """
@@ -19,10 +19,10 @@ goals:
 """
 
 
-def read(folder: Path, text: str = SCRIPT) -> Script:
+def read(folder: Path, text: str = SCRIPT) -> DemoFile:
     """Read a script with this text."""
     (folder / "demo.yaml").write_text(text)
-    return read_script(folder / "demo.yaml")
+    return read_demo_file(folder / "demo.yaml")
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_a_goal_is_reached_when_all_of_it_holds(goal: Goal, obj: dict[str, Any],
     assert goal.is_reached(obj) is reached
 
 
-def test_fields_show_what_is_there(goal: Goal) -> None:
+def test_columns_show_the_values_of_the_object(goal: Goal) -> None:
     obj = {"spec": {"replicas": 3}, "metadata": {"labels": {"pod-count": "2"}}}
-    assert goal.fields(obj) == "replicas=3 pod-count=2"
-    assert goal.fields({}) == ""
+    assert goal.values(obj) == "replicas=3 pod-count=2"
+    assert goal.values({}) == ""
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_script_of_another_form_is_an_error_that_names_the_file(tmp_path: Path
 
 def test_a_script_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_script(tmp_path / "demo.yaml")
+        read_demo_file(tmp_path / "demo.yaml")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.scaffold.errors import ScaffoldError
-from rolecall.scaffold.file_changes import Changes
+from rolecall.scaffold.project_files import ProjectFiles
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -13,7 +13,7 @@ def files(folder: Path) -> dict[str, str]:
 
 def test_new_files_and_new_texts_are_written(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("1")
-    Changes(tmp_path, {"a/b/new": "2"}, {"old": "1 and 3"}).write()
+    ProjectFiles(tmp_path, {"a/b/new": "2"}, {"old": "1 and 3"}).write()
     assert files(tmp_path) == {"old": "1 and 3", "a/b/new": "2"}
 
 
@@ -24,10 +24,10 @@ def test_everything_that_stands_in_the_way_is_named_and_nothing_is_written(tmp_p
     (tmp_path / "e").mkdir()
     before = files(tmp_path)
     with pytest.raises(ScaffoldError) as refused:
-        Changes(tmp_path, {"a": "1", "b": "1", "c/x": "1", "d": "1", "e": "1"}, {"b": "2"}).write()
+        ProjectFiles(tmp_path, {"a": "1", "b": "1", "c/x": "1", "d": "1", "e": "1"}, {"b": "2"}).write()
     assert str(refused.value).splitlines()[1:] == [
         "  b",
-        f"  {tmp_path / 'c'} (expected a folder)",
+        f"  {tmp_path / 'c'} (expected a directory)",
         "  d",
         "  e",
         "Nothing was written.",
@@ -38,12 +38,12 @@ def test_everything_that_stands_in_the_way_is_named_and_nothing_is_written(tmp_p
 def test_when_writing_fails_what_was_written_is_taken_back(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("1")
     with pytest.raises(ScaffoldError, match="Nothing was written"):
-        Changes(tmp_path, {"a/new": "2", "a/new/below": "3"}, {"old": "4"}).write()
+        ProjectFiles(tmp_path, {"a/new": "2", "a/new/below": "3"}, {"old": "4"}).write()
     assert [path.name for path in tmp_path.rglob("*")] == ["old"]
     assert files(tmp_path) == {"old": "1"}
 
 
 def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScaffoldError, match=r"too long.*Nothing was written"):
-        Changes(tmp_path, {"x" * 300: "1"}, {}).write()
+        ProjectFiles(tmp_path, {"x" * 300: "1"}, {}).write()
     assert files(tmp_path) == {}
