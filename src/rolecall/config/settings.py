@@ -85,6 +85,9 @@ class Settings:
     collections_path: str = ""
     """What ANSIBLE_COLLECTIONS_PATH is set to; empty leaves it."""
 
+    gathering: str = "explicit"
+    """What ANSIBLE_GATHERING is set to when the user has not set it; empty leaves it. Facts cost half a second a run."""
+
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 what tasks print is logged, instead of what became of them."""
 
@@ -146,6 +149,7 @@ def ansible_operator_settings() -> Settings:
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,
+        gathering="",
         proxy_port=8888,
         user_metrics_port=5050,
         metrics_bind_address=":8443",
