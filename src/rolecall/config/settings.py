@@ -86,7 +86,7 @@ class Settings:
     """What ANSIBLE_COLLECTIONS_PATH is set to; empty leaves it."""
 
     gathering: str = "explicit"
-    """What ANSIBLE_GATHERING is set to when the user has not set it; empty leaves it. Facts cost half a second a run."""
+    """What ANSIBLE_GATHERING is set to if the user has not set it; empty leaves it. Facts cost half a second a run."""
 
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 what tasks print is logged, instead of what became of them."""
