@@ -1,17 +1,26 @@
 """Settings of Ansible for which rolecall has a default of its own.
 
-They become environment variables of the operator, which its runs and the fork server inherit alike. What the user has
-set, in the environment or in an ansible.cfg that runs find, always wins or comes first.
+What the user has set, in the environment or in an ansible.cfg that runs find, always wins or comes first. The roles
+path and the gathering of facts become environment variables of the operator, which its runs and the fork server inherit
+alike; folders below HOME become variables of localhost, because they must not reach other hosts.
 """
 
 import configparser
 import os
+import pwd
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROLES_PATH, GATHERING = "ANSIBLE_ROLES_PATH", "ANSIBLE_GATHERING"
 _SYSTEM_ROLES = ("/usr/share/ansible/roles", "/etc/ansible/roles")
+_FOLDER_VARIABLES = {
+    "remote_tmp": ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"),
+    "async_dir": ("ANSIBLE_ASYNC_DIR",),
+}
+_USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""Where Python's getpass, and so Ansible's local connection, looks for the user's name before the passwd file."""
+
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
 
 
@@ -55,6 +64,33 @@ def gathering(default: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variable that sets when facts are gathered; nothing without a default, or when the user has set it."""
     is_set = GATHERING in environment or "gathering" in AnsibleConfig.find(environment).defaults
     return {} if is_set or not default else {GATHERING: default}
+
+
+def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which localhost keeps Ansible's files below HOME; none where it does so anyway.
+
+    Ansible expands ``~`` by the passwd file in some places and by HOME in others. Where these differ, as for the random
+    users of OpenShift, it would look for a task in the background in another folder than the one where that runs.
+    """
+    home = environment.get("HOME", "")
+    if not home or home == _home_by_name(environment):
+        return {}
+    defaults = AnsibleConfig.find(environment).defaults
+    folders = {"remote_tmp": ".ansible/tmp", "async_dir": ".ansible_async"}
+    return {
+        f"ansible_{key}": f"{home}/{folder}"
+        for key, folder in folders.items()
+        if key not in defaults and not any(environment.get(name) for name in _FOLDER_VARIABLES[key])
+    }
+
+
+def _home_by_name(environment: Mapping[str, str]) -> str:
+    """Return what a shell makes of ``~NAME`` for the name that Ansible takes for the user's, HOME if there is none."""
+    name = next((environment[variable] for variable in _USER_VARIABLES if environment.get(variable)), "")
+    try:
+        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())).pw_dir
+    except KeyError:
+        return f"~{name}" if name else environment.get("HOME", "")
 
 
 def _config_files(environment: Mapping[str, str]) -> Iterator[Path]:

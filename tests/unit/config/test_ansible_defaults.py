@@ -1,8 +1,9 @@
+import pwd
 from pathlib import Path
 
 import pytest
 
-from rolecall.config.ansible_defaults import gathering, roles_path
+from rolecall.config.ansible_defaults import gathering, home_variables, roles_path
 
 
 @pytest.fixture
@@ -71,3 +72,43 @@ def test_facts_follow_an_ansible_cfg_of_the_user(environment: dict[str, str]) ->
 def test_a_config_that_cannot_be_parsed_counts_as_empty(environment: dict[str, str]) -> None:
     write_config(environment, "[[[\nno key")
     assert gathering("explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
+
+
+@pytest.fixture
+def elsewhere(environment: dict[str, str]) -> dict[str, str]:
+    """Give an environment whose HOME is not the one of the passwd file."""
+    return environment | {"USER": "root"}
+
+
+def below(home: str) -> dict[str, str]:
+    """Return the variables that keep Ansible's files below a folder."""
+    return {"ansible_remote_tmp": f"{home}/.ansible/tmp", "ansible_async_dir": f"{home}/.ansible_async"}
+
+
+def test_localhost_keeps_its_files_below_a_home_that_the_passwd_file_does_not_know(elsewhere: dict[str, str]) -> None:
+    assert home_variables(elsewhere) == below(elsewhere["HOME"])
+
+
+def test_nothing_is_set_for_a_home_that_is_the_one_of_the_passwd_file(elsewhere: dict[str, str]) -> None:
+    assert home_variables(elsewhere | {"HOME": pwd.getpwnam("root").pw_dir}) == {}
+
+
+def test_a_name_that_nobody_has_is_no_home(elsewhere: dict[str, str]) -> None:
+    assert home_variables(elsewhere | {"USER": "nobody-has-this"}) == below(elsewhere["HOME"])
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("ANSIBLE_REMOTE_TEMP", "ansible_remote_tmp"),
+        ("ANSIBLE_REMOTE_TMP", "ansible_remote_tmp"),
+        ("ANSIBLE_ASYNC_DIR", "ansible_async_dir"),
+    ],
+)
+def test_folders_that_the_environment_names_stay(elsewhere: dict[str, str], variable: str, key: str) -> None:
+    assert home_variables(elsewhere | {variable: "/mine"}).keys() == below("").keys() - {key}
+
+
+def test_folders_that_an_ansible_cfg_names_stay(elsewhere: dict[str, str]) -> None:
+    write_config(elsewhere, "remote_tmp = /mine\nasync_dir = /mine")
+    assert home_variables(elsewhere) == {}
