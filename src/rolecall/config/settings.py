@@ -85,6 +85,9 @@ class Settings:
     collections_path: str = ""
     """The value for ANSIBLE_COLLECTIONS_PATH; empty leaves the variable unchanged."""
 
+    gathering: str = "explicit"
+    """What ANSIBLE_GATHERING is set to if the user has not set it; empty leaves it. Facts cost half a second a run."""
+
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 the output of tasks is logged instead of their results."""
 
@@ -146,6 +149,7 @@ def ansible_operator_settings() -> Settings:
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,
+        gathering="",
         proxy_port=8888,
         user_metrics_port=5050,
         metrics_bind_address=":8443",

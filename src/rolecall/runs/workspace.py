@@ -7,6 +7,7 @@ removed by `Workspace` itself, not by ansible-runner, whose rotation fails on th
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rolecall.config.ansible_defaults import home_variables
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.private_files import write_private
 
@@ -141,7 +143,8 @@ def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
 def _default_inventory() -> str:
     virtual_env = os.environ.get("VIRTUAL_ENV")
     interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
-    return f"localhost ansible_connection=local ansible_python_interpreter={interpreter}\n"
+    below_home = "".join(f" {name}={shlex.quote(value)}" for name, value in home_variables(os.environ).items())
+    return f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{below_home}\n"
 
 
 def _make_folder(root: Path, folder: Path) -> None:

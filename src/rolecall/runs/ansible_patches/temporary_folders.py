@@ -30,7 +30,7 @@ def _around_make(original: Callable[..., str], is_plain: Callable[[Any], bool]) 
         if not is_plain(action) or not _PLAIN_PATH.match(parent):
             return original(action, remote_user)
         shell = action._connection._shell  # noqa: SLF001 - as the original
-        path = os.path.join(os.path.expanduser(parent), shell._generate_temp_dir_name())  # noqa: SLF001, PTH111, PTH118
+        path = os.path.join(_expanded(parent, action), shell._generate_temp_dir_name())  # noqa: SLF001, PTH118
         try:
             _make(path)
         except OSError:
@@ -56,6 +56,12 @@ def _around_remove(original: Callable[..., None], is_plain: Callable[[Any], bool
             shell.tmpdir = None
 
     return remove
+
+
+def _expanded(parent: str, action: Any) -> str:
+    """Expand ``~`` as the original does: by the user's name, which is not always HOME."""
+    user = action._get_remote_user() or ""  # noqa: SLF001 - as the original
+    return os.path.expanduser(f"~{user}{parent[1:]}") if parent.startswith("~") else parent  # noqa: PTH111 - plain text
 
 
 def _make(path: str) -> None:
