@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from rolecall.controlplane.errors import BinariesUnavailableError
-from rolecall.controlplane.versions import KUBERNETES, KWOK, PROGRAMS, Program
+from rolecall.controlplane.versions import KUBERNETES, KWOK, Program
 
 OLDEST_GO = (1, 26)
 PROGRESS_SECONDS = 10.0
@@ -66,15 +66,15 @@ def linker_flags(program: Program) -> str:
     return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in values.items())])
 
 
-def build_programs(target: Path, report: Report) -> None:
-    """Build all programs into the target folder; BinariesUnavailableError if that is not possible."""
+def build_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
+    """Build programs into the target folder; BinariesUnavailableError if that is not possible."""
     go = find_go()
     modules = module_directory()
     report("Building the control plane's programs from source: about six minutes on two cores the first time")
     started = time.monotonic()
-    for project, programs in groupby(sorted(PROGRAMS, key=_project), key=_project):
+    for project, group in groupby(sorted(programs, key=_project), key=_project):
         progress = _Progress(project, started, report)
-        _build(go, modules / SUBMODULES.get(project, "."), list(programs), target, progress)
+        _build(go, modules / SUBMODULES.get(project, "."), list(group), target, progress)
     report(f"Built in {time.monotonic() - started:.0f} s")
 
 

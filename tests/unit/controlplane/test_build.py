@@ -52,7 +52,7 @@ def target(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("go")
 def test_every_program_is_built_and_progress_is_told(target: Path) -> None:
     said: list[str] = []
-    build.build_programs(target, said.append)
+    build.build_programs(PROGRAMS, target, said.append)
     assert sorted(path.name for path in target.iterdir()) == sorted(PROGRAM_NAMES)
     assert "minutes" in said[0]
     assert any("packages compiled" in line for line in said)
@@ -62,19 +62,19 @@ def test_every_program_is_built_and_progress_is_told(target: Path) -> None:
 def test_a_build_that_fails_shows_what_the_compiler_said(go: Path, target: Path) -> None:
     _install(go, "go1.26.3", "echo cannot find module >&2; exit 3")
     with pytest.raises(BinariesUnavailableError, match=r"ended with exit code 3: .*cannot find module"):
-        build.build_programs(target, print)
+        build.build_programs(PROGRAMS, target, print)
 
 
 def test_a_go_that_is_too_old_is_refused_with_its_version(go: Path, target: Path) -> None:
     _install(go, "go1.25.9", "exit 0")
     with pytest.raises(BinariesUnavailableError, match=r"'go1\.25\.9'; expected Go 1\.26"):
-        build.build_programs(target, print)
+        build.build_programs(PROGRAMS, target, print)
 
 
 def test_no_go_says_what_is_missing(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BinariesUnavailableError, match="no 'go' found on PATH"):
-        build.build_programs(target, print)
+        build.build_programs(PROGRAMS, target, print)
 
 
 def test_a_version_that_kubectl_can_read_is_linked_into_kubernetes_programs() -> None:
