@@ -49,13 +49,13 @@ OnRequest = Callable[[str, str, str], None]
 
 
 def _ignore(_code: str, _method: str, _host: str) -> None:
-    """Be told of a request that nobody counts."""
+    """Do not count the request."""
 
 
 class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
-    ``on_request`` hears of each request: the status of the answer (``<error>`` without one), method and host.
+    ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
     """
 
     def __init__(self, configuration: Configuration) -> None:

@@ -29,14 +29,14 @@ def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
 
 @dataclass(frozen=True, slots=True)
 class WatchMetrics:
-    """Measures one watch: its controller and queue by ``observer``, its objects, what comes of its reconciles."""
+    """The metrics of one watch: its controller and queue (``observer``), its objects, the results of its reconciles."""
 
     metrics: OperatorMetrics
     gvk: GVK
     observer: ControllerMetrics
 
     def primary_changed(self, change: Change, *, selected: bool) -> None:
-        """Note when an object was created, or that it is gone or not ours any more."""
+        """Record when an object was created, or that it is deleted or no longer selected."""
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
@@ -45,24 +45,24 @@ class WatchMetrics:
             self.metrics.resource_created_at.remove(labels)
 
     def count_outcome(self, *, succeeded: bool) -> None:
-        """Count what came of a reconcile."""
+        """Count the result of a reconcile."""
         self.metrics.count_outcome(str(self.gvk), succeeded=succeeded)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchMetricsFactory:
-    """Measures all watches of an operator."""
+    """Create the metrics of all watches of an operator."""
 
     metrics: OperatorMetrics
     names: Mapping[GVK, str]
 
     @classmethod
     def of_kinds(cls, metrics: OperatorMetrics, kinds: Iterable[GVK]) -> Self:
-        """Make it for the kinds of ``watches.yaml``."""
+        """Return the factory for the kinds of ``watches.yaml``."""
         return cls(metrics, controller_names(kinds))
 
     def of(self, gvk: GVK, workers: int) -> WatchMetrics:
-        """Return what measures one watch, with all series at 0."""
+        """Return the metrics of one watch, with all series at 0."""
         self.metrics.add_kind(str(gvk))
         observer = self.metrics.controllers.observer(self.names[gvk], str(gvk), workers)
         return WatchMetrics(self.metrics, gvk, observer)

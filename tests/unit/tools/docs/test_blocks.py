@@ -39,8 +39,8 @@ def test_the_blocks_of_a_page_are_named() -> None:
     [
         (PAGE.replace("one thing", "nothing"), "line 4: unknown block 'nothing': expected one thing"),
         (PAGE.replace("<!-- end of generated -->\n", ""), "the block 'one thing' has no end"),
-        (PAGE.replace("<!-- generated: one thing -->\n", ""), "line 5: '<!-- end of generated -->' is not where"),
-        (PAGE.replace("what was here", "<!-- generated: two -->"), "line 5: '<!-- generated: two -->' is not where"),
+        (PAGE.replace("<!-- generated: one thing -->\n", ""), "line 5: unexpected '<!-- end of generated -->'"),
+        (PAGE.replace("what was here", "<!-- generated: two -->"), "line 5: unexpected '<!-- generated: two -->'"),
     ],
 )
 def test_a_block_that_cannot_be_written_is_named_with_its_line(page: str, told: str) -> None:
