@@ -44,7 +44,7 @@ class Informer:
 
     @property
     def has_synced(self) -> bool:
-        """Tell whether the first list is complete."""
+        """Return whether the first list is complete."""
         return self._synced.is_set()
 
     def subscribe(self, handler: Handler, fields: tuple[FieldPath, ...] = ()) -> None:

@@ -53,7 +53,7 @@ class WatchFailure(Enum):
 
     @property
     def needs_intervention(self) -> bool:
-        """Tell whether a user must act before a retry can succeed, so that startup should not wait for it."""
+        """Return whether a user must act before a retry can succeed, so that startup should not wait for it."""
         return self in {WatchFailure.NOT_INSTALLED, WatchFailure.FORBIDDEN}
 
 
