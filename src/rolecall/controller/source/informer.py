@@ -85,7 +85,7 @@ class Informer:
                     self._settled.set()
                 await sleep(self._clock, seconds)
             else:
-                retry.record_recovery()
+                retry.record_success()
                 return resource
 
     def on_listed(self, obj: RawObject) -> None:
