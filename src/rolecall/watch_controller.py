@@ -1,18 +1,18 @@
 """The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
 
-Changes come from three sides: the primaries themselves, the objects that ``triggers`` name, and the dependents that
-runs create, whose kinds the proxy reports. Each becomes a request with its cause in the kind's work queue, unless it is
-no news.
+Changes come from three sources: the primaries themselves, the objects that ``triggers`` name, and the dependents that
+runs create, whose kinds the proxy reports. Each change becomes a request with its cause in the work queue of the kind,
+unless the primary's own run caused it.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
+from rolecall.controller.backoff import Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.controller import Controller
 from rolecall.controller.field_paths import FieldPath
@@ -20,28 +20,27 @@ from rolecall.controller.manager import Manager
 from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
-from rolecall.controller.triggers import Trigger, TriggerIndex, annotation_requests, owner_requests
-from rolecall.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
+from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.logs import get_logger
-from rolecall.metrics.watch_metrics import WatchMetricsFactory
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.event_reporter import EventReporter
-from rolecall.reconcile.own_writes import OwnWrites
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.reconciler import Reconciler
-from rolecall.reconcile.self_triggers import PrimaryCause, SelfTriggers
+from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runs.runner import Runner
 
 logger = get_logger("watch")
-_ANNOTATIONS_THAT_COUNT = tuple(
+_WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
 )
 
@@ -50,7 +49,7 @@ _ANNOTATIONS_THAT_COUNT = tuple(
 class OperatorContext:
     """What all watches of an operator share.
 
-    ``root`` is where workspaces lie, ``run_environment`` what every run is told besides.
+    ``root`` is the directory of the workspaces, ``run_environment`` has further variables of every run.
     """
 
     settings: Settings
@@ -62,9 +61,9 @@ class OperatorContext:
     root: Path
     own_writes: OwnWrites
     events: EventRecorder
-    measuring: WatchMetricsFactory
+    watch_metrics: WatchMetricsFactory
     limit: asyncio.Semaphore | None = None
-    """Bounds the runs of all kinds together."""
+    """Bounds the concurrent runs of all kinds together."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -77,23 +76,26 @@ class WatchController:
         settings = context.settings
         backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
         workers = watch.workers or settings.workers
-        self._metrics = context.measuring.of(watch.gvk, workers)
+        self._metrics = context.watch_metrics.of(watch.gvk, workers)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
-        self._news = SelfTriggers(watch.gvk, context.own_writes)
+        self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
-            watch.selector, watch.watch_annotations_changes, _ANNOTATIONS_THAT_COUNT, finalizes=bool(watch.finalizer)
+            watch.selector,
+            watch.watch_annotations_changes,
+            _WATCHED_ANNOTATIONS,
+            has_finalizer=bool(watch.finalizer),
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self._primaries = context.manager.informer_for(watch.gvk)
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
-        self._primaries.subscribe(self._on_primary, _ANNOTATIONS_THAT_COUNT)
+        self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.reconciler = self._make_reconciler()
         self.controller = Controller(
             name=str(watch.gvk),
             queue=self.queue,
             workers=workers,
             reconcile=self.reconciler.reconcile,
-            keep=lambda key, cause, _result: self._news.is_news(key, cause),
+            is_self_trigger=self._self_triggers.is_self_trigger,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
             limit=context.limit,
@@ -101,15 +103,14 @@ class WatchController:
         )
 
     async def remove_orphaned_workspaces(self) -> None:
-        """Remove the workspaces of objects that went while no operator was looking."""
+        """Remove the workspaces of objects that were deleted while no operator was running."""
         context = self._context
         await OrphanedWorkspaces(
             context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
         ).remove()
 
     def content_changed(self) -> None:
-        """Retry at once whatever failed: the role's files have changed."""
-        self.reconciler.content_changed = time.monotonic()
+        """Retry everything that failed at once, because the files of the role have changed."""
         self.queue.retry_now(Cause("files of the role changed"))
 
     def _make_reconciler(self) -> Reconciler:
@@ -130,10 +131,10 @@ class WatchController:
             client=context.client,
             launcher=Launcher(watch, context.runner, access, context.settings, context.root),
             status=StatusWriter(context.client, watch.gvk, context.own_writes),
-            news=self._news,
+            self_triggers=self._self_triggers,
+            events=EventReporter(context.events.record),
+            observer=self._metrics,
             default_period_seconds=context.settings.reconcile_period_seconds,
-            report=EventReporter(context.events.record),
-            count_outcome=lambda succeeded: self._metrics.count_outcome(succeeded=succeeded),
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
@@ -164,7 +165,7 @@ class WatchController:
             )
 
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
-        """Watch a kind of dependents from its first object on; its informer goes on until the operator stops."""
+        """Watch a kind of dependents from its first object on, until the operator stops."""
         gvk = resource.gvk
         if (gvk, ownership) in self._dependents:
             return
@@ -177,7 +178,7 @@ class WatchController:
         informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
 
     def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:
-        # The other entries of watches.yaml do not matter here: a trigger on the same kind is another consumer.
+        # Other entries of watches.yaml do not matter here: a trigger on the same kind is another subscriber.
         if not self.watch.watch_dependent_resources or resource.gvk in self.watch.blacklist:
             return False
         is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
@@ -185,21 +186,21 @@ class WatchController:
 
     def _on_owned(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(owner_requests(change, self.watch.gvk)):
+            for key in sorted(requests_for_owner(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(annotation_requests(change, self.watch.gvk)):
+            for key in sorted(requests_for_annotation(change, self.watch.gvk)):
                 self._enqueue_selected(key, change)
 
     def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
-        """Enqueue a primary that a dependent names, provided that it is there and is ours to reconcile."""
+        """Enqueue a primary that a dependent names, if it exists and the selector matches it."""
         entry = self._primaries.store.get(key)
         if entry is not None and self.watch.selector.matches(entry.labels):
             self._enqueue(key, change.cause(f"dependent {change.reason}"))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
-        # What comes in during a run is judged at its end, when the answers to all its own writes are known.
-        if self.queue.is_processing(key) or self._news.is_news(key, cause):
+        # A cause that arrives during a run is judged at its end, when the answers to all its writes are known.
+        if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)

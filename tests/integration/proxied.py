@@ -25,7 +25,7 @@ class Run:
 
     world: World
     proxy: Proxy
-    run: SessionSpec
+    spec: SessionSpec
     credentials: ProxyCredentials
     home: Path
     programs: Path
@@ -97,7 +97,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
     await proxy.start()
     written: list[RawObject] = []
     dependents: list[tuple[GVK, Ownership]] = []
-    proxy_run = SessionSpec(
+    spec = SessionSpec(
         request_gvk=CONFIG_MAP,
         key=ObjectKey(world.namespace, "primary"),
         uid=primary["metadata"]["uid"],
@@ -105,7 +105,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
         on_write=written.append,
         on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
     )
-    credentials = proxy.register(proxy_run)
+    credentials = proxy.register(spec)
     (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
-    yield Run(world, proxy, proxy_run, credentials, tmp_path, defined.program_directory, written, dependents)
+    yield Run(world, proxy, spec, credentials, tmp_path, defined.program_directory, written, dependents)
     await proxy.stop()

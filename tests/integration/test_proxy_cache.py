@@ -60,13 +60,13 @@ def config_map(name: str, value: object) -> RawObject:
 @pytest.fixture
 async def readers(world: World) -> AsyncIterator[tuple[Reader, Reader]]:
     """Give two runs of one primary, as one after the other."""
-    seen = ReadWatermark()
+    watermark = ReadWatermark()
     async with ObjectCache(world.client) as cache:
         proxy = Proxy(world.client, cache=cache)
         await proxy.start()
         sessions = []
         for _ in range(2):
-            run = SessionSpec(
+            spec = SessionSpec(
                 request_gvk=THING,
                 key=ObjectKey(world.namespace, "one"),
                 uid="uid",
@@ -74,9 +74,9 @@ async def readers(world: World) -> AsyncIterator[tuple[Reader, Reader]]:
                 on_write=lambda _obj: None,
                 on_dependent=lambda _resource, _ownership: None,
                 inject_owner=False,
-                seen=seen,
+                watermark=watermark,
             )
-            headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
+            headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
             sessions.append(aiohttp.ClientSession(proxy.url, headers=headers))
         path = f"/api/v1/namespaces/{world.namespace}/configmaps"
         yield Reader(sessions[0], path), Reader(sessions[1], path)

@@ -15,12 +15,14 @@ from textwrap import dedent
 import psutil
 import pytest
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.process_tree import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.events import RunEvent, RunSummary
-from rolecall.runs.forkserver.runner import ForkserverRunner
-from rolecall.runs.runner import PlaybookContent, RoleContent, Runner, RunSpec, new_ident
-from rolecall.runs.subprocess_runner import SubprocessRunner
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.runner import RunSpec, new_ident
+from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs, Workspace
 
 STUBBORN = """
@@ -39,7 +41,7 @@ SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found a
 class Bench:
     """One object's workspace, roles made from text, and a runner."""
 
-    def __init__(self, folder: Path, runner: Runner) -> None:
+    def __init__(self, folder: Path, runner: ProcessRunner) -> None:
         self.folder = folder
         self.runner = runner
         self.workspace = Workspace(folder / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
@@ -83,10 +85,10 @@ async def bench(
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     if request.param == "cold":
-        yield Bench(tmp_path, SubprocessRunner())
+        yield Bench(tmp_path, ProcessRunner(SubprocessStarter()))
         return
-    async with ForkserverRunner() as runner:
-        yield Bench(tmp_path, runner)
+    async with ForkserverStarter() as starter:
+        yield Bench(tmp_path, ProcessRunner(starter))
 
 
 async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
@@ -291,10 +293,10 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
-    bench.runner = SubprocessRunner()
+    bench.runner = ProcessRunner(SubprocessStarter())
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
-    assert "cannot start a process for the play" in summary.message
+    assert "cannot start a process for the run" in summary.message
 
 
 async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
@@ -387,7 +389,7 @@ async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench:
     _play_of(job.ident).kill()
     summary = await run
     assert summary.status == "error"
-    assert summary.message == "Task 'Ignore': the process of the play ended unexpectedly with exit code -9"
+    assert summary.message == "Task 'Ignore': the process of the run ended unexpectedly with exit code -9"
     assert processes_of_run(job.ident) == []
     assert zombies() == []
 
@@ -417,7 +419,7 @@ async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench:
     play.kill()
     # A play that is still ending counts as one that looks after its run.
     await until(lambda: _has_ended(play))
-    SubprocessRunner()
+    ProcessRunner(SubprocessStarter())
     assert processes_of_run(job.ident) == []
 
 
@@ -451,25 +453,27 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.runs.subprocess_runner import SubprocessRunner
-from rolecall.runs.runner import RoleContent, RunSpec
-from rolecall.runs.forkserver.runner import ForkserverRunner
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.config.content import RoleContent
+from rolecall.runs.runner import RunSpec
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
-ident, root, role, runner = sys.argv[1:]
+ident, root, role, starter = sys.argv[1:]
 workspace = Workspace(Path(root), GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
 job = RunSpec(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
 
 async def main():
-    if runner == "SubprocessRunner":
-        await SubprocessRunner().run(job, lambda event: None)
-    async with ForkserverRunner() as warm:
-        await warm.run(job, lambda event: None)
+    if starter == "SubprocessStarter":
+        await ProcessRunner(SubprocessStarter()).run(job, lambda event: None)
+    async with ForkserverStarter() as warm:
+        await ProcessRunner(warm).run(job, lambda event: None)
 
 asyncio.run(main())
 """
 
 
 def _arguments(bench: Bench, job: RunSpec) -> list[str]:
-    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner).__name__]
+    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner._starter).__name__]

@@ -15,7 +15,7 @@ from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Proxy
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.runs.api_access import ApiAccess
 from tests.integration.control_plane import control_plane
 from tests.integration.things import DEFINITION, THING

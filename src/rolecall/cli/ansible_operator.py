@@ -15,6 +15,7 @@ from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 from rolecall.cli.program import ansible_operator_program
 from rolecall.cli.run import add_run_command
+from rolecall.cli.version import commit
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print_version(_options: argparse.Namespace) -> int:
     found = {
         "version": version("rolecall"),
-        "commit": "unknown",
+        "commit": commit(),
         "kubernetes version": version("kubernetes"),
         "go version": f"none, Python {platform.python_version()}",
         "GOOS": sys.platform,

@@ -30,7 +30,7 @@ _MESSAGES = {
     ),
     "Task said": _Words("[playbook debug]", {"task": "EventData.Task", "said": "EventData.TaskArgs"}, _HANDLER),
     "Task failed": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
-    "Task failed, which is ignored": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
+    "Task failed (ignored)": _Words("[playbook task failed]", _FAILED_KEYS, _HANDLER),
     "Item failed": _Words("Item failed", _FAILED_KEYS, _HANDLER),
     "Item done": _Words("Item done", {"task": "EventData.Task"}, _HANDLER),
     "Ansible event": _Words("Ansible event", {"task": "EventData.Task"}, _HANDLER),

@@ -7,9 +7,8 @@ without a traceback.
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
-from rolecall.cli import cluster, create, demo, init, run, validate
+from rolecall.cli import cluster, create, demo, init, run, validate, version
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 
@@ -27,9 +26,9 @@ def parser() -> Parser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"rolecall {version('rolecall')}")
+    top.add_argument("--version", action=version.ShowVersion, help="print what 'rolecall version' prints, and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (run, validate, cluster, demo, init, create):
+    for command in (run, validate, cluster, demo, init, create, version):
         command.add_parser(commands)
     return top
 

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from rolecall import logs
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags, apply_flags, given_flags
 from rolecall.cli.go_runner_wording import use_go_runner_wording
 from rolecall.cli.program import Program, rolecall_program
+from rolecall.config import ansible_defaults
 from rolecall.config.environment import ansible_debug_logs, leader_election_id, output_verbosity, watch_namespaces
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import LOG_EVENTS, Settings
@@ -66,6 +68,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
         watches = load_watches(settings.watches_file, os.environ)
     except ConfigurationError as error:
         return _failed(program, "Failed to load watches.", error)
+    os.environ.update(_ansible_defaults(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
         asyncio.run(run_operator(settings, watches))
@@ -133,3 +136,9 @@ def _environment(settings: Settings) -> dict[str, str]:
     for variable, value in found.items():
         logger.info("Set the environment variable", envVar=variable, value=value)
     return found
+
+
+def _ansible_defaults(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that runs get because the user has set nothing else."""
+    roles_path = ansible_defaults.roles_path(Path.cwd(), environment)
+    return {ansible_defaults.ROLES_PATH: roles_path} | ansible_defaults.gathering(settings.gathering, environment)

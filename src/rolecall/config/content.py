@@ -12,10 +12,25 @@ from pathlib import Path
 
 from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.watch_keys import PLAYBOOK, ROLE
-from rolecall.runs.runner import PlaybookContent, RoleContent
+
+FULL_NAME_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RoleContent:
+    """A role to run, by its absolute path."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookContent:
+    """A playbook to run, by its absolute path."""
+
+    path: Path
+
 
 Content = RoleContent | PlaybookContent
-FULL_NAME_PARTS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.config.cpu_quota import available_processors
+from rolecall.controller import backoff
 
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """Which events of a run are logged."""
@@ -54,10 +55,10 @@ class Settings:
     mark_unsafe: bool = False
     """Whether strings from objects are data that Ansible never evaluates, if the watch has no ``markUnsafe``."""
 
-    backoff_min_seconds: float = 1.0
+    backoff_min_seconds: float = backoff.MINIMUM_SECONDS
     """The delay after the first failure; it doubles with each further failure."""
 
-    backoff_max_seconds: float = 300.0
+    backoff_max_seconds: float = backoff.MAXIMUM_SECONDS
     """The maximum delay after failures."""
 
     grace_seconds: float = 25.0
@@ -83,6 +84,9 @@ class Settings:
 
     collections_path: str = ""
     """The value for ANSIBLE_COLLECTIONS_PATH; empty leaves the variable unchanged."""
+
+    gathering: str = "explicit"
+    """What ANSIBLE_GATHERING is set to if the user has not set it; empty leaves it. Facts cost half a second a run."""
 
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 the output of tasks is logged instead of their results."""
@@ -145,6 +149,7 @@ def ansible_operator_settings() -> Settings:
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,
+        gathering="",
         proxy_port=8888,
         user_metrics_port=5050,
         metrics_bind_address=":8443",

@@ -24,7 +24,7 @@ from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.yaml_loader import describe_error, duplicate_keys, first_document
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.selectors import LabelSelector
-from rolecall.controller.triggers import ReferenceKind, Trigger
+from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
@@ -238,11 +238,11 @@ def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
         [reference] = references
         if reference is not keys.OWNER:
             path = _read_field(entry, reference, entry.read(reference))
-            yield from [Trigger(gvk, ReferenceKind(reference.name), path, on)] if path else []
+            yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
         elif (is_owner := entry.read(keys.OWNER)) is False:
             entry.add_error(keys.OWNER.name, "expected true, found false")
         elif is_owner:
-            yield Trigger(gvk, ReferenceKind.OWNER, None, on)
+            yield Trigger(gvk, ReferenceType.OWNER, None, on)
 
 
 def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath | None:

@@ -1,8 +1,8 @@
-"""Time, behind one small interface, so that queues and informers can be tested without waiting.
+"""The clock: an interface for time, so that queues and informers can be tested without waiting.
 
-A wall clock says when something happened or shall happen to the outside world; a monotonic clock measures and
-schedules, because it never jumps. Everything in this layer takes a ``Clock`` instead of asking the interpreter, and the
-tests move a clock of their own. The neighbour is ``asyncio``: ``LoopClock`` schedules on the running loop.
+The wall clock is used for timestamps that others see. The monotonic clock is used to measure and schedule, because it
+never jumps. Everything in this package takes a ``Clock``; tests use a fake one. ``LoopClock`` uses the running asyncio
+loop.
 """
 
 import asyncio
@@ -12,34 +12,34 @@ from typing import Protocol
 
 
 class Handle(Protocol):
-    """A scheduled callback that can be taken back."""
+    """A scheduled callback that can be cancelled."""
 
     def cancel(self) -> None:
-        """Prevent the callback; nothing happens when it has run already."""
+        """Cancel the callback; do nothing if it has already run."""
 
 
 class Clock(Protocol):
-    """What this layer asks of time."""
+    """A wall clock, a monotonic clock and a scheduler."""
 
     def now(self) -> float:
-        """Give the wall clock's time, in seconds since the epoch."""
+        """Return the wall clock time in seconds since the epoch."""
 
     def monotonic(self) -> float:
-        """Give a time, in seconds, that only ever grows."""
+        """Return the monotonic time in seconds."""
 
     def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
         """Call ``callback`` when ``monotonic()`` has reached ``when_monotonic``."""
 
 
 class LoopClock:
-    """The real time, scheduled on the running event loop."""
+    """The system's clocks, with callbacks on the running event loop."""
 
     def now(self) -> float:
-        """Give the wall clock's time, in seconds since the epoch."""
+        """Return the wall clock time in seconds since the epoch."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Give the system's monotonic time in seconds."""
+        """Return the monotonic time in seconds."""
         return time.monotonic()
 
     def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
@@ -49,7 +49,7 @@ class LoopClock:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Suspend the caller for ``seconds`` of the given clock's time; nothing or less lets others have a turn."""
+    """Sleep for ``seconds`` of the given clock's time; zero or less only yields to other tasks."""
     if seconds <= 0:
         await asyncio.sleep(0)
         return

@@ -24,17 +24,17 @@ logger = get_logger("controller")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a reconcile: a failure, or when to come back (of two times the earlier counts), or neither."""
+    """The result of a reconcile: a failure, a time for the next one (of two times the earlier counts), or neither."""
 
     requeue_after_seconds: float | None = None
     requeue_at: float | None = None
     """Seconds since the epoch."""
     failed: bool = False
     why: str = field(default="requeue", compare=False)
-    """What is told as the cause of the reconcile that follows then."""
+    """The cause of the reconcile that follows then, as people read it."""
 
     def __post_init__(self) -> None:
-        """Refuse a time that no clock reaches."""
+        """Refuse a time that is not finite."""
         for name in ("requeue_after_seconds", "requeue_at"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """The word for it in metrics."""
+        """The word for the result in metrics."""
         if self.failed:
             return "error"
         if self.requeue_at is not None or self.requeue_after_seconds:
@@ -51,27 +51,23 @@ class Result:
 
 
 Reconcile = Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
-Keep = Callable[[ObjectKey, Cause, Result], bool]
-
-
-def keep_all(_request: ObjectKey, _cause: Cause, _result: Result) -> bool:
-    """Let every change during a reconcile lead to another one."""
-    return True
+IsSelfTrigger = Callable[[ObjectKey, Cause], bool]
 
 
 @dataclass(slots=True)
 class Controller:
     """The workers of one kind.
 
-    ``keep`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's identity: another
-    reconcile follows if one is kept. ``limit`` bounds how many reconciles several controllers may run together.
+    ``is_self_trigger`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's
+    identity: another reconcile follows if one of them is not. Without it every cause counts. ``limit`` bounds how many
+    reconciles several controllers may run together.
     """
 
     name: str
     queue: WorkQueue[ObjectKey]
     workers: int
     reconcile: Reconcile
-    keep: Keep = keep_all
+    is_self_trigger: IsSelfTrigger | None = None
     kind: str = ""
     group: str = ""
     limit: asyncio.Semaphore | None = None
@@ -85,7 +81,7 @@ class Controller:
                 group.create_task(self._work(), name=f"{self.name}-{number}")
 
     def stop(self) -> None:
-        """Take no further request; ``run`` returns when the reconciles that are running have ended."""
+        """Take no further requests; ``run`` returns when all running reconciles have ended."""
         self.queue.shut_down()
 
     async def _work(self) -> None:
@@ -93,7 +89,7 @@ class Controller:
             while True:
                 request, causes = await self.queue.get()
                 await self._process(request, causes)
-                await asyncio.sleep(0)  # a reconcile that never waits must not keep everybody else from the loop
+                await asyncio.sleep(0)  # a reconcile that never waits must not block the loop for others
 
     async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
         with bound_contextvars(
@@ -105,7 +101,7 @@ class Controller:
                     result = await self._attempt(request, causes)
                 self._come_back(request, result)
             finally:
-                self.queue.done(request, lambda cause: self._is_kept(request, cause, result))
+                self.queue.done(request, lambda cause: self._wakes(request, cause))
 
     @contextlib.asynccontextmanager
     async def _permit(self) -> AsyncIterator[None]:
@@ -113,11 +109,11 @@ class Controller:
             yield
 
     async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        if self.queue.is_shut_down:  # while this request waited for its permit
+        if self.queue.is_shut_down:  # it was shut down while this request waited for its permit
             return Result()
         self.running.add(request)
         self.observer.started(request)
-        outcome = "error"  # what is cancelled has not reached its end
+        outcome = "error"  # a cancelled reconcile has not reached its end
         try:
             result = await self.reconcile(request, causes)
             outcome = result.outcome
@@ -134,7 +130,7 @@ class Controller:
     def _come_back(self, request: ObjectKey, result: Result) -> None:
         if result.failed:
             seconds = self.queue.add_rate_limited(request, Cause(f"retry {self.queue.failures(request) + 1}"))
-            logger.debug("Reconcile is retried", seconds=seconds, failures=self.queue.failures(request))
+            logger.debug("Reconcile will be retried", seconds=seconds, failures=self.queue.failures(request))
             return
         self.queue.forget(request)
         cause = Cause(result.why)
@@ -143,11 +139,11 @@ class Controller:
         if result.requeue_after_seconds is not None:
             self.queue.add_after(request, result.requeue_after_seconds, cause)
 
-    def _is_kept(self, request: ObjectKey, cause: Cause, result: Result) -> bool:
-        if not cause.resource_version:
+    def _wakes(self, request: ObjectKey, cause: Cause) -> bool:
+        if self.is_self_trigger is None or not cause.resource_version:
             return True
         try:
-            return self.keep(request, cause, result)
+            return not self.is_self_trigger(request, cause)
         except Exception:
-            logger.exception("Whether a change counts could not be told, so it does", cause=cause.text)
+            logger.exception("Could not tell whether a change is the run's own; reconciling again", cause=cause.text)
             return True

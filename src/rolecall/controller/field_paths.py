@@ -1,8 +1,8 @@
-"""Paths to the fields of objects that somebody asked to be looked at: by a trigger, its ``on``, or a predicate.
+"""Compiled paths to the fields that triggers and predicates use.
 
-A path is compiled once and is equal to every other one with the same text, so that an informer keeps a field once
-however many consumers ask for it. Plain paths (names and dots), which nearly all are, take no more than a few
-dictionary look-ups; everything else is left to ``kube.paths``, which knows JSONPath.
+A path is compiled once. Paths with the same text are equal, so an informer keeps one fingerprint per field, however
+many consumers subscribe to it. Most paths are plain (names and dots) and need only a few dictionary lookups; all others
+are evaluated by ``kube.jsonpath``.
 """
 
 import hashlib
@@ -15,13 +15,13 @@ from jsonpath_ng import Child, Fields, JSONPath, Root
 from rolecall.kube.jsonpath import parse_path, values_at
 from rolecall.kube.references import RawObject
 
-MISSING = ()
+NO_MATCH = ()
 """The fingerprint of a path that matches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """A compiled path into an object; make it with ``parse`` or ``of_names``."""
+    """A compiled path into an object; create it with ``parse`` or ``of_names``."""
 
     text: str
     _names: tuple[str, ...] | None = field(compare=False, repr=False)
@@ -29,18 +29,18 @@ class FieldPath:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Compile a JSONPath. Raises ValueError that says what is wrong with the text."""
+        """Compile a JSONPath. Raises ValueError if it is invalid."""
         expression = parse_path(text)
         names = _plain_names(expression)
         return cls(text, names, None if names is not None else expression)
 
     @classmethod
     def of_names(cls, *names: str) -> Self:
-        """Make the path that goes through these names, which may contain dots and slashes."""
+        """Return the path through these names, which may contain dots and slashes."""
         return cls("$" + "".join(f"[{name!r}]" for name in names), names)
 
     def values(self, obj: RawObject) -> list[Any]:
-        """Return every value that the path matches in the object, in order."""
+        """Return all values that the path matches in the object, in order."""
         if self._names is None:
             return values_at(self._expression, obj)
         found: Any = obj
@@ -51,23 +51,23 @@ class FieldPath:
         return [found]
 
     def fingerprint(self, obj: RawObject) -> Any:
-        """Return something small that is equal for equal matches: a scalar itself, else a digest; MISSING for none."""
+        """Return a small value that is equal for equal matches: the scalar, a digest of the rest, or ``NO_MATCH``."""
         values = self.values(obj)
         if not values:
-            return MISSING
+            return NO_MATCH
         if len(values) == 1 and not isinstance(values[0], dict | list):
             return values[0]
         return digest_of(values)
 
 
 def digest_of(value: Any) -> bytes:
-    """Return 16 bytes that are the same for equal JSON values; the order of keys does not matter."""
+    """Return a digest of 16 bytes that is the same for equal JSON values, whatever the order of their keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _plain_names(expression: JSONPath) -> tuple[str, ...] | None:
-    """Return the names that a path goes through, None when it is more than a sequence of names."""
+    """Return the names in a plain path, None for any other path."""
     if isinstance(expression, Root):
         return ()
     if isinstance(expression, Fields):

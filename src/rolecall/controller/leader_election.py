@@ -1,10 +1,9 @@
-"""Leader election: of several replicas one works, the one that holds the Lease.
+"""Leader election: of several replicas only the one that holds the Lease works.
 
-A replica that does not hold the Lease looks at it again and again and takes it when it is free, was given back, or has
-not been renewed for as long as its holder promised. Who holds it renews it; one that could not do so until its
-deadline, or finds another holder, has lost it and must stop working before others may take it: ``seconds_left`` says
-how long that is. Clocks of different machines are never compared: what counts is how long ago this replica saw a
-change.
+A replica without the Lease polls it and takes it when it is free, was released, or has not been renewed for its
+duration. The holder renews it. A holder that cannot renew it before its deadline, or that finds another holder, has
+lost it and must stop working before another replica may take it; ``seconds_left`` says how much time that leaves.
+Clocks of different machines are never compared: what counts is how long ago this replica saw the Lease change.
 """
 
 import asyncio
@@ -27,41 +26,41 @@ _ATTEMPT_SHARE = 0.5
 
 
 class LeadershipLostError(KubeError):
-    """The Lease could not be renewed in time, or belongs to somebody else."""
+    """The Lease could not be renewed in time, or another replica holds it."""
 
 
 class LeaseClient(Protocol):
-    """What an election needs of the API server; ``rolecall.kube.client.Client`` is one."""
+    """What an election needs from the API server; ``rolecall.kube.client.Client`` is one."""
 
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return an object. Raises NotFoundError."""
         ...
 
     async def create(self, obj: RawObject) -> RawObject:
-        """Create an object. Raises ConflictError when it is there."""
+        """Create an object. Raises ConflictError if it exists."""
         ...
 
     async def replace(self, obj: RawObject) -> RawObject:
-        """Replace an object in the version that was read. Raises ConflictError when it has changed."""
+        """Replace an object in the version that was read. Raises ConflictError if it has changed."""
         ...
 
 
 class ElectionObserver(Protocol):
-    """Hears of an election; must return at once."""
+    """Observes an election; must return at once."""
 
     def set_leading(self, name: str, *, leading: bool) -> None:
-        """Hear whether this replica is the leader."""
+        """Take note of whether this replica is the leader."""
 
     def count_slow_renewal(self, name: str) -> None:
-        """Hear that a renewal had to read the Lease first."""
+        """Take note of a renewal that had to read the Lease first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Which Lease is fought for, by whom, and how long things take, in seconds.
+    """The Lease of an election, the identity of this replica, and times in seconds.
 
-    A holder may keep the Lease for ``lease_seconds`` after a renewal, gives up trying after ``renew_deadline_seconds``,
-    and everybody tries every ``retry_seconds``.
+    A holder keeps the Lease for ``lease_seconds`` after a renewal and gives up after ``renew_deadline_seconds`` without
+    one. Every replica tries again after ``retry_seconds``.
     """
 
     key: ObjectKey
@@ -69,10 +68,6 @@ class Election:
     lease_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
-
-
-def _ignore(_expires: float) -> None:
-    """Be told of renewals that nobody waits for."""
 
 
 @dataclass(slots=True)
@@ -83,8 +78,8 @@ class Elector:
     election: Election
     clock: Clock
     observer: ElectionObserver
-    on_renewal: Callable[[float], None] = _ignore
-    """Called with the monotonic time at which the Lease ends, whenever it is taken or renewed; infinity at the end."""
+    on_renewal: Callable[[float], None] | None = None
+    """Called with the monotonic time at which the Lease expires, whenever that changes; infinity after its release."""
 
     _lease: RawObject | None = field(default=None, init=False)
     _seen: tuple[dict[str, Any], float] | None = field(default=None, init=False)
@@ -94,12 +89,12 @@ class Elector:
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this replica holds the Lease, as far as it knows."""
+        """Return whether this replica holds the Lease, as far as it knows."""
         return self._elected.is_set()
 
     @property
     def seconds_left(self) -> float:
-        """How long this replica may still act as the leader; 0 or less when it may not."""
+        """How long this replica may still act as the leader; 0 or less if it may not."""
         return self._renewed + self.election.lease_seconds - self.clock.monotonic()
 
     async def elected(self) -> None:
@@ -124,13 +119,13 @@ class Elector:
             self.observer.set_leading(election.key.name, leading=False)
 
     async def release(self) -> None:
-        """Give the Lease back if this replica holds it, so that the next one need not wait; call it after ``run``."""
+        """Release the Lease if this replica holds it, so that the next one need not wait. Call it after ``run``."""
         if not self.is_leading or self.seconds_left <= 0:
             return
         self._elected.clear()
         if await self._within(self.election.retry_seconds, self._give_back()):
-            logger.info("Gave the Lease back", lease=str(self.election.key))
-        self.on_renewal(math.inf)
+            logger.info("Released the Lease", lease=str(self.election.key))
+        self._tell_end_of_lease(math.inf)
 
     async def _give_back(self) -> bool:
         lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
@@ -163,16 +158,20 @@ class Elector:
         raise error
 
     async def _attempt(self, seconds: float) -> bool:
-        """Try once to take or renew the Lease; tell whether this replica holds it for sure."""
+        """Try once to take or renew the Lease; return whether this replica holds it for sure."""
         started = self.clock.monotonic()
         if not await self._within(seconds, self._take_or_renew()):
             return False
-        self._renewed = started  # others count from when they see the renewal, which is later
-        self.on_renewal(started + self.election.lease_seconds)
+        self._renewed = started  # other replicas count from when they see the renewal, which is later
+        self._tell_end_of_lease(started + self.election.lease_seconds)
         return True
 
+    def _tell_end_of_lease(self, expires: float) -> None:
+        if self.on_renewal is not None:
+            self.on_renewal(expires)
+
     async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
-        """Do work for so many seconds at most; trouble is told once, not at every attempt."""
+        """Limit work to so many seconds; log a failure once, not at every attempt."""
         task = asyncio.create_task(work)
         timer = asyncio.create_task(sleep(self.clock, seconds))
         try:
@@ -192,7 +191,7 @@ class Elector:
 
     def _note_trouble(self, text: str) -> None:
         if text != self._trouble:
-            logger.warning("The Lease could not be written or read", lease=str(self.election.key), error=text)
+            logger.warning("Could not read or write the Lease", lease=str(self.election.key), error=text)
         self._trouble = text
 
     async def _take_or_renew(self) -> bool:
@@ -210,7 +209,7 @@ class Elector:
         try:
             return await self._put(self._claimed(self._lease))
         except ConflictError:
-            return False  # somebody was quicker; whoever it was is seen at the next attempt
+            return False  # another replica was quicker; the next attempt shows which one
 
     async def _create(self) -> bool:
         metadata = {"name": self.election.key.name, "namespace": self.election.key.namespace}
@@ -226,7 +225,7 @@ class Elector:
         return True
 
     def _is_free(self, lease: RawObject) -> bool:
-        """Tell whether nobody holds a Lease, or its holder has not renewed it for as long as it promised."""
+        """Return whether a Lease has no holder, or one that has not renewed it for its duration."""
         spec = _spec(lease)
         if not spec.get("holderIdentity"):
             return True
@@ -236,7 +235,7 @@ class Elector:
         return now >= self._seen[1] + float(spec.get("leaseDurationSeconds") or self.election.lease_seconds)
 
     def _claimed(self, lease: RawObject) -> RawObject:
-        """Return a Lease as it is when this replica holds it from now on, or goes on to hold it."""
+        """Return a Lease that this replica takes or renews now."""
         old, now = _spec(lease), self._timestamp()
         is_ours = old.get("holderIdentity") == self.election.identity
         spec = {

@@ -1,16 +1,16 @@
-"""The manager: one informer for each kind, and everything started and stopped in the right order.
+"""The manager: runs one informer for each kind and all controllers, and starts and stops them in order.
 
-Informers come first; the workers of the controllers start when all informers know what is there, or know that they
-cannot for now, and this replica is the leader, where one is elected. At the end no request is taken any more, what is
-running gets its time and is then cancelled, and the informers go last, so that running reconciles see the world to
-their end. A background task that crashes ends the whole.
+Informers start first. Workers start when every informer has synced, or knows that it cannot for now, and, with leader
+election, when this replica is the leader. At the stop no further request is taken, running reconciles are cancelled
+and get a grace period, and informers stop last, so that reconciles see the cluster until they end. If a background
+task crashes, everything stops.
 """
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from rolecall.controller.clock import Clock, LoopClock
+from rolecall.controller.clock import Clock
 from rolecall.controller.controller import Controller
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.source.reflector import ListerWatcher
@@ -23,11 +23,11 @@ DEFAULT_GRACE_SECONDS = 20.0
 
 
 class Leadership(Protocol):
-    """An election that this replica takes part in; ``leader.Elector`` is one."""
+    """An election that this replica takes part in; ``leader_election.Elector`` is one."""
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether this replica is the leader."""
+        """Return whether this replica is the leader."""
 
     @property
     def seconds_left(self) -> float:
@@ -46,48 +46,46 @@ class Leadership(Protocol):
 class Manager:
     """Runs informers and controllers.
 
-    Running reconciles may go on for ``drain_seconds`` after the stop and then have ``grace_seconds`` from their
-    cancellation to their end. With a ``leadership`` workers start when it is won; when it is lost, reconciles end at
-    once and ``run`` raises. It is given back only after all of them have ended.
+    Reconciles that are running at the stop have ``grace_seconds`` from their cancellation to their end. With a
+    ``leadership`` workers start when it is won; when it is lost, reconciles end at once and ``run`` raises. It is
+    given back only after all of them have ended.
     """
 
     def __init__(
-        self, client: ListerWatcher, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
+        self,
+        client: ListerWatcher,
+        namespaces: tuple[str, ...] | None,
+        clock: Clock,
+        leadership: Leadership | None = None,
+        grace_seconds: float = DEFAULT_GRACE_SECONDS,
     ) -> None:
-        self.drain_seconds = 0.0
-        self.grace_seconds = DEFAULT_GRACE_SECONDS
-        self.leadership: Leadership | None = None
+        self.clock = clock
         self._client = client
         self._namespaces = namespaces
-        self.clock = clock or LoopClock()
+        self._leadership = leadership
+        self._grace_seconds = grace_seconds
         self._informers: dict[GVK, Informer] = {}
         self._controllers: list[Controller] = []
         self._informer_tasks: set[asyncio.Task[None]] = set()
         self._controller_tasks: set[asyncio.Task[None]] = set()
         self._election_tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[None] | None = None
-        self._is_started = False
         self._has_settled = False
 
     @property
     def has_settled(self) -> bool:
-        """Tell whether every informer knows what is there, or that it cannot for now; a follower's, too."""
+        """Return whether every informer has synced, or knows that it cannot for now; also on followers."""
         return self._has_settled
 
     @property
-    def is_ready(self) -> bool:
-        """Tell whether the workers have started: every informer knows what is there, or that it cannot for now."""
-        return self._is_started
-
-    @property
     def informers(self) -> tuple[Informer, ...]:
-        """All informers, in the order in which they were asked for."""
+        """All informers, in the order in which they were requested."""
         return tuple(self._informers.values())
 
     def informer_for(self, gvk: GVK) -> Informer:
-        """Return the informer of a kind, made when it is asked for first.
+        """Return the informer of a kind; the first call makes it.
 
-        Once the manager runs, a new one starts at the next turn of the loop: subscribe before you wait for anything.
+        Once the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
         """
         informer = self._informers.get(gvk)
         if informer is None:
@@ -101,13 +99,13 @@ class Manager:
         self._controllers.append(controller)
 
     async def run(self) -> None:
-        """Run until ``stop`` or cancellation; raise what a background task crashed with."""
+        """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
         end = self._end = asyncio.get_running_loop().create_future()
         try:
             for informer in self.informers:
                 self._start_informer(informer)
-            if self.leadership is not None:
-                self._spawn(self.leadership.run(), "leader election", self._election_tasks)
+            if self._leadership is not None:
+                self._spawn(self._leadership.run(), "leader election", self._election_tasks)
             settling = asyncio.create_task(self._wait_until_work_may_start())
             try:
                 await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,8 +126,8 @@ class Manager:
         for informer in self.informers:
             await informer.settled()
         self._has_settled = True
-        if self.leadership is not None:
-            await self.leadership.elected()
+        if self._leadership is not None:
+            await self._leadership.elected()
 
     def _start_informer(self, informer: Informer) -> None:
         self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
@@ -137,7 +135,6 @@ class Manager:
     def _start_controllers(self) -> None:
         for controller in self._controllers:
             self._spawn(controller.run(), controller.name, self._controller_tasks)
-        self._is_started = True
         logger.info("Workers started", controllers=len(self._controllers), kinds=len(self._informers))
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
@@ -154,22 +151,19 @@ class Manager:
 
     async def _shut_down(self) -> None:
         self.stop()
-        self._is_started = False
         for controller in self._controllers:
             controller.stop()
-        drain_seconds, grace_seconds = self.drain_seconds, self.grace_seconds
-        if self.leadership is not None and not self.leadership.is_leading:
-            drain_seconds, grace_seconds = 0.0, max(0.0, min(grace_seconds, self.leadership.seconds_left))
-        if self._controller_tasks and drain_seconds > 0:
-            await asyncio.wait(self._controller_tasks, timeout=drain_seconds)
+        grace_seconds = self._grace_seconds
+        if self._leadership is not None and not self._leadership.is_leading:
+            grace_seconds = max(0.0, min(grace_seconds, self._leadership.seconds_left))
         all_ended = await self._cancel(self._controller_tasks, grace_seconds)
-        await self._cancel(self._election_tasks, self.grace_seconds)
-        if self.leadership is not None and all_ended:
-            await self.leadership.release()
-        await self._cancel(self._informer_tasks, self.grace_seconds)
+        await self._cancel(self._election_tasks, self._grace_seconds)
+        if self._leadership is not None and all_ended:
+            await self._leadership.release()
+        await self._cancel(self._informer_tasks, self._grace_seconds)
 
     async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
-        """Cancel tasks and wait for their end; tell whether all of them have ended."""
+        """Cancel tasks and wait for their end; return whether all of them have ended."""
         for task in tasks:
             task.cancel()
         if not tasks:

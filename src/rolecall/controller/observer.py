@@ -1,6 +1,6 @@
-"""Whoever measures controllers and work queues: told what happens, asked for nothing.
+"""Observers of controllers and work queues, for whoever measures them.
 
-The layer knows no metrics. What is told must return at once and must not raise.
+This layer knows nothing about metrics. The methods of an observer must return at once and must not raise.
 """
 
 from collections.abc import Hashable
@@ -8,29 +8,29 @@ from typing import Protocol
 
 
 class QueueObserver(Protocol):
-    """Hears what becomes of the requests of a work queue."""
+    """Observes the requests of a work queue."""
 
     def added(self, request: Hashable) -> None:
-        """Hear that a request became due."""
+        """Take note that a request became due."""
 
     def taken(self, request: Hashable) -> None:
-        """Hear that a worker took a request."""
+        """Take note that a worker took a request."""
 
     def finished(self, request: Hashable) -> None:
-        """Hear that a worker is done with a request."""
+        """Take note that a worker is done with a request."""
 
     def retried(self, request: Hashable) -> None:
-        """Hear that a request will come back after a failure."""
+        """Take note that a request is retried after a failure."""
 
 
 class ReconcileObserver(Protocol):
-    """Hears what becomes of reconciles."""
+    """Observes reconciles."""
 
     def started(self, request: Hashable) -> None:
-        """Hear that a reconcile has begun."""
+        """Take note that a reconcile has started."""
 
     def ended(self, request: Hashable, outcome: str) -> None:
-        """Hear how it ended: success, error, requeue, requeue_after or panic."""
+        """Take note of how it ended: success, error, requeue, requeue_after or panic."""
 
 
 class Unobserved:

@@ -1,8 +1,8 @@
-"""Predicates: does this change of an object count? Pure functions of one change, without a memory of their own.
+"""Predicates: pure functions that decide whether a change triggers a reconcile.
 
-Those for primaries follow the Go runner: an object that appears or is gone counts, an update only with a new
-generation, and a selector sees the labels as they are now. Those for dependents leave out creation, which the run
-itself caused, and updates of nothing but status. Which request a change leads to is the question of ``triggers``.
+The predicates for primaries follow the Go runner: creation and deletion pass, an update passes only with a new
+generation, and the selector is applied to the current labels. The predicate for dependents ignores creation, which the
+run itself caused, and updates of only the status. ``triggers`` maps the changes that pass to requests.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Predicate = Callable[[Change], bool]
 
 
 def generation_changed(change: Change) -> bool:
-    """Tell whether an update has a new generation; of a kind that counts none, every new version is taken as one.
+    """Tell whether an update has a new generation, or, for a kind without generations, a new resourceVersion.
 
-    Creation and deletion always count.
+    Creation and deletion always pass.
     """
     old, new = change.old, change.new
     if old is None or new is None:
@@ -29,13 +29,13 @@ def generation_changed(change: Change) -> bool:
 
 
 def annotations_changed(change: Change) -> bool:
-    """Tell whether an update changed an annotation. Creation and deletion always count."""
+    """Tell whether an update changed an annotation. Creation and deletion always pass."""
     old, new = change.old, change.new
     return old is None or new is None or old.annotations_digest != new.annotations_digest
 
 
 def dependent_changed(change: Change) -> bool:
-    """Tell whether a change of a dependent counts: deletion does, and an update of more than its status."""
+    """Tell whether a dependent was deleted, or updated in more than its status. Creation never passes."""
     if change.type is ChangeType.ADDED:
         return False
     return change.old is None or change.new is None or change.old.digest != change.new.digest
@@ -43,27 +43,27 @@ def dependent_changed(change: Change) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PrimaryPredicate:
-    """Which changes of primaries lead to a reconcile.
+    """Decides which changes of primaries trigger a reconcile.
 
-    Annotations count with ``watch_annotations``; ``fields`` are those that count besides the generation. The selector
-    looks at the new object, and at the last one known of an object that is gone; an object that it selects from now
-    on counts as a new one. With ``finalizes`` an object on its way out counts although its labels are others by now,
-    because its finalizer still holds it.
+    Besides the generation, changes of ``fields`` pass and, with ``watch_annotations``, changes of annotations. The
+    selector is applied to the new labels, or to the last known labels of an object that is gone. An object that the
+    selector starts to match is treated as new. With ``has_finalizer``, an object that is being deleted passes even if
+    the selector no longer matches, because the operator's finalizer still blocks its deletion.
     """
 
     selector: LabelSelector = field(default_factory=LabelSelector)
     watch_annotations: bool = False
     fields: tuple[FieldPath, ...] = ()
-    finalizes: bool = False
+    has_finalizer: bool = False
 
     def __call__(self, change: Change) -> bool:
-        """Tell whether the change counts."""
-        return self._is_news(change) and self._is_selected(change)
+        """Tell whether the change passes."""
+        return self._has_relevant_change(change) and self._is_selected(change)
 
     def _is_selected(self, change: Change) -> bool:
-        return self.selector.matches(change.entry.labels) or (self.finalizes and change.entry.deleting)
+        return self.selector.matches(change.entry.labels) or (self.has_finalizer and change.entry.is_deleting)
 
-    def _is_news(self, change: Change) -> bool:
+    def _has_relevant_change(self, change: Change) -> bool:
         if generation_changed(change) or change.has_changed(self.fields):
             return True
         if change.old is not None and not self.selector.matches(change.old.labels):

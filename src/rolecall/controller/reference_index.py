@@ -1,9 +1,8 @@
-"""The index behind triggers: from a label or a name to the primaries that refer to it.
+"""The index for triggers: from the labels or the name of an object to the primaries that refer to it.
 
-A primary refers by terms; a term is a set of items (label and value, or a name) that the other must carry, all of
-them. Each term is filed under one of its items only, the one that fewest others of its namespace are filed under, so
-that ten thousand primaries that share ``app: nginx`` and differ in one label are still told apart by a single
-look-up. ``triggers`` is the only user.
+A primary refers to other objects with terms. A term is a set of attributes (a label with its value, or a name), all of
+which an object must have. Each term is indexed by only one of its attributes: the one with the fewest terms in the
+namespace. So a single lookup is enough even if ten thousand primaries share ``app: nginx`` and differ in one label.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,84 +10,84 @@ from typing import Any
 
 from rolecall.kube.references import ObjectKey
 
-Item = tuple[str, str]
-Term = tuple[Item, ...]
-_Filed = set[tuple[ObjectKey, Term]]
+Attribute = tuple[str, str]
+Term = tuple[Attribute, ...]
+_Terms = set[tuple[ObjectKey, Term]]
 
-_NAME = ""  # no label has an empty key
+_NAME_KEY = ""  # no label has an empty key
 
 
 class ReferenceIndex:
-    """Which primaries refer to which items, by namespace; cluster-scoped primaries refer to all namespaces."""
+    """Maps attributes to the primaries that refer to them, by namespace; cluster-scoped primaries match in all."""
 
     def __init__(self) -> None:
-        self._drawers: dict[Item, dict[str, _Filed]] = {}
-        self._places: dict[ObjectKey, tuple[tuple[Item, Term], ...]] = {}
+        self._terms_by_attribute: dict[Attribute, dict[str, _Terms]] = {}
+        self._terms_by_primary: dict[ObjectKey, tuple[tuple[Attribute, Term], ...]] = {}
 
     def put(self, key: ObjectKey, terms: Iterable[Term]) -> None:
         """Replace the terms of a primary."""
-        wanted = sorted(set(terms))
-        if sorted(term for _, term in self._places.get(key, ())) == wanted:
+        new_terms = sorted(set(terms))
+        if sorted(term for _, term in self._terms_by_primary.get(key, ())) == new_terms:
             return
         self.remove(key)
-        places = tuple((self._file(key, term), term) for term in wanted)
-        if places:
-            self._places[key] = places
+        indexed = tuple((self._add_term(key, term), term) for term in new_terms)
+        if indexed:
+            self._terms_by_primary[key] = indexed
 
     def remove(self, key: ObjectKey) -> None:
-        """Forget a primary."""
-        for item, term in self._places.pop(key, ()):
-            namespaces = self._drawers[item]
+        """Remove a primary."""
+        for attribute, term in self._terms_by_primary.pop(key, ()):
+            namespaces = self._terms_by_attribute[attribute]
             namespaces[key.namespace].discard((key, term))
             if not namespaces[key.namespace]:
                 del namespaces[key.namespace]
             if not namespaces:
-                del self._drawers[item]
+                del self._terms_by_attribute[attribute]
 
-    def find(self, namespace: str, carried: Mapping[str, str]) -> set[ObjectKey]:
-        """Return the primaries of which at least one term is carried by an object of this namespace.
+    def find(self, namespace: str, attributes: Mapping[str, str]) -> set[ObjectKey]:
+        """Return the primaries with a term that an object with these attributes in this namespace matches.
 
-        A cluster-scoped object, whose namespace is empty, is looked at by the primaries of all namespaces.
+        A cluster-scoped object, whose namespace is empty, is matched against the primaries of all namespaces.
         """
         found = set()
-        for item in carried.items():
-            for key, term in self._filed_under(item, namespace):
-                if all(carried.get(name) == value for name, value in term):
+        for attribute in attributes.items():
+            for key, term in self._terms_for(attribute, namespace):
+                if all(attributes.get(name) == value for name, value in term):
                     found.add(key)
         return found
 
-    def _file(self, key: ObjectKey, term: Term) -> Item:
-        item = min(term, key=lambda each: len(self._drawers.get(each, {}).get(key.namespace, ())))
-        self._drawers.setdefault(item, {}).setdefault(key.namespace, set()).add((key, term))
-        return item
+    def _add_term(self, key: ObjectKey, term: Term) -> Attribute:
+        attribute = min(term, key=lambda each: len(self._terms_by_attribute.get(each, {}).get(key.namespace, ())))
+        self._terms_by_attribute.setdefault(attribute, {}).setdefault(key.namespace, set()).add((key, term))
+        return attribute
 
-    def _filed_under(self, item: Item, namespace: str) -> Iterable[tuple[ObjectKey, Term]]:
-        namespaces = self._drawers.get(item)
+    def _terms_for(self, attribute: Attribute, namespace: str) -> Iterable[tuple[ObjectKey, Term]]:
+        namespaces = self._terms_by_attribute.get(attribute)
         if namespaces is None:
             return
         if namespace:
             yield from namespaces.get(namespace, ())
             yield from namespaces.get("", ())
         else:
-            for filed in namespaces.values():
-                yield from filed
+            for terms in namespaces.values():
+                yield from terms
 
 
 def label_terms(values: Iterable[Any]) -> list[Term]:
-    """Make a term of each map of labels; an empty one, and what is no map of texts, refers to nothing."""
+    """Return a term for each mapping of labels; empty mappings and other values refer to nothing."""
     return [
         tuple(sorted(value.items()))
         for value in values
-        if isinstance(value, dict) and value and all(isinstance(text, str) for pair in value.items() for text in pair)
+        if isinstance(value, dict) and value and all(isinstance(part, str) for pair in value.items() for part in pair)
     ]
 
 
 def name_terms(values: Iterable[Any]) -> list[Term]:
-    """Make a term of each name; a list of names counts as its elements, what is no name refers to nothing."""
+    """Return a term for each name; lists of names are flattened, and other values refer to nothing."""
     names = [name for value in values for name in (value if isinstance(value, list) else [value])]
-    return [((_NAME, name),) for name in names if isinstance(name, str) and name]
+    return [((_NAME_KEY, name),) for name in names if isinstance(name, str) and name]
 
 
-def carried_name(name: str) -> dict[str, str]:
-    """Return what an object of this name carries, for terms made by ``name_terms``."""
-    return {_NAME: name}
+def name_attribute(name: str) -> dict[str, str]:
+    """Return the attributes of an object with this name, to match against ``name_terms``."""
+    return {_NAME_KEY: name}

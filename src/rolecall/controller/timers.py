@@ -1,8 +1,7 @@
-"""Timers for any number of requests on one handle of the clock.
+"""Timers for any number of requests, with one scheduled callback of the clock.
 
-Ten thousand objects wait for their next periodic reconcile, so a timer is a tuple in a heap, and the clock is asked
-to call for the earliest of them only. A request has at most one timer: of several times the earliest counts. The
-``work_queue`` is the only user.
+Ten thousand objects may wait for their next periodic reconcile. So a timer is a tuple in a heap, and only the earliest
+one is scheduled with the clock. A request has at most one timer: the earliest time wins.
 """
 
 import heapq
@@ -16,12 +15,12 @@ from rolecall.controller.clock import Clock, Handle
 RequestT = TypeVar("RequestT", bound=Hashable)
 CauseT = TypeVar("CauseT")
 
-_Timer = tuple[float, int, RequestT, CauseT]  # due (monotonic), number that keeps order, request, cause
-_STOPPED_IN_HEAP = 64  # that many stopped timers may lie in the heap beside as many as are running
+_Timer = tuple[float, int, RequestT, CauseT]  # due (monotonic), tie-breaking number, request, cause
+_MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
 
 
 class Timers(Generic[RequestT, CauseT]):
-    """Requests with the time at which each becomes due; ``on_due`` is called with request and cause, in that order."""
+    """Calls ``on_due`` with each request and its cause when the request becomes due, in the order of their times."""
 
     def __init__(self, clock: Clock, on_due: Callable[[RequestT, CauseT], None]) -> None:
         self._clock = clock
@@ -32,11 +31,11 @@ class Timers(Generic[RequestT, CauseT]):
         self._armed: tuple[float, Handle] | None = None
 
     def __len__(self) -> int:
-        """Count the requests that are not due yet."""
+        """Return the number of requests that are not due yet."""
         return len(self._running)
 
     def start(self, request: RequestT, seconds: float, cause: CauseT) -> None:
-        """Make a request due after ``seconds``, unless it is due earlier anyway."""
+        """Make a request due after ``seconds``, unless it is due earlier."""
         due = self._clock.monotonic() + seconds
         running = self._running.get(request)
         if running is not None and running[0] <= due:
@@ -47,24 +46,24 @@ class Timers(Generic[RequestT, CauseT]):
         self._arm()
 
     def stop(self, request: RequestT) -> None:
-        """Forget the timer of a request, if it has one."""
+        """Stop the timer of a request, if it has one."""
         if self._running.pop(request, None) is not None:
             self._arm()
 
     def clear(self) -> None:
-        """Forget all timers."""
+        """Stop all timers."""
         self._running.clear()
         self._heap.clear()
         self._arm()
 
     def order(self, request: RequestT) -> tuple[float, int]:
-        """Return what sorts requests by the time at which they are due; first those that have no timer."""
+        """Return a sort key that orders requests by their due time; requests without a timer come first."""
         timer = self._running.get(request)
         return (-math.inf, 0) if timer is None else timer[:2]
 
     def _arm(self) -> None:
-        """Have the clock call at the earliest timer, and only then."""
-        if len(self._heap) > 2 * len(self._running) + _STOPPED_IN_HEAP:
+        """Schedule the clock's callback for the earliest timer."""
+        if len(self._heap) > 2 * len(self._running) + _MAX_STOPPED_TIMERS:
             self._heap = list(self._running.values())
             heapq.heapify(self._heap)
         while self._heap and self._running.get(self._heap[0][2]) is not self._heap[0]:

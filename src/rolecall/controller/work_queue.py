@@ -1,9 +1,9 @@
-"""The work queue: which requests want a reconcile, since when, and why.
+"""The work queue: the requests that wait for a reconcile, since when, and why.
 
-It guarantees that a request waits at most once, is never handed out twice at the same time, and that nothing asked for
-while it is processed gets lost. Requests become due at once, at a time, or after an exponential back-off. Each add
-names its cause, so that what an object's own run has written can be told from what others changed when that run is
-done. It is a single-loop structure without locks; the workers of ``controller`` are its consumers.
+A request waits at most once, is never handed out twice at the same time, and nothing that is added while it is
+processed gets lost. A request becomes due at once, at a time, or after an exponential backoff. Each add names its
+cause, so that at the end of a run its own writes can be told from changes by others. The queue belongs to one event
+loop and needs no locks; the workers of ``controller`` consume it.
 """
 
 import asyncio
@@ -14,21 +14,22 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rolecall.controller.backoff import DEFAULT_BACKOFF, Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.observer import UNOBSERVED, QueueObserver
 from rolecall.controller.timers import Timers
 
 RequestT = TypeVar("RequestT", bound=Hashable)
 
-_MOST_TOLD = 8  # causes handed out with a request: people read them
-_MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: each may be the one that counts
+_MOST_HANDED_OUT = 8  # causes of one request, because people read them
+_MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a reconcile was asked for; uid and resource version name the object version behind it, if one is.
+    """Why a reconcile was requested; uid and resource version name the version of an object behind it, if there is one.
 
-    ``is_removal`` when that object is gone.
+    ``is_removal`` is set when that object is gone.
     """
 
     text: str
@@ -37,44 +38,22 @@ class Cause:
     is_removal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays that double from the minimum to the maximum, in seconds."""
-
-    minimum_seconds: float = 1.0
-    maximum_seconds: float = 300.0
-
-    def delay_seconds(self, failures: int) -> float:
-        """Give the delay that follows after ``failures`` earlier failures."""
-        doublings = min(failures, 63)  # beyond that every sensible maximum is reached, and floats stay finite
-        return min(self.minimum_seconds * 2.0**doublings, self.maximum_seconds)
+class ShutDown(Exception):  # noqa: N818 - a state rather than an error, as asyncio.QueueShutDown
+    """The queue no longer hands out requests."""
 
 
-_DEFAULT_BACK_OFF = Backoff()
-
-
-class ShutDown(Exception):  # noqa: N818 - a state that the worker is told of, as asyncio.QueueShutDown
-    """The queue hands out nothing any more."""
-
-
-def _keep_all(_cause: Cause) -> bool:
-    return True
-
-
-_RETRIED = Cause("retry asked for")
+_RETRIED = Cause("retry requested")
 _TOO_MANY = Cause("more changes than are remembered")
 
 
 class WorkQueue(Generic[RequestT]):
-    """Requests that want a reconcile; de-duplicated, in the order in which they became due.
+    """Requests that wait for a reconcile, de-duplicated, in the order in which they became due.
 
     A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``get``, not yet
     ``done``); it may be waiting and one of the others.
     """
 
-    def __init__(
-        self, clock: Clock, backoff: Backoff = _DEFAULT_BACK_OFF, observer: QueueObserver = UNOBSERVED
-    ) -> None:
+    def __init__(self, clock: Clock, backoff: Backoff = DEFAULT_BACKOFF, observer: QueueObserver = UNOBSERVED) -> None:
         self._clock = clock
         self._backoff = backoff
         self._observer = observer
@@ -94,7 +73,7 @@ class WorkQueue(Generic[RequestT]):
 
     @property
     def waiting(self) -> int:
-        """The number of requests whose time has not come yet."""
+        """The number of requests that are not due yet."""
         return len(self._timers)
 
     @property
@@ -104,7 +83,7 @@ class WorkQueue(Generic[RequestT]):
 
     @property
     def is_shut_down(self) -> bool:
-        """Tell whether ``shut_down`` was called."""
+        """Return whether ``shut_down`` was called."""
         return self._is_shut_down
 
     def failures(self, request: RequestT) -> int:
@@ -112,11 +91,11 @@ class WorkQueue(Generic[RequestT]):
         return self._failures.get(request, 0)
 
     def is_processing(self, request: RequestT) -> bool:
-        """Tell whether a request is handed out and not done."""
+        """Return whether a request is handed out and not done."""
         return request in self._processing
 
     def add(self, request: RequestT, cause: Cause) -> None:
-        """Make a request due now; one that is being processed is looked at again when that is ``done``."""
+        """Make a request due now; one that is being processed becomes due again when it is ``done``."""
         if self._is_shut_down:
             return
         dirty = self._processing.get(request)
@@ -128,7 +107,7 @@ class WorkQueue(Generic[RequestT]):
             dirty[_TOO_MANY] = None
 
     def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
-        """Make a request due after ``seconds``; of several times the earliest counts, none or a past one is now.
+        """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts.
 
         Raises ValueError when ``seconds`` is not a finite number.
         """
@@ -144,7 +123,7 @@ class WorkQueue(Generic[RequestT]):
         self.add_after(request, epoch_seconds - self._clock.now(), cause)
 
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
-        """Count a failure, make the request due after its back-off, and return that delay in seconds."""
+        """Count a failure, make the request due after its backoff, and return that delay in seconds."""
         self._observer.retried(request)
         if request in self._retry_at_once:
             self.forget(request)
@@ -158,14 +137,14 @@ class WorkQueue(Generic[RequestT]):
         return delay
 
     def forget(self, request: RequestT) -> None:
-        """Set the failures of a request to none: the next back-off starts at the minimum."""
+        """Reset the failures of a request: its next backoff starts at the minimum."""
         self._failures.pop(request, None)
         self._backing_off.discard(request)
 
     def retry_now(self, cause: Cause = _RETRIED) -> None:
-        """Make everything that waits in back-off due now, its failures forgotten.
+        """Make every request that waits in backoff due now, and reset its failures.
 
-        What is being processed at this moment is retried at once if it fails: it may have seen the old state.
+        A request that is being processed now is retried at once if it fails, because it may have seen the old state.
         """
         self._retry_at_once.update(self._processing)
         for request in sorted(self._backing_off, key=self._timers.order):
@@ -174,10 +153,10 @@ class WorkQueue(Generic[RequestT]):
             self.add(request, cause)
 
     async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
-        """Wait for the next due request and take it, with the causes that asked for it (at most eight).
+        """Wait for the next due request and take it, with its causes (at most eight).
 
-        Its timer is cancelled: whoever processes it decides anew when to come back. Call ``done`` afterwards.
-        Raises ShutDown when the queue is shut down, even when requests are due.
+        Its timer is cancelled: the reconcile decides anew when it is due next. Call ``done`` afterwards. Raises
+        ShutDown when the queue is shut down, even if requests are due.
         """
         while not self._order and not self._is_shut_down:
             await self._wait_for_request()
@@ -191,20 +170,20 @@ class WorkQueue(Generic[RequestT]):
         self._observer.taken(request)
         return request, tuple(causes)
 
-    def done(self, request: RequestT, keep: Callable[[Cause], bool] = _keep_all) -> None:
+    def done(self, request: RequestT, wakes: Callable[[Cause], bool] | None = None) -> None:
         """End the processing of a request.
 
-        If it was added meanwhile it is due again, provided that ``keep`` accepts at least one of those causes.
+        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes.
         """
         dirty = self._processing.pop(request)
         self._observer.finished(request)
         self._retry_at_once.discard(request)
-        kept = [cause for cause in dirty if cause is _TOO_MANY or keep(cause)]
+        kept = [cause for cause in dirty if cause is _TOO_MANY or wakes is None or wakes(cause)]
         if kept and not self._is_shut_down:
             self._enqueue(request, kept)
 
     def shut_down(self) -> None:
-        """Hand out nothing any more, take nothing any more, and forget what waits."""
+        """Stop handing out and accepting requests, and drop those that wait."""
         self._is_shut_down = True
         self._timers.clear()
         for getter in self._getters:
@@ -212,15 +191,15 @@ class WorkQueue(Generic[RequestT]):
                 getter.set_result(None)
 
     def _enqueue(self, request: RequestT, causes: Iterable[Cause]) -> None:
-        told = self._queued.get(request)
-        if told is None:
-            told = self._queued[request] = []
+        causes_so_far = self._queued.get(request)
+        if causes_so_far is None:
+            causes_so_far = self._queued[request] = []
             self._order.append(request)
             self._observer.added(request)
             self._wake_one()
         for cause in causes:
-            if len(told) < _MOST_TOLD and cause not in told:
-                told.append(cause)
+            if len(causes_so_far) < _MOST_HANDED_OUT and cause not in causes_so_far:
+                causes_so_far.append(cause)
 
     async def _wait_for_request(self) -> None:
         getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -229,7 +208,7 @@ class WorkQueue(Generic[RequestT]):
             await getter
         except asyncio.CancelledError:
             if getter.done() and not getter.cancelled():
-                self._wake_one()  # this getter was chosen and gives up: another must come for the request
+                self._wake_one()  # this getter was chosen and gives up, so another one must take the request
             raise
         finally:
             with contextlib.suppress(ValueError):

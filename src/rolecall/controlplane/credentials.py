@@ -13,7 +13,8 @@ from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.certificates import CertificateAuthority, KeyPair, new_signing_key
 from rolecall.controlplane.components import HOST, Layout
 from rolecall.controlplane.errors import ControlPlaneError
-from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user, write_private
+from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user
+from rolecall.private_files import write_private
 
 ADMIN = "admin"
 ADMIN_GROUP = "system:masters"

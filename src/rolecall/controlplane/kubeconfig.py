@@ -5,26 +5,11 @@ written atomically. Certificates come from ``rolecall.controlplane.certificates`
 """
 
 import base64
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from rolecall.controlplane.certificates import KeyPair
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically, readable by its owner only."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _base64(content: bytes) -> str:

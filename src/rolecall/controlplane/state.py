@@ -19,7 +19,7 @@ from rolecall.controlplane.component_processes import ProcessRecord
 from rolecall.controlplane.components import Layout
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.controlplane.file_lock import locked
-from rolecall.controlplane.kubeconfig import write_private
+from rolecall.private_files import write_private
 
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATE_FILE = "state.json"

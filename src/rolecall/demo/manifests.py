@@ -1,8 +1,9 @@
 """Reads manifests from directories and applies them to a cluster, in the order of their kustomizations.
 
-Applying is the three-way merge of the ``openshift`` client, so it can be repeated. After a CustomResourceDefinition it
-waits until the API server serves the new kind. A kustomization may only list ``resources``; other features of kustomize
-are not supported.
+Discovery, applying and waiting are done by the ``openshift`` client, which nothing else uses: its three-way merge is
+that of ``kubectl apply``, so either can be repeated. CustomResourceDefinitions are waited for, because the API server
+serves a new kind a moment after it has accepted its definition. Only plain lists of ``resources`` are understood here;
+anything more is kustomize's own business.
 """
 
 import time
@@ -18,7 +19,7 @@ from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 KUSTOMIZATION = "kustomization.yaml"
-ESTABLISHED_SECONDS = 20.0
+ESTABLISHED_SECONDS = 20
 _POLL_SECONDS = 0.1
 
 
@@ -73,10 +74,8 @@ class Applier:
 
     def _wait_until_established(self, name: str) -> None:
         definitions = self._resource(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
-        deadline = time.monotonic() + ESTABLISHED_SECONDS
-        while time.monotonic() < deadline:
-            conditions = (definitions.get(name=name).to_dict().get("status") or {}).get("conditions") or ()
+        for event in definitions.watch(name=name, timeout=ESTABLISHED_SECONDS):
+            conditions = (event["raw_object"].get("status") or {}).get("conditions") or ()
             if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
                 return
-            time.sleep(_POLL_SECONDS)
-        raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS:.0f} s")
+        raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS} s")

@@ -26,8 +26,7 @@ class OperatorProcess:
 
     def start(self) -> None:
         """Start the operator."""
-        # As in the Go runner, gathering facts takes a second for each run and has to be disabled.
-        environment = {"ANSIBLE_GATHERING": "explicit", **os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

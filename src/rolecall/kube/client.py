@@ -48,27 +48,23 @@ class Request:
 OnRequest = Callable[[str, str, str], None]
 
 
-def _ignore(_code: str, _method: str, _host: str) -> None:
-    """Do not count the request."""
-
-
 class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
     ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, on_request: OnRequest | None = None) -> None:
         self._configuration = configuration
         # A watch holds its connection for minutes: a pool of a fixed size would make requests wait for watches.
         configuration.connection_pool_maxsize = 0
         self._api = ApiClient(configuration)
         self._discovery = Discovery(self._get_json)
         self._host = urlsplit(self.base_url).netloc
-        self.on_request: OnRequest = _ignore
+        self._on_request = on_request
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None = None) -> Self:
+    async def connect(cls, kubeconfig: str | None = None, on_request: OnRequest | None = None) -> Self:
         """Return a client for a kubeconfig file, or for $KUBECONFIG, the pod's service account or ~/.kube/config.
 
         Raise KubeError if none of them can be used.
@@ -78,7 +74,7 @@ class Client:
             await _load_configuration(configuration, kubeconfig)
         except (ConfigException, OSError, TypeError, YAMLError) as error:  # TypeError: an empty file
             raise KubeError(f"no usable configuration for the API server: {error}") from error
-        return cls(configuration)
+        return cls(configuration, on_request)
 
     async def __aenter__(self) -> Self:
         """Return the client itself."""
@@ -218,7 +214,8 @@ class Client:
             response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
         finally:
-            self.on_request(code, request.method, self._host)
+            if self._on_request is not None:
+                self._on_request(code, request.method, self._host)
         return response
 
 

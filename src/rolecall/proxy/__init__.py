@@ -1,9 +1,8 @@
-"""The API endpoint that a run talks to.
+"""The API endpoint for runs.
 
-A play is given a URL on loopback and a secret of its own. Through it the play reaches the API server with the
-operator's rights, for as long as the run lives. On the way, objects that the play creates get the primary as their
-owner, the kinds of dependents are reported so that they get watched, and what the play wrote is noted so that the
-operator does not wake itself.
+Each run gets a URL on loopback and its own secret. Through the proxy it reaches the API server with the operator's
+permissions until the run ends. The proxy injects the primary as the owner of created objects, reports dependent kinds
+so that they are watched, and records the run's writes so that they do not trigger another reconcile.
 """
 
 from rolecall.proxy.credentials import ProxyCredentials

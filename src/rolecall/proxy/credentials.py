@@ -1,9 +1,9 @@
-"""What a run is given to reach the proxy: a URL, a secret, and the forms in which clients want them.
+"""The credentials of a run for the proxy: a URL and a secret, as environment variables and as a kubeconfig.
 
-Clients differ. The Python client and kubernetes.core send a token over plain HTTP; client-go (kubectl, helm) sends
-nothing there but what stands in a URL. It names its caches after the server's URL, so the secret stands in the URL of
-an HTTP proxy instead: the same address, and the same for every run but for the secret. Nothing here shows up in a
-``repr``.
+Clients differ. The Python client and kubernetes.core send a token over plain HTTP. client-go (kubectl, helm) does not;
+over plain HTTP it sends only credentials that are part of a URL. It also names its caches after the server's URL, which
+should therefore be the same for all runs. So the kubeconfig uses the proxy's address twice: without the secret as the
+server, and with it as the ``proxy-url``. The secret never appears in a ``repr``.
 """
 
 import json
@@ -18,9 +18,9 @@ _CLUSTER: Final = "proxy-server"
 
 @dataclass(frozen=True, slots=True)
 class ProxyCredentials:
-    """How one run reaches the API server through the proxy, valid until the run is revoked.
+    """The credentials of one run, valid until the run is revoked.
 
-    ``url`` is the same for all runs; ``namespace`` is the primary's, empty for a cluster-scoped one.
+    ``url`` is the same for all runs; ``namespace`` is the primary's namespace, empty for a cluster-scoped primary.
     """
 
     url: str
@@ -28,15 +28,15 @@ class ProxyCredentials:
     namespace: str = ""
 
     def environment(self, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Return the variables to add to a play's environment; ``inherited`` is the one that it will be added to."""
+        """Return the variables to add to a play's environment; ``inherited`` is the environment without them."""
         variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
         return variables | {name: _with_loopback(inherited.get(name, "")) for name in ("NO_PROXY", "no_proxy")}
 
     def kubeconfig(self) -> str:
-        """Return the text of a kubeconfig file (JSON, which is YAML); whoever writes it keeps others from reading."""
+        """Return the content of a kubeconfig file (JSON, which is YAML). It contains the secret: restrict access."""
         context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
         scheme, _, address = self.url.partition("://")
-        # client-go's WebSocket dialer sends user information only if it has a password.
+        # client-go's WebSocket dialer sends the user name only if there is a password.
         proxy_url = f"{scheme}://{self.secret}:unused@{address}"
         content: dict[str, Any] = {
             "apiVersion": "v1",
@@ -51,6 +51,6 @@ class ProxyCredentials:
 
 
 def _with_loopback(excluded: str) -> str:
-    """Return a list of hosts that are reached without a proxy, loopback among them."""
+    """Return a ``NO_PROXY`` list that includes loopback."""
     hosts = [host.strip() for host in excluded.split(",") if host.strip()]
     return ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])

@@ -1,8 +1,7 @@
-"""What a request to the API server asks for, read from its method, path and query alone.
+"""The parsed form of a request to the API server: verb, resource, namespace, name and subresource.
 
-The reading follows the API server's own rules as far as the proxy needs them: which kind in which namespace, which
-object and subresource, and the verb. It is pure and never raises, whatever the target looks like: a path that names no
-resource is simply no resource request.
+Parsing uses only the method, the path and the query, and follows the API server's own rules as far as the proxy needs
+them. It has no side effects and never raises: a path that names no resource is a non-resource request.
 """
 
 import re
@@ -18,19 +17,19 @@ _VERBS: Final = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-_VERBS_IN_THE_PATH: Final = frozenset({"proxy", "watch"})
+_PATH_VERBS: Final = frozenset({"proxy", "watch"})
 _SUBRESOURCES_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _RAW_SUBRESOURCES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
-_BY_NAME: Final = "metadata.name="
-_TARGET: Final = re.compile(r"/[!-~]*")
+_NAME_FIELD: Final = "metadata.name="
+_VALID_TARGET: Final = re.compile(r"/[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a request asks for; fields that do not apply are empty text.
+    """The attributes of a request; those that do not apply are empty strings.
 
-    ``verb`` is one of Kubernetes' (get, list, watch, create, update, patch, delete, deletecollection, proxy) for a
-    resource request, else the method in lower case.
+    ``verb`` is a Kubernetes verb (get, list, watch, create, update, patch, delete, deletecollection, proxy) for a
+    resource request, else the HTTP method in lower case.
     """
 
     verb: str
@@ -45,23 +44,23 @@ class RequestInfo:
 
     @property
     def is_long_running(self) -> bool:
-        """Tell whether the answer may take as long as it wants: a watch, a log, a tunnel, or nothing we know of."""
+        """Tell whether there is no time limit for the response: a watch, a log, an upgrade, or a non-resource path."""
         return not self.is_resource or self.verb in {"watch", "proxy"} or self.subresource in _RAW_SUBRESOURCES
 
     @property
-    def may_leave_http(self) -> bool:
-        """Tell whether the request may ask for another protocol; a write and a plain read may not."""
+    def may_upgrade(self) -> bool:
+        """Tell whether the request may upgrade to another protocol; writes and plain reads may not."""
         return self.is_long_running or (bool(self.subresource) and not self.is_write)
 
     @property
     def is_write(self) -> bool:
-        """Tell whether the answer shows an object as this request has changed it."""
+        """Tell whether the request creates, changes or deletes objects."""
         verbs = {"create", "update", "patch", "delete", "deletecollection"}
         return self.is_resource and self.verb in verbs and self.subresource not in _RAW_SUBRESOURCES
 
 
 def parse(method: str, target: str) -> RequestInfo:
-    """Read a request's method and target (path and query, still percent-encoded)."""
+    """Parse a request's method and target (path and query, still percent-encoded)."""
     path, _, query_text = origin_form(target).partition("?")
     query = dict(parse_qsl(query_text, keep_blank_values=True))
     method = method.upper()
@@ -74,17 +73,17 @@ def parse(method: str, target: str) -> RequestInfo:
     return RequestInfo(verb=method.lower())
 
 
-def is_well_formed(target: str) -> bool:
-    """Tell whether a target in origin form is nothing but a path and a query, in the letters that URLs may have.
+def is_valid_target(target: str) -> bool:
+    """Tell whether a target in origin form is a path with an optional query, in characters that URLs allow.
 
-    Whatever else is put behind the API server's URL could mean something else to the one who reads that URL: a
-    fragment is cut off, and what does not begin with a slash becomes a part of the host.
+    The target is appended to the API server's URL. Any other text could change the meaning of that URL: a fragment
+    would be dropped, and text that does not start with a slash would become a part of the host.
     """
-    return _TARGET.fullmatch(target) is not None and "#" not in target
+    return _VALID_TARGET.fullmatch(target) is not None and "#" not in target
 
 
 def origin_form(target: str) -> str:
-    """Return path and query of a target, also of one in absolute form, as clients send it to an HTTP proxy."""
+    """Return the path and query of a target, which may be in absolute form, as clients send it to an HTTP proxy."""
     scheme, separator, rest = target.partition("://")
     if separator and scheme.lower() in {"http", "https"}:
         return "/" + rest.partition("/")[2]
@@ -95,7 +94,7 @@ def _resource_request(
     method: str, group_version: tuple[str, str], parts: list[str], query: dict[str, str]
 ) -> RequestInfo:
     verb = _VERBS.get(method, method.lower())
-    if parts[0] in _VERBS_IN_THE_PATH:
+    if parts[0] in _PATH_VERBS:
         verb, parts = parts[0], parts[1:]
     namespace, parts = _split_namespace(parts)
     resource, name, subresource = [*parts, "", "", ""][:3]
@@ -118,7 +117,7 @@ def _resource_request(
 
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
-    """Return the namespace and what follows it; a Namespace object lies in the namespace of its own name."""
+    """Return the namespace and the remaining parts; for a Namespace object, the namespace is its own name."""
     match parts:
         case ["namespaces", namespace, resource, *_] if resource not in _SUBRESOURCES_OF_NAMESPACES:
             return namespace, parts[2:]
@@ -137,6 +136,6 @@ def _verb_for_collection(verb: str, query: dict[str, str]) -> str:
 
 def _name_of_field_selector(query: dict[str, str]) -> str:
     for requirement in query.get("fieldSelector", "").split(","):
-        if requirement.startswith(_BY_NAME):
-            return requirement.removeprefix(_BY_NAME).removeprefix("=")
+        if requirement.startswith(_NAME_FIELD):
+            return requirement.removeprefix(_NAME_FIELD).removeprefix("=")
     return ""

@@ -1,8 +1,8 @@
-"""The endpoint that runs talk to: an API server on loopback that knows which run is asking.
+"""The proxy's HTTP server: an API endpoint on loopback that knows which run sends each request.
 
-Each request goes the same way: who asks; does it leave HTTP; what does it write; on to the API server; what did it
-change or show. Without the secret of a live run nothing goes through. What the API server answers passes unchanged;
-what the proxy itself has to say are Status objects.
+Each request takes the same path: authenticate the run; upgrade the connection if requested; prepare writes; forward
+the request to the API server; record what it changed or returned. Without the secret of an active run nothing is
+forwarded. Responses of the API server are not changed; errors of the proxy itself are Status objects.
 """
 
 from dataclasses import dataclass, replace
@@ -17,21 +17,20 @@ from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
 from rolecall.proxy.credentials import ProxyCredentials
 from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
-from rolecall.proxy.reads.dependent_discovery import LOOKED_THROUGH_BYTES, DependentDiscovery
-from rolecall.proxy.reads.read_watermark import passing
-from rolecall.proxy.request_info import RequestInfo, is_well_formed, origin_form, parse
+from rolecall.proxy.reads.dependent_discovery import MAX_INSPECTED_BYTES, DependentDiscovery
+from rolecall.proxy.reads.read_watermark import track_read
+from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
 from rolecall.proxy.sessions import Session, Sessions, SessionSpec
 from rolecall.proxy.transport.connect_tunnel import ConnectTunnel
 from rolecall.proxy.transport.forward import (
-    Copy,
+    BodyCapture,
     Headers,
     Upstream,
-    end_to_end,
+    buffered_response,
     relay,
-    whole_answer,
-    without_run_credentials,
+    upstream_headers,
 )
-from rolecall.proxy.transport.upgrade import is_upgrade, tunnel
+from rolecall.proxy.transport.upgrade import forward_upgrade, is_upgrade
 from rolecall.proxy.writes.bodies import decode
 from rolecall.proxy.writes.conditional_writes import ConditionalWrites
 from rolecall.proxy.writes.deletions import removed_uid
@@ -45,7 +44,7 @@ SHUTDOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a run asks for: the target in origin form, and how it reads."""
+    """A request of a run: its session, the target in origin form, and the parsed target."""
 
     session: Session
     target: str
@@ -53,26 +52,25 @@ class SessionRequest:
 
 
 class Proxy:
-    """Serves the API server to runs. Call ``start`` before ``register``, and ``stop`` at the end.
+    """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
-    ``port`` 0 takes a free one. With a ``cache`` some reads are answered from it.
+    With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it.
     """
 
     def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1", cache: Cache | None = None) -> None:
-        self._client = client
         self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = host, port
-        self._runs = Sessions()
-        self._within = ConnectTunnel()
+        self._sessions = Sessions()
+        self._tunnel = ConnectTunnel()
+        self._upstream = Upstream(client)
+        self._owner_injector = OwnerInjector(client, self._upstream)
+        self._dependents = DependentDiscovery(client)
+        self._conditional_writes = ConditionalWrites(self._upstream)
         self._runner: web.ServerRunner | None = None
-        self._upstream: Upstream | None = None
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken."""
-        self._upstream = Upstream(self._client)
-        self._writes, self._reads = OwnerInjector(self._client, self._upstream), DependentDiscovery(self._client)
-        self._conditional_writes = ConditionalWrites(self._upstream)
-        server = self._within.server = web.Server(
+        """Listen. Raises OSError if the port is in use."""
+        server = web.Server(
             self._handle,
             handler_cancellation=True,
             access_log=None,
@@ -88,99 +86,99 @@ class Proxy:
 
     async def stop(self) -> None:
         """Revoke every run, close all connections and stop listening."""
-        await self._runs.revoke_all()
+        await self._sessions.revoke_all()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._upstream is not None:
-            await self._upstream.close()
+        await self._upstream.close()
 
     @property
     def url(self) -> str:
-        """The URL to reach the proxy by, without any secret."""
+        """The URL of the proxy, without a secret."""
         return f"http://{self._host}:{self._port}"
 
-    def register(self, run: SessionSpec) -> ProxyCredentials:
-        """Let a run in and return what it needs to know."""
-        return ProxyCredentials(self.url, self._runs.add(run), run.key.namespace)
+    def register(self, spec: SessionSpec) -> ProxyCredentials:
+        """Start a session for a run and return its credentials."""
+        return ProxyCredentials(self.url, self._sessions.add(spec), spec.key.namespace)
 
-    async def revoke(self, run: SessionSpec) -> None:
-        """Shut a run out. When this returns none of its requests is under way and its secret is worth nothing."""
-        await self._runs.revoke(run)
+    async def revoke(self, spec: SessionSpec) -> None:
+        """End the session of a run. When this returns, its secret is invalid and none of its requests is in flight."""
+        await self._sessions.revoke(spec)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        session = self._who_asks(request)
-        if session is None or self._upstream is None:
+        session = self._authenticate(request)
+        if session is None or self._runner is None or self._runner.server is None:
             return error_responses.unauthorized()
-        with session.request_under_way(), bound_contextvars(**session.run.log_fields):
+        with session.track_request(), bound_contextvars(**session.spec.log_fields):
             if request.method == "CONNECT":
-                return await self._within.serve(request, session)
-            return await self._answer(request, session, self._upstream)
+                return await self._tunnel.serve(request, session, self._runner.server)
+            return await self._respond(request, session)
 
-    def _who_asks(self, request: web.BaseRequest) -> Session | None:
-        """Return the run that a request comes from, by its own word or by that of its connection."""
+    def _authenticate(self, request: web.BaseRequest) -> Session | None:
+        """Return the session of a request, from its headers or from the CONNECT tunnel it came through."""
         headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
-        found = next(filter(None, map(self._runs.authenticate, filter(None, headers))), None)
-        return found or self._within.run_of(request)
+        found = next(filter(None, map(self._sessions.authenticate, filter(None, headers))), None)
+        return found or self._tunnel.session_of(request)
 
-    async def _answer(self, request: web.BaseRequest, session: Session, upstream: Upstream) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         target = origin_form(request.raw_path)
-        if not is_well_formed(target):
+        if not is_valid_target(target):
             return error_responses.bad_request(target)
         info = parse(request.method, target)
         try:
-            if is_upgrade(request) and info.may_leave_http:
-                return await tunnel(request, upstream)
-            return await self._forward(request, SessionRequest(session, target, info), upstream)
+            if is_upgrade(request) and info.may_upgrade:
+                return await forward_upgrade(request, self._upstream)
+            return await self._forward(request, SessionRequest(session, target, info))
         except Exception as error:
-            answer = error_responses.gateway_error(error, upstream.base_url)
-            if answer is None:
+            response = error_responses.gateway_error(error, self._upstream.base_url)
+            if response is None:
                 logger.exception("Proxy request failed", method=request.method, target=target)
-            return answer or error_responses.internal_error(error)
+            return response or error_responses.internal_error(error)
 
-    async def _forward(self, request: web.BaseRequest, asked: SessionRequest, upstream: Upstream) -> web.StreamResponse:
-        session, target, info = asked.session, asked.target, asked.info
-        headers = without_run_credentials(end_to_end(request.headers))
+    async def _forward(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
+        session, target, info = session_request.session, session_request.target, session_request.info
+        headers = upstream_headers(request.headers)
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if info.is_write:
             body = await request.content.read()
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
-            _ask_for_plain_json(headers)
-            write = replace(write, body=await self._writes.body_for(session, write))
-            return await session.finish(self._write(session, write, headers))
+            _narrow_accept_to_json(headers)
+            write = replace(write, body=await self._owner_injector.inject(session, write))
+            return await session.shield_write(self._send_write(session, write, headers))
         if self._cached is not None and request.method == "GET":
-            cached = await self._cached.answer(session.run, ReadRequest(target, info, request.headers))
+            cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
             if cached is not None and isinstance(cached.body, bytes):
-                await self._reads.look_through(session, info, cached.body)
+                await self._dependents.inspect(session, info, cached.body)
                 return cached
         body_stream = request.content if request.body_exists else None
-        async with await upstream.send(
+        async with await self._upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
-        ) as answer:
-            with passing(session.run.seen, info, answer.status) as show:
-                copy = Copy(LOOKED_THROUGH_BYTES) if self._reads.is_worth_a_copy(info, answer) else None
-                response = await relay(request, answer, copy)
-                show(None if copy is None else copy.body)
-        if copy is not None and copy.body:
-            await self._reads.look_through(session, info, copy.body)
+        ) as upstream_response:
+            with track_read(session.spec.watermark, info, upstream_response.status) as record_body:
+                is_inspected = self._dependents.should_inspect(info, upstream_response)
+                capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
+                response = await relay(request, upstream_response, capture)
+                record_body(None if capture is None else capture.body)
+        if capture is not None and capture.body:
+            await self._dependents.inspect(session, info, capture.body)
         return response
 
-    async def _write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
-        """Send a write; what it has changed is noted before the run has its answer."""
-        outcome = await self._conditional_writes.send(session, write, headers)
-        for obj in outcome.changed:
-            session.saw(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
-            session.run.on_write(obj)
-        if session.run.seen is not None:
-            content = decode(outcome.body, outcome.answer.headers.get("Content-Type", ""))
-            session.run.seen.answer(write.info, outcome.answer.status, content)
-        if uid := removed_uid(write.info, outcome):
-            session.run.on_removal(uid)
-        return whole_answer(outcome.answer, outcome.body)
+    async def _send_write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
+        """Send a write, and record what it changed before the run gets the response."""
+        result = await self._conditional_writes.send(session, write, headers)
+        for obj in result.changed:
+            session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
+            session.spec.on_write(obj)
+        if session.spec.watermark is not None:
+            content = decode(result.body, result.response.headers.get("Content-Type", ""))
+            session.spec.watermark.record_response(write.info, result.response.status, content)
+        if uid := removed_uid(write.info, result):
+            session.spec.on_removal(uid)
+        return buffered_response(result.response, result.body)
 
 
-def _ask_for_plain_json(headers: Headers) -> None:
-    """Narrow down what the answer to a write may be to what can be read here, where the client allows it."""
+def _narrow_accept_to_json(headers: Headers) -> None:
+    """Ask for a response to a write that can be decoded here: uncompressed, and in JSON if the client accepts it."""
     for name in ("Accept-Encoding", "Content-Length"):
         headers.popall(name, None)
     accepted = headers.get("Accept", "*/*")

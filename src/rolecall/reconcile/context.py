@@ -1,10 +1,9 @@
-"""What one reconcile knows of its object and of its run, from the first step to the last.
+"""What one reconcile knows about its object and its run, from the first step to the last.
 
 The steps fill it in one after the other; nothing of it outlives the reconcile.
 """
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 
 from rolecall.controller.work_queue import Cause
@@ -19,12 +18,11 @@ class ReconcileContext:
     key: ObjectKey
     ident: str
     causes: tuple[Cause, ...] = ()
-    started: float = field(default_factory=time.monotonic)
     obj: RawObject = field(default_factory=dict)
     fresh: RawObject = field(default_factory=dict)
     period_seconds: float = 0.0
     finalizer: str = ""
-    """The finalizer for which this run is, empty for an ordinary run."""
+    """The finalizer that this run is for, empty for an ordinary run."""
     summary: RunSummary | None = None
     is_marked: bool = False
     is_stopping: bool = False
@@ -32,31 +30,31 @@ class ReconcileContext:
 
     @property
     def status(self) -> RawObject:
-        """The object's status before the run, empty if it has none that is a mapping."""
+        """The object's status before the run; empty if there is none, or if it is not a mapping."""
         found = self.obj.get("status")
         return found if isinstance(found, dict) else {}
 
     @property
     def finalizing(self) -> bool:
-        """Whether this run is the one before the object may go."""
+        """Whether this run is the one that the finalizer waits for."""
         return bool(self.finalizer)
 
     @property
     def failure(self) -> str | None:
-        """The message of what failed, None after a success or before the run."""
+        """Why the run failed; None after a success and before the run."""
         if self.summary is None or self.summary.is_successful:
             return None
-        message = self.summary.message or "the run failed without saying why"
+        message = self.summary.message or "the run failed without a message"
         return f"Finalizer {self.finalizer}: {message}" if self.finalizer else message
 
     @property
     def requests_requeue(self) -> bool:
-        """Tell whether the run itself said when the next one shall be, because there is more to do."""
+        """Return whether the run itself said when to run again, because there is more to do."""
         summary = self.summary
         return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
 
     def stop(self) -> None:
-        """End the play that is under way, or see to it that none begins; the other steps go on."""
+        """End the run in progress, or keep it from starting. The other steps go on."""
         self.is_stopping = True
         if self.play is not None:
             self.play.cancel()

@@ -1,9 +1,9 @@
-"""Kubernetes Events about primaries: what failed, what works again, what a run changed and why it started.
+"""Writes Kubernetes Events about primaries.
 
-They are for people (``kubectl describe``), so they never hold anything up: they are written in the background, dropped
-when there are too many, and an API server that refuses them costs one line in the log. Equal ones are one Event with a
-count. Each object has an allowance that refills slowly, so that a loop cannot flood its namespace. An Event starts
-nothing: about objects of the kind Event none is written.
+Events are for people (``kubectl describe``), so they never block anything: they are written in the background and
+dropped when there are too many, and an API server that refuses them causes one line in the log. Equal Events become
+one Event with a count. Each object has an allowance that refills slowly, so that a loop cannot flood its namespace.
+No Event is written about an object of the kind Event.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ COMPONENT = "rolecall"
 MESSAGE_LIMIT_BYTES = 1024
 NAME_LIMIT = 253
 BURST, REFILL_SECONDS = 15.0, 30.0
-"""How many Events an object may cause at once, and how long it takes until it may cause one more."""
+"""How many Events an object may cause at once, and the time until it may cause one more."""
 _MUTE_SECONDS = 600.0
 _MOST_WAITING = 256
 _MOST_REMEMBERED = 2048
@@ -40,7 +40,7 @@ _LAST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EventSpec:
-    """What an Event says about an object; equal ones are counted, not repeated."""
+    """What an Event says about an object; equal Events are counted, not repeated."""
 
     type: str
     reason: str
@@ -58,7 +58,7 @@ class _Written:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """Writes Events. ``now`` is the wall clock, ``monotonic`` measures the allowance; both in seconds."""
+    """Writes Events; ``now`` is the wall clock and ``monotonic`` the clock of the allowance, both in seconds."""
 
     client: Client
     now: Callable[[], float] = time.time
@@ -69,18 +69,18 @@ class EventRecorder:
     _muted_until: float = float("-inf")
 
     def record(self, obj: RawObject, happening: EventSpec) -> None:
-        """Have an Event about an object written, unless there are too many; returns at once."""
+        """Queue an Event about an object, unless there are too many. Returns at once."""
         if _is_event(obj) or self.monotonic() < self._muted_until:
             return
         if not self._take_from_allowance(uid_of(obj)):
-            logger.debug("Event left out, too many for this object", reason=happening.reason)
+            logger.debug("Event dropped: too many for this object", reason=happening.reason)
             return
         with contextlib.suppress(asyncio.QueueFull):
             self._waiting.put_nowait((_reference(obj), happening))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["EventRecorder"]:
-        """Write in the background; at the end what waits has a second."""
+        """Write in the background; Events that are still queued at the end get one second."""
         task = asyncio.create_task(self._write_all(), name="events")
         try:
             yield self
@@ -156,15 +156,15 @@ class EventRecorder:
 
     def _note_trouble(self, error: KubeError) -> None:
         if not isinstance(error, ForbiddenError) or "being terminated" in error.message:
-            logger.debug("Event could not be written", error=str(error))
+            logger.debug("Could not write an Event", error=str(error))
             return
         self._muted_until = self.monotonic() + _MUTE_SECONDS
-        hint = "allow create and patch of events to have them"
-        logger.info("Events may not be written", error=str(error), hint=hint)
+        hint = "grant create and patch on events"
+        logger.info("Not permitted to write Events", error=str(error), hint=hint)
 
 
 def _reference(obj: RawObject) -> RawObject:
-    """Return what an Event says of the object that it is about."""
+    """Return the reference by which an Event names its object."""
     gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
     reference: dict[str, Any] = {
         "apiVersion": gvk.api_version,
@@ -177,7 +177,7 @@ def _reference(obj: RawObject) -> RawObject:
 
 
 def _namespace(reference: RawObject) -> str:
-    """Return where an Event lies: with its object, or in ``default`` for a cluster-scoped one, as everywhere."""
+    """Return the namespace of an Event: its object's, or ``default`` for a cluster-scoped object."""
     return str(reference.get("namespace") or "default")
 
 

@@ -1,38 +1,34 @@
-"""What people hear of reconciles in Kubernetes Events: failures, recoveries, and runs that changed something.
+"""Which reconciles become Kubernetes Events: failures, recoveries, and runs that changed something.
 
-A failure and a change say what started the run, so that a loop of two controllers shows who wakes whom. A run that
-found everything in order says nothing: an idle cluster has no Events. The log tells of every run.
+The Events of a failure and of a change say what started the run, so that in a loop of two controllers you see who
+wakes whom. A run that found everything in order causes no Event, so an idle cluster has none. The log has every run.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.reconcile.conditions import FAILURE, condition_of
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_recorder import NORMAL, WARNING, EventSpec
-from rolecall.reconcile.status import FAILURE, condition_of
 from rolecall.runs.events import RunSummary
-
-
-def _nobody(_obj: RawObject, _happening: EventSpec) -> None:
-    """Stand for somebody who writes Events."""
 
 
 @dataclass(slots=True)
 class EventReporter:
-    """Tells ``record`` what came of the reconciles of one kind."""
+    """Reports the reconciles of one kind as Events to ``record``."""
 
-    record: Callable[[RawObject, EventSpec], None] = _nobody
+    record: Callable[[RawObject, EventSpec], None]
     _failing: set[ObjectKey] = field(default_factory=set)
 
     def failed(self, context: ReconcileContext, message: str) -> None:
-        """Report a failure; one that is due to the operator's stop is the object's no trouble."""
+        """Report a failure, unless the operator is stopping and has cancelled the run."""
         if not context.is_stopping:
             self._failing.add(context.key)
             self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
 
     def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
-        """Report a success that is one again, or that changed something."""
+        """Report a success after a failure, and a success that changed something."""
         failure = condition_of(context.status, FAILURE) or {}
         if context.key in self._failing or failure.get("status") == "True":
             self._failing.discard(context.key)
@@ -42,11 +38,11 @@ class EventReporter:
             self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known of an object that is gone."""
+        """Drop what is known about an object that is gone."""
         self._failing.discard(key)
 
 
 def _started_by(context: ReconcileContext) -> str:
-    """Return which changes of objects led to the run; nothing for what time brought, so that retries are equal."""
+    """Return which changes of objects started the run; empty for timers and retries, so that their Events are equal."""
     told = [cause.text for cause in context.causes if cause.resource_version]
     return f"; started by {', '.join(told)}" if told else ""

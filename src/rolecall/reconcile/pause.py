@@ -1,7 +1,7 @@
-"""What the annotations of a primary say about when its role runs.
+"""The annotations by which the user of a primary says when its role runs.
 
-``rolecall.dev/paused: "true"`` keeps runs from starting until it goes; ``rolecall.dev/reconcile-at`` starts one
-whenever its value changes, whatever it says. Both reconcile as soon as they change.
+``rolecall.dev/paused: "true"`` keeps runs from starting for as long as it is set. ``rolecall.dev/reconcile-at`` starts
+a run whenever its value changes, whatever the value is. A change of either reconciles at once.
 """
 
 from rolecall.kube.metadata import annotation_of
@@ -12,5 +12,5 @@ RECONCILE_AT_ANNOTATION = "rolecall.dev/reconcile-at"
 
 
 def is_paused(obj: RawObject) -> bool:
-    """Tell whether somebody has asked for no runs; any value but the text ``true`` asks for nothing."""
+    """Return whether runs are paused; any value but the text ``true`` means that they are not."""
     return annotation_of(obj, PAUSED_ANNOTATION) == "true"

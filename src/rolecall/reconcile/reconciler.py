@@ -1,13 +1,14 @@
 """One reconcile: a list of named steps from a request to a result.
 
-It is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every way out leaves
-an honest condition behind, a run that never started and one that was cancelled included. The steps stand in their
-order; one that returns a result ends the reconcile.
+A reconcile is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every exit
+leaves a true condition behind, including those of a run that never started and of one that was cancelled. The steps
+run in the order in which they are listed; a step that returns a result ends the reconcile.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -35,19 +36,22 @@ from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
-from rolecall.runs.events import RunSummary, TaskFailure
+from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
 
 logger = get_logger("reconciler")
 MARK_RUNNING_AFTER_SECONDS = 1.0
 
-_CANCELLED = RunSummary("canceled", failures=(TaskFailure("", "", "The run was cancelled: the operator is stopping"),))
+_CANCELLED = RunSummary.of_failure("The run was cancelled: the operator is stopping", "canceled")
 Step = Callable[[ReconcileContext], Awaitable[Result | None]]
 
 
-def _count_nothing(_succeeded: bool) -> None:  # noqa: FBT001 - the one thing that it is told
-    """Stand for somebody who counts."""
+class RunObserver(Protocol):
+    """Measures runs; must return at once."""
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Take note of how a run ended, or why it did not start."""
 
 
 @dataclass(slots=True)
@@ -58,17 +62,13 @@ class Reconciler:
     client: Client
     launcher: Launcher
     status: StatusWriter
-    news: SelfTriggers
+    self_triggers: SelfTriggers
+    events: EventReporter
+    observer: RunObserver
     default_period_seconds: float
-    report: EventReporter = field(default_factory=EventReporter)
-    count_outcome: Callable[[bool], None] = _count_nothing
-    """Hears of each outcome whether it was a success."""
-
-    content_changed: float = float("-inf")
-    """When the role's files were last changed, on the monotonic clock."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        """Bring the cluster to what one object asks for, once; only cancellation raises."""
+        """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
         context = ReconcileContext(key, new_ident(), causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
@@ -76,7 +76,7 @@ class Reconciler:
             try:
                 return await asyncio.shield(steps)
             except asyncio.CancelledError:
-                # Only a play is cut short: the other steps are quick, and without them the status would not be true.
+                # Only the run is cut short. The other steps are quick, and without them the status would not be true.
                 context.stop()
                 await asyncio.gather(steps, return_exceptions=True)
                 raise
@@ -99,9 +99,9 @@ class Reconciler:
                 if result is not None:
                     return result
         except NotFoundError:
-            return self._forget(context, "The object is gone")
+            return self._forget(context, "Object is gone")
         except KubeError as error:
-            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - the message says it all
+            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._give_up(context, str(error))
             return Result(failed=True)
         except Exception as error:
@@ -111,19 +111,23 @@ class Reconciler:
 
     async def _give_up(self, context: ReconcileContext, reason: str) -> None:
         if context.obj:
-            message = f"The operator could not do its part: {reason}"
-            await self._write(context, ReconcileOutcome(failure=message))
-            self.report.failed(context, message)
+            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+
+    async def _fail(self, context: ReconcileContext, message: str) -> None:
+        """Report a failure that is not the run's own."""
+        self.observer.run_ended(RunSummary.of_failure(message))
+        await self._write(context, ReconcileOutcome(failure=message))
+        self.events.failed(context, message)
 
     async def _fetch(self, context: ReconcileContext) -> Result | None:
         context.obj = await self.client.get(self.watch.gvk, context.key)
-        self.news.started_from(context.key, context.obj)
+        self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _honour_pause(self, context: ReconcileContext) -> Result | None:
         if not is_paused(context.obj) or is_being_deleted(context.obj):
             return None
-        logger.info("The object is paused, nothing runs")
+        logger.info("Object is paused; its role does not run")
         if self.watch.manage_status:
             await self.status.mark_paused(context.key)
         return Result()
@@ -133,9 +137,8 @@ class Reconciler:
             context.period_seconds = period_seconds(context.obj, self.watch, self.default_period_seconds)
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
-            logger.error("The object's annotation is wrong", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
-            await self._write(context, ReconcileOutcome(failure=message))
-            self.report.failed(context, message)
+            logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
+            await self._fail(context, message)
             return Result(failed=True)
         return None
 
@@ -149,14 +152,14 @@ class Reconciler:
             return Result()
         elif finalizer:
             context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
-            self.news.started_from(context.key, context.obj)
+            self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _mark_running(self, context: ReconcileContext) -> Result | None:
         if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
             context.obj = await self.status.mark_running(context.key) or context.obj
             context.is_marked = True
-            self.news.started_from(context.key, context.obj)
+            self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _run(self, context: ReconcileContext) -> Result | None:
@@ -178,7 +181,7 @@ class Reconciler:
         return None
 
     async def _mark_running_later(self, context: ReconcileContext) -> None:
-        """Show a run that takes its time; a short one of an unchanged object is not worth two writes."""
+        """Mark a run that takes long; a short run of an unchanged object is not worth two writes."""
         if self.watch.manage_status and not context.is_marked:
             await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
             await self.status.mark_running(context.key)
@@ -189,17 +192,17 @@ class Reconciler:
         except NotFoundError:
             raise  # gone, which ends the reconcile
         except KubeError as error:
-            # The status is written when the API server is back; what would be read here matters to finalizers only.
-            logger.info("The object could not be read after its run", error=str(error))
+            # The status is written once the API server is back. What is read here matters only to finalizers.
+            logger.info("Could not read the object after its run", error=str(error))
             context.fresh = context.obj
         if uid_of(context.fresh) != uid_of(context.obj):
-            # Another object of that name, whose own events lead to a reconcile.
-            return self._forget(context, "The object was made anew during its run")
+            # This is another object of the same name. Its own events lead to a reconcile.
+            return self._forget(context, "Object was recreated during its run")
         return None
 
     async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
         finalizer = self.watch.finalizer
-        # A role that asks to come back is not done with cleaning up.
+        # A role that requests a requeue has not finished cleaning up.
         if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
             await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
         return None
@@ -208,6 +211,7 @@ class Reconciler:
         summary = context.summary
         if summary is None:
             return None
+        self.observer.run_ended(summary)
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
         mapped = map_result(self.watch.status, document) if context.failure is None else {}
@@ -215,31 +219,30 @@ class Reconciler:
         return None if await self._write(context, outcome) else Result(failed=True)
 
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
-        """Write a status; return whether it was, or can never be: False means that it is worth another reconcile."""
-        self.count_outcome(outcome.failure is None)
+        """Write a status; return False if another reconcile may succeed where this write failed."""
         if not self.watch.manage_status:
             return True
         try:
             await self.status.write(context.key, outcome, generation_of(context.obj))
         except KubeError as error:
-            logger.error("The status could not be written", error=str(error))  # noqa: TRY400
+            logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             return not is_refusal(error)
         return True
 
     async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:
-        """Read the object and put it with changed finalizers, until the API server has taken it."""
+        """Read the object and replace it with changed finalizers, until the API server accepts it."""
 
         async def write() -> RawObject:
             return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))
 
         written = await write_with_retry(write)
-        self.news.own_writes.note((self.watch.gvk, context.key), written)
+        self.self_triggers.own_writes.record_write((self.watch.gvk, context.key), written)
         return written
 
     def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
-        self.news.forget(context.key)
-        self.report.forget(context.key)
+        self.self_triggers.forget(context.key)
+        self.events.forget(context.key)
         self.launcher.forget(context.key)
         return Result()
 
@@ -247,15 +250,12 @@ class Reconciler:
         summary = context.summary
         if summary is None or context.failure is not None:
             logger.error("Reconcile failed", error=context.failure)
-            self.report.failed(context, context.failure or "")
-            # A file that changed while the run went on may be the cure: look again at once.
-            if self.content_changed > context.started:
-                return Result(requeue_after_seconds=0, why="files of the role changed")
+            self.events.failed(context, context.failure or "")
             return Result(failed=True)
         if context.requests_requeue:
-            self.news.requested_requeue(context.key)
+            self.self_triggers.requeue_requested(context.key)
         result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
         took = format_duration(summary.duration_seconds)
         logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
-        self.report.succeeded(context, summary)
+        self.events.succeeded(context, summary)
         return result

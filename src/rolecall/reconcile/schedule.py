@@ -1,7 +1,7 @@
 """When an object is reconciled again after a run that succeeded.
 
-What the role asked for comes first, then a deletion that waits for its finalizer's run, then the period: of the
-object's annotation, of its watch, of the flag. Pure.
+A requeue that the role requested comes first, then a deletion that waits for the run of its finalizer, then the
+period: the object's annotation, its watch, or the flag.
 """
 
 from rolecall.config.watches import Watch
@@ -14,11 +14,11 @@ from rolecall.runs.events import RunSummary
 
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 FINALIZER_REQUEUE_SECONDS = 5.0
-"""When an object was deleted during its run, as in the Go runner."""
+"""The delay when an object was deleted during its run, as in the Go runner."""
 
 
 def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
-    """Return how long after a success the object comes again, 0 for never. Raises ValueError for its annotation."""
+    """Return the seconds from a success to the next run, 0 for none. Raises ValueError for an invalid annotation."""
     text = annotation_of(obj, PERIOD_ANNOTATION)
     if text is None:
         return watch.reconcile_period_seconds or default_seconds
@@ -29,7 +29,7 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
 
 
 def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
-    """Return when the object comes again; ``has_finalizer`` if its watch has one."""
+    """Return when the next run is due; ``has_finalizer`` says whether the watch has one."""
     if context.requests_requeue:
         return Result(summary.requeue_after_seconds, summary.requeue_at, why="requeue_after")
     if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):

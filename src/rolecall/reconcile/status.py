@@ -1,45 +1,39 @@
-"""The status of a primary: what a run's outcome makes of the old one. Pure: old status and outcome in, new status out.
+"""The status of a primary: pure functions from the old status and the outcome of a run to the new status.
 
-Reasons and messages are the Go runner's, so that tools which wait for them go on working; what differs is that every
-exit has an honest condition and that nothing is written without need. Foreign keys and foreign conditions are kept as
-they are, and a condition keeps its place in the list.
+Reasons and messages are the Go runner's, so that tools which wait for them keep working. Two things differ: every exit
+has a true condition, and nothing is written without need. Keys and conditions of others are kept as they are.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rolecall.kube.jsonpath import values_at
+from rolecall.reconcile.conditions import (
+    FAILURE,
+    PAUSED,
+    RUNNING,
+    SUCCESSFUL,
+    ConditionList,
+    Stamp,
+    Status,
+    condition_of,
+    conditions_of,
+)
 from rolecall.reconcile.pause import PAUSED_ANNOTATION
 from rolecall.runs.events import Counts, RunSummary, cut
 
-Status = dict[str, Any]
-RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """When a status is made, and from which generation of the object."""
-
-    now: datetime
-    generation: int
-
-    @property
-    def text(self) -> str:
-        """The time as Kubernetes writes it, in whole seconds."""
-        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@dataclass(frozen=True, slots=True)
 class ReconcileOutcome:
-    """What came of a run.
+    """The result of a reconcile.
 
-    ``failure`` is None after a success; ``counts`` is None for a play that never began; ``completion`` is the time of
-    the recap; ``mapped`` are values for fields of the status; a ``remark`` is added to the message of a success.
+    ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
+    recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success.
     """
 
     failure: str | None = None
@@ -50,8 +44,8 @@ class ReconcileOutcome:
 
 
 def running(old: Status, stamp: Stamp) -> Status:
-    """Return the status while a run is under way; an earlier failure stays visible until the run has ended."""
-    conditions = _Conditions(old, stamp)
+    """Return the status during a run; an earlier failure stays visible until the run has ended."""
+    conditions = ConditionList(old, stamp)
     conditions.remove(PAUSED)
     conditions.change_status(SUCCESSFUL, "False")
     conditions.put(RUNNING, "True", "Running", "Running reconciliation")
@@ -59,8 +53,8 @@ def running(old: Status, stamp: Stamp) -> Status:
 
 
 def paused(old: Status, stamp: Stamp) -> Status:
-    """Return the status while nothing runs because somebody asked for that; what came of the last run stays."""
-    conditions = _Conditions(old, stamp)
+    """Return the status of a paused object; the result of the last run stays."""
+    conditions = ConditionList(old, stamp)
     conditions.change_status(RUNNING, "False")
     conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
     return {**old, "conditions": conditions.items}
@@ -68,7 +62,7 @@ def paused(old: Status, stamp: Stamp) -> Status:
 
 def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
     """Return the status after a run."""
-    conditions = _Conditions(old, stamp)
+    conditions = ConditionList(old, stamp)
     conditions.remove(PAUSED)
     result = _ansible_result(outcome)
     if outcome.failure is None:
@@ -89,7 +83,7 @@ def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
 
 
 def should_mark_running(old: Status, generation: int) -> bool:
-    """Tell whether people should see at once that a run started: new or changed, after a failure or a pause."""
+    """Return whether a run should be visible at once: of a new or changed object, after a failure or a pause."""
     successful = condition_of(old, SUCCESSFUL)
     if successful is None or successful.get("status") != "True" or condition_of(old, PAUSED):
         return True
@@ -97,11 +91,11 @@ def should_mark_running(old: Status, generation: int) -> bool:
 
 
 def should_write(old: Status, new: Status, now: datetime) -> bool:
-    """Tell whether a new status says anything new.
+    """Return whether a new status is worth a write.
 
-    One that differs in nothing but times and counts is written at most every ten minutes, so an idle cluster sees no
-    writes. An old status without ``observedGeneration`` does not count as different for it, because the schema of an
-    existing CRD may drop that field.
+    A status that differs only in times and counts is written at most every ten minutes, so an idle cluster sees no
+    writes. A missing ``observedGeneration`` in the old status is no difference, because the schema of an existing CRD
+    may drop that field.
     """
     if old == new:
         return False
@@ -112,9 +106,9 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
 
 
 def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status fields that the mapping finds in a run's result.
+    """Return the status fields that the mapping finds in the result of a run.
 
-    A path without a match leaves its field out, so the old value stays; several matches make a list.
+    A field whose path has no match is left out, so its old value stays. Several matches become a list.
     """
     found = {name: values_at(path, document) for name, path in mapping.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
@@ -134,51 +128,6 @@ def run_document(summary: RunSummary) -> dict[str, object]:
     }
 
 
-def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
-    """Return the condition of a type, None when there is none."""
-    return next((item for item in _conditions_of(status) if item.get("type") == kind), None)
-
-
-class _Conditions:
-    """The list of conditions while it is changed: each in its place, its time kept while its status stays the same."""
-
-    def __init__(self, status: Status, stamp: Stamp) -> None:
-        self.items = copy.deepcopy(_conditions_of(status))
-        self._stamp = stamp
-
-    def remove(self, kind: str) -> None:
-        """Take a condition away, if it is there."""
-        self.items = [item for item in self.items if item.get("type") != kind]
-
-    def change_status(self, kind: str, value: str) -> None:
-        """Change the status of a condition that is there; its reason, message and result stay."""
-        for item in self.items:
-            if item.get("type") == kind and item.get("status") != value:
-                item.update(status=value, lastTransitionTime=self._stamp.text)
-
-    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
-        """Set a condition, or add it at the end."""
-        old = next((item for item in self.items if item.get("type") == kind), None)
-        keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
-        new = {
-            "type": kind,
-            "status": value,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
-            **({"ansibleResult": result} if result else {}),
-        }
-        if old is None:
-            self.items.append(new)
-        else:
-            self.items[self.items.index(old)] = new
-
-
-def _conditions_of(status: Status) -> list[dict[str, Any]]:
-    found = status.get("conditions")
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-
 def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
     if outcome.counts is None:
         return None
@@ -186,9 +135,9 @@ def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
 
 
 def _essence(status: Status, *, like: Status) -> Status:
-    """Return what must differ for a status to be news; ``like`` is the old status."""
+    """Return the part of a status that must differ to be worth a write; ``like`` is the old status."""
     conditions = sorted(
-        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in _conditions_of(status)),
+        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in conditions_of(status)),
         key=lambda item: str(item.get("type")),
     )
     dropped = {"conditions"} if "observedGeneration" in like else {"conditions", "observedGeneration"}
@@ -196,14 +145,14 @@ def _essence(status: Status, *, like: Status) -> Status:
 
 
 def _completion(status: Status) -> datetime | None:
-    """Return when the last run that the status tells of was completed."""
+    """Return when the last run that the status reports was completed."""
     results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
     times = (_time(result.get("completion")) for result in results if isinstance(result, dict))
     return max((time for time in times if time), default=None)
 
 
 def _time(text: object) -> datetime | None:
-    """Read a time, one without a zone as UTC; None for what is no time."""
+    """Return a parsed time, UTC if it has no zone; None if the text is not a time."""
     try:
         time = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

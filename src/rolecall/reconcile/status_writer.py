@@ -1,8 +1,8 @@
-"""Writing a primary's status, whatever happens meanwhile.
+"""Writes the status of a primary, and repeats the write until it succeeds or cannot.
 
-A status is folded from the object as it is at that moment and put with its resourceVersion, so nobody's change is lost.
-On a conflict it is read and folded again; while the API server cannot be reached it is tried again until it can. A run
-is never repeated because its status could not be written.
+A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
+another client is lost. After a conflict the object is read again; while the API server is down the write is retried.
+A run is never repeated because its status could not be written.
 """
 
 import contextlib
@@ -16,13 +16,15 @@ from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLarg
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
-from rolecall.reconcile import status as folding
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile import status as new_status
+from rolecall.reconcile.conditions import Stamp, Status
 from rolecall.reconcile.retry import write_with_retry
-from rolecall.reconcile.status import ReconcileOutcome, Stamp, Status
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.reconcile.status import ReconcileOutcome
 
 logger = get_logger("status")
-Fold = Callable[[RawObject, Status], Status]
+Update = Callable[[RawObject, Status], Status]
+"""Computes the new status from the object and its old status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,56 +36,56 @@ class StatusWriter:
     own_writes: OwnWrites
 
     async def mark_running(self, key: ObjectKey) -> RawObject | None:
-        """Show that a run is under way and return the object as it is then; None when it is gone or cannot be written.
+        """Mark a run as in progress and return the object as written; None if it is gone or cannot be written.
 
-        A run does not depend on this mark, so it is tried once.
+        No run depends on this mark, so the write is tried once.
         """
 
-        def fold(obj: RawObject, old: Status) -> Status:
-            return folding.running(old, _stamp(obj))
+        def update(obj: RawObject, old: Status) -> Status:
+            return new_status.running(old, _stamp(obj))
 
         try:
-            return await self._write_once(key, fold)
+            return await self._write_once(key, update)
         except KubeError as error:
-            logger.info("The status could not be marked as running", error=str(error))
+            logger.info("Could not mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, key: ObjectKey) -> None:
-        """Show that nothing runs because somebody asked for that; a primary that is gone needs no status."""
-        await self._write_until_done(key, lambda obj, old: folding.paused(old, _stamp(obj)))
+        """Mark the object as paused; a primary that is gone needs no status."""
+        await self._write_until_done(key, lambda obj, old: new_status.paused(old, _stamp(obj)))
 
     async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> None:
-        """Write what came of a run that worked with this generation; a primary that is gone needs no status."""
+        """Write the result of a run that worked with this generation; a primary that is gone needs no status."""
 
-        def fold_with(outcome: ReconcileOutcome) -> Fold:
-            return lambda _obj, old: folding.finished(old, outcome, Stamp(datetime.now(UTC), generation))
+        def update_with(outcome: ReconcileOutcome) -> Update:
+            return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
         try:
-            await self._write_until_done(key, fold_with(outcome))
+            await self._write_until_done(key, update_with(outcome))
         except (InvalidError, TooLargeError) as error:
             if not outcome.mapped:
                 raise
-            logger.warning("The API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
+            logger.warning("API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
             remark = f"the mapped status was refused: {error.message}"
-            await self._write_until_done(key, fold_with(_without_mapping(outcome, remark)))
+            await self._write_until_done(key, update_with(_without_mapping(outcome, remark)))
 
-    async def _write_until_done(self, key: ObjectKey, fold: Fold) -> None:
+    async def _write_until_done(self, key: ObjectKey, update: Update) -> None:
         with contextlib.suppress(NotFoundError):
-            await write_with_retry(lambda: self._write_once(key, fold))
+            await write_with_retry(lambda: self._write_once(key, update))
 
-    async def _write_once(self, key: ObjectKey, fold: Fold) -> RawObject:
-        """Read, fold and put; return the object as it is afterwards. Raises NotFoundError when it is gone."""
+    async def _write_once(self, key: ObjectKey, update: Update) -> RawObject:
+        """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it is gone."""
         obj = await self.client.get(self.gvk, key)
         old = _status_of(obj)
-        new = fold(obj, old)
-        if not folding.should_write(old, new, datetime.now(UTC)):
+        new = update(obj, old)
+        if not new_status.should_write(old, new, datetime.now(UTC)):
             return obj
         resource = await self.client.resource(self.gvk)
         if "status" not in resource.subresources:
-            logger.warning("The kind has no status subresource; set manageStatus: false or add it to the CRD")
+            logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
             return obj
         written = await self.client.replace({**obj, "status": new}, "status")
-        self.own_writes.note((self.gvk, key), written)
+        self.own_writes.record_write((self.gvk, key), written)
         return written
 
 

@@ -1,22 +1,33 @@
-"""How a run reaches the API server: a secret of its own at the proxy, for as long as the run lasts.
+"""How a run reaches the API server: with a secret of its own for the proxy, valid for as long as the run lasts.
 
-The secret stands in the environment of the play and in a kubeconfig file of mode 0600 outside the artifacts; both end
-with the run. It is revoked first, so that nothing is written any more once a run is over, whatever is still alive of
-it.
+The secret is in the environment of the run and in a kubeconfig of mode 0600 outside the artifacts; both go with the
+run. When a run ends the secret is revoked first, so that nothing can be written after the run, even by a process of it
+that is still alive.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.private_files import write_private
 from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
-from rolecall.reconcile.own_writes import OwnWrites
-from rolecall.runs.workspace import write_private
+
+
+class WriteRecorder(Protocol):
+    """Takes note of what runs write; ``rolecall.reconcile.self_triggers.OwnWrites`` is one."""
+
+    def record_write(self, request: tuple[GVK, ObjectKey], obj: RawObject) -> None:
+        """Take note of an object as the API server returned it."""
+
+    def record_removal(self, request: tuple[GVK, ObjectKey], uid: str) -> None:
+        """Take note of an object that is gone."""
+
 
 OnDependent = Callable[[ApiResource, Ownership], None]
 KUBECONFIG_PREFIX = "kubeconfig-"
@@ -25,7 +36,7 @@ SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 @dataclass(frozen=True, slots=True)
 class RunCredentials:
-    """What one run may use until ``revoke`` is awaited: its environment, the part of it that is secret kept apart."""
+    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart."""
 
     environment: dict[str, str]
     secret_environment: dict[str, str]
@@ -34,31 +45,31 @@ class RunCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Opens the way to the API server for the runs of one kind.
+    """Gives the runs of one kind access to the API server.
 
-    Reads of kinds that are not ``uncached`` may be answered from a cache where it is remembered what each primary's
-    runs have ``seen``.
+    Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
+    cache.
     """
 
     client: Client
     proxy: Proxy
-    own_writes: OwnWrites
+    own_writes: WriteRecorder
     on_dependent: OnDependent
     directory: Path
     inject_owner: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What runs are told besides."""
+    """Further variables of every run."""
     uncached: frozenset[GVK] = frozenset()
     seen: dict[ObjectKey, ReadWatermark] | None = None
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known of a primary that is gone."""
+        """Drop what is known about a primary that is gone."""
         if self.seen is not None:
             self.seen.pop(key, None)
 
     @asynccontextmanager
     async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[RunCredentials]:
-        """Yield what lets one run talk to the API server as the operator, in the object's name."""
+        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object."""
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
         run = SessionSpec(
@@ -67,11 +78,11 @@ class ApiAccess:
             uid=uid_of(obj),
             namespaced=resource.namespaced,
             inject_owner=self.inject_owner,
-            on_write=lambda written: self.own_writes.note((gvk, key), written),
-            on_removal=lambda uid: self.own_writes.note_removal((gvk, key), uid),
+            on_write=lambda written: self.own_writes.record_write((gvk, key), written),
+            on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
-            job=ident,
-            seen=self._seen_by(resource, obj),
+            ident=ident,
+            watermark=self._seen_by(resource, obj),
             uncached=self.uncached,
         )
         credentials = self.proxy.register(run)
@@ -94,9 +105,9 @@ class ApiAccess:
             kubeconfig.unlink(missing_ok=True)
 
     def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
-        """Return what the object's runs have seen: what this one starts from too."""
+        """Return the watermark of the object's runs, raised to the version that this run starts from."""
         if self.seen is None:
             return None
         seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())
-        seen.version((resource.gvk.group, resource.plural), resource_version_of(obj))
+        seen.record_version((resource.gvk.group, resource.plural), resource_version_of(obj))
         return seen

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from watchfiles import DefaultFilter, awatch
 
-from rolecall.config.content import Content
+from rolecall.config.content import Content, RoleContent
 from rolecall.config.watches import Watch
 from rolecall.logs import get_logger
-from rolecall.runs.runner import RoleContent
 
 logger = get_logger("content")
 

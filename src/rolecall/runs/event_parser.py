@@ -1,8 +1,8 @@
-"""Reads ansible-runner's events: the raw dictionary becomes a `RunEvent`.
+"""Parses the events of ansible-runner: a raw dictionary becomes a ``RunEvent``.
 
-Only what the operator needs is kept, and nothing of a result that `no_log` hides: since ansible-core 2.19 even the
-printed text of such a task quotes its message. This happens in the play's own process, so that large results never
-travel to the operator.
+Only what the operator needs is kept, and nothing of a result that ``no_log`` hides: since ansible-core 2.19 even the
+printed text of such a task quotes its message. Parsing happens in the process of the run, so that large results are
+never sent to the operator.
 """
 
 import json
@@ -15,18 +15,18 @@ STDOUT_LIMIT_BYTES = 8192
 """How much printed text of one event is passed on."""
 
 REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
-"""The actions by which a role says when it wants to run again."""
+"""The actions by which a role requests a requeue."""
 
 DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
-"""The actions that say something to people."""
+"""The actions that print a message for people."""
 
 _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
 )
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
-_NO_NEWS = "Task failed: "
+_FAILED_PREFIX = "Task failed: "
 _EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
-"""What the command modules say, in ansible-core up to 2.20 and from 2.21 on: neither the code nor the reason."""
+"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
 
 
 def read_event(raw: Mapping[str, Any]) -> RunEvent:
@@ -46,7 +46,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         action=_text(data.get("task_action")),
         host=_text(data.get("host")),
         item="" if censored else cut(_item(result), 256),
-        message=HIDDEN if censored else cut(_said(data, result) or result_message(result)),
+        message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
         stdout="" if censored else cut(strip_colours(_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
         changed=result.get("changed") is True,
         censored=censored,
@@ -59,10 +59,10 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
 
 
 def result_message(result: Mapping[str, Any]) -> str:
-    """Return the text that says best what a task's result means; of a loop, that of the first item that failed."""
+    """Return the most useful text of a task's result; for a loop, that of the first item that failed."""
     for item in _failed_items(result):
         return HIDDEN if "censored" in item else result_message(item)
-    message = _text(result.get("msg")).removeprefix(_NO_NEWS)
+    message = _text(result.get("msg")).removeprefix(_FAILED_PREFIX)
     if message in _EXIT_CODE_ONLY:
         return _with_tail(f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
     if result.get("module_stderr"):
@@ -72,8 +72,8 @@ def result_message(result: Mapping[str, Any]) -> str:
     return _last_lines(_text(result.get("exception"))) or _text(result.get("reason"))
 
 
-def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return what `debug: var=...` shows; its result has the variable instead of a message."""
+def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return what ``debug: var=...`` shows: its result has the variable instead of a message."""
     if data.get("task_action") not in DEBUG_ACTIONS or "msg" in result:
         return ""
     shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}

@@ -1,8 +1,8 @@
-"""What a run says while it runs and what came of it.
+"""The events of a run and its summary, as plain values.
 
-A `RunEvent` is the small part of one ansible-runner event that the operator needs; a `RunSummary` is the outcome of a
-whole run. Both are plain values without a connection to any process, so that they can be logged, sent through a pipe
-and built by tests. Texts are free of colours, messages never longer than two KiB.
+A ``RunEvent`` is the small part of one ansible-runner event that the operator needs; a ``RunSummary`` is the result of
+a whole run. Both can be logged, sent through a pipe and built by tests. Texts contain no colours, and messages are
+never longer than 2 KiB.
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 MESSAGE_LIMIT_BYTES = 2048
-"""No message of a run is longer than this: it has to fit into a condition and into a log line."""
+"""The longest message of a run: it has to fit into a condition and into a log line."""
 
 HIDDEN = "hidden, because the task says no_log"
 
@@ -27,7 +27,7 @@ def strip_colours(text: str) -> str:
 
 
 def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
-    """Return the text, shortened to that many bytes of UTF-8 at the end of a character if it is longer."""
+    """Return the text, cut to that many bytes of UTF-8 at a character boundary."""
     encoded = text.encode("utf-8", errors="replace")
     if len(encoded) <= limit_bytes:
         return encoded.decode("utf-8")
@@ -37,11 +37,11 @@ def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One event of a run, reduced to what logs and the summary need.
+    """One event of a run, reduced to what the log and the summary need.
 
-    `name` is ansible-runner's (`runner_on_failed`, ...), empty if it gives none. `full_name` is the
-    task's name with its role, where it differs from `task`, of a task that starts. `message` is already censored and
-    cut; `stdout` is what Ansible printed, without colours, and empty for a censored result.
+    ``name`` is ansible-runner's (``runner_on_failed``, ...), empty if it gives none. ``full_name`` is the name of a
+    starting task with its role, if it differs from ``task``. ``message`` is censored and cut already; ``stdout`` is
+    what Ansible printed, without colours, and empty for a censored result.
     """
 
     name: str = ""
@@ -64,25 +64,25 @@ class RunEvent:
     stats: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return one line of JSON; fields that have nothing to say are left out."""
+        """Return one line of JSON, without empty fields."""
         return json.dumps({key: value for key, value in asdict(self).items() if value})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote. Raises ValueError or TypeError when it is something else."""
+        """Parse what ``to_json`` wrote. Raises ValueError or TypeError if it is something else."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """One reason why a run failed; `task` is empty when no task can be blamed."""
+    """One reason why a run failed; ``task`` is empty if no task is to blame."""
 
     task: str
     host: str
     message: str
 
     def __str__(self) -> str:
-        """Give one line for a condition or a log: the task, the host unless it is localhost, the message."""
+        """Return one line for a condition or the log: the task, the host unless it is localhost, the message."""
         if not self.task:
             return cut(self.message)
         place = "" if self.host in ("", "localhost") else f" on {self.host}"
@@ -91,7 +91,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the recap says of localhost."""
+    """The counts of the play recap for localhost."""
 
     ok: int = 0
     changed: int = 0
@@ -101,10 +101,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """The outcome of one run.
+    """The result of one run.
 
-    `completion` is the time of the recap as the Go runner writes it. At most one of `requeue_after_seconds` and
-    `requeue_at` (POSIX time in seconds) is set: the role's own wish for the next run. `stats` is what `set_stats` left.
+    ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
+    ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``stats`` has the values of
+    ``set_stats``.
     """
 
     status: Status
@@ -119,12 +120,17 @@ class RunSummary:
     duration_seconds: float = 0.0
     stdout_tail: str = ""
 
+    @classmethod
+    def of_failure(cls, message: str, status: Status = "error") -> Self:
+        """Return the summary of a run that failed without a task, for example because it never started."""
+        return cls(status, failures=(TaskFailure("", "", message),))
+
     @property
     def is_successful(self) -> bool:
-        """Whether everything that the role asked for was done."""
+        """Whether every task of the role succeeded."""
         return self.status == "successful"
 
     @property
     def message(self) -> str:
-        """All failures, one per line, in the order in which they happened; empty after a success."""
+        """All failures, one per line, in order; empty after a success."""
         return cut("\n".join(str(failure) for failure in self.failures))

@@ -1,7 +1,7 @@
-"""From an object to the variables that its role receives.
+"""The extra vars of a run: what a role receives from its object.
 
-Names, order of merging and odd corners are those of the Go runner: roles written for it see what they always saw. Pure:
-nothing is read, written or changed in place.
+Names, merge order and corner cases are the Go runner's, so that roles written for it see the same variables. Nothing
+is read, written or changed in place.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ META = "ansible_operator_meta"
 
 @dataclass(frozen=True, slots=True)
 class ExtraVarsRequest:
-    """What the variables of a run are made of; `finalizer_vars` is None unless this is a finalizer run."""
+    """The sources of the extra vars; ``finalizer_vars`` is None unless the run is for a finalizer."""
 
     obj: RawObject
     gvk: GVK
@@ -45,7 +45,7 @@ def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
 
 
 def object_variable(gvk: GVK) -> str:
-    """Return the name of the variable that holds the whole object, for example `_cache_example_com_memcached`."""
+    """Return the name of the variable that holds the whole object, for example ``_cache_example_com_memcached``."""
     return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
 
 
@@ -55,7 +55,7 @@ def _spec(obj: RawObject) -> dict[str, Any]:
 
 
 def _unsafe(value: Any) -> Any:
-    """Mark every text, at any depth, as data that Ansible must not evaluate."""
+    """Mark every string, at any depth, as data that Ansible must not evaluate."""
     if isinstance(value, str):
         return {"__ansible_unsafe": value}
     if isinstance(value, dict):

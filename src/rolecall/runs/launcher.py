@@ -6,19 +6,20 @@ A run that cannot even be prepared is a summary with a failure, like one that fa
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolecall.config.content import PlaybookContent
 from rolecall.config.environment import parse_integer
+from rolecall.config.leader_election import run_grace_seconds
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
-from rolecall.controller.lease_guard import run_grace_seconds
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.runs.api_access import ApiAccess
-from rolecall.runs.events import RunEvent, RunSummary, TaskFailure, strip_colours
+from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
-from rolecall.runs.runner import OnEvent, PlaybookContent, Runner, RunSpec
+from rolecall.runs.runner import OnEvent, Runner, RunSpec
 from rolecall.runs.workspace import Inputs, Workspace
 
 logger = get_logger("run")
@@ -120,7 +121,7 @@ class Launcher:
         if self.settings.debug_logs:
             logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(job))
         if summary.is_successful:
-            logger.info("RunnerInput succeeded")
+            logger.info("Play succeeded")
 
 
 def _output_of(job: RunSpec) -> str:
@@ -133,7 +134,7 @@ def _output_of(job: RunSpec) -> str:
 
 
 def _not_started(error: Exception) -> RunSummary:
-    return RunSummary("error", failures=(TaskFailure("", "", f"Unable to run reconciliation: {error}"),))
+    return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
 
 
 def _integer_annotation(obj: RawObject, name: str, default: int) -> int:

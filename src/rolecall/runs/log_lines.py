@@ -1,7 +1,7 @@
-"""Which events of a run become log lines, and what those say: `--ansible-log-events`.
+"""Which events of a run become log lines, and what the lines say: ``--ansible-log-events``.
 
-Pure. A line is a level, a constant message and fields; who logs it adds the object and the run. Arguments of tasks
-never appear, and of a result that `no_log` hides nothing does. The recap, which closes a play, is always a line.
+A line is a level, a constant message and fields; the caller adds the object and the run. Arguments of tasks never
+appear, and neither does anything of a result that ``no_log`` hides. The recap at the end of a play is always logged.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansib
 
 
 class LogEvents(StrEnum):
-    """How much of a run is logged; with OUTPUT it is what each task prints, instead of what became of it."""
+    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
 
     NOTHING = "nothing"
     TASKS = "tasks"
@@ -25,7 +25,7 @@ class LogEvents(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line: `level` is info or error; fields without a value are left out."""
+    """One log line: ``level`` is info or error; fields without a value are left out."""
 
     level: str
     message: str
@@ -36,7 +36,7 @@ _Shape = tuple[str, str, dict[str, str]]  # level, message, and which field of t
 
 _STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
 _SAID: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
-_IGNORED: _Shape = ("info", "Task failed, which is ignored", {"message": "reason"})
+_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
 _ANY: _Shape = (
     "info",
     "Ansible event",
@@ -55,7 +55,7 @@ _SHAPES: dict[str, _Shape] = {
 
 
 def log_line(event: RunEvent, wanted: LogEvents) -> LogLine | None:
-    """Return the line for an event, or None when the event is not worth one."""
+    """Return the line for an event, or None if the event is not logged."""
     shape = _RECAP if event.name == "playbook_on_stats" else _shape(event, wanted)
     if shape is None:
         return None

@@ -1,8 +1,8 @@
-"""Folds the events of a run into its summary.
+"""Builds the summary of a run from its events.
 
-A `RunSummaryBuilder` takes the events one by one and, at the end, how the play ended. It decides what failed: a task
-whose failure was ignored or rescued in a block did not, an unreachable host did, and a play that ended without its
-recap did for the reason that Ansible printed. It holds a few lines of text, never the run.
+A ``RunSummaryBuilder`` is given the events one by one and, at the end, how the run ended. It decides what failed: a
+task whose failure was ignored or rescued in a block did not fail; an unreachable host did; and a play without a recap
+failed for the reason that Ansible printed. It keeps a few lines of text, never all events.
 """
 
 import itertools
@@ -30,7 +30,7 @@ _TAIL_CHARACTERS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a play ended: its status, Ansible's exit code, how long it took; a reason when it is not Ansible's own."""
+    """How a run ended: status, exit code of Ansible and duration; a reason if it was not Ansible that ended it."""
 
     status: Status
     rc: int | None = None
@@ -39,9 +39,9 @@ class Ending:
 
 
 class RunSummaryBuilder:
-    """Collects the events of one run; `finish` gives the summary.
+    """Collects the events of one run; ``finish`` returns its summary.
 
-    With `unreachable_ok` a host that could not be reached, and a play without hosts, is no failure.
+    With ``unreachable_ok``, an unreachable host and a play without hosts are not failures.
     """
 
     def __init__(self, *, unreachable_ok: bool = False) -> None:
@@ -60,11 +60,11 @@ class RunSummaryBuilder:
 
     @property
     def task(self) -> str:
-        """The task that was started last, empty before the first and after the recap."""
+        """The task that started last; empty before the first one and after the recap."""
         return self._task
 
     def add(self, event: RunEvent) -> None:
-        """Take the next event, in the order in which Ansible emitted them."""
+        """Add the next event, in the order in which Ansible emitted them."""
         self._last_created = event.created or self._last_created
         self._tail.extend(event.stdout.splitlines())
         if event.name in _TASK_STARTED:
@@ -86,7 +86,7 @@ class RunSummaryBuilder:
             self._note_requeue(event, event.requeue)
 
     def finish(self, ending: Ending) -> RunSummary:
-        """Return the outcome of the run."""
+        """Return the summary of the run."""
         failures = self._failures(ending)
         status: Status = ending.status
         if status == "successful" and failures:
@@ -136,11 +136,11 @@ class RunSummaryBuilder:
         if self._recap is None or ending.status != "successful":
             return [TaskFailure(self._task, "", self._printed_reason(ending))]
         if self._has_skipped_play and not self._recap.counts.get("processed") and not self._unreachable_ok:
-            return [TaskFailure("", "", "no host of the inventory matches the play, so that nothing was done")]
+            return [TaskFailure("", "", "no host of the inventory matches the play, so nothing was done")]
         return []
 
     def _unrescued(self) -> list[RunEvent]:
-        """Return the failures that stand.
+        """Return the failures that were not rescued.
 
         The recap counts a host's rescued and its final failures apart. A host goes on after a rescue and stops after a
         final failure, so that its final ones are its last ones. Without a recap a host that went on was rescued.
@@ -162,7 +162,7 @@ class RunSummaryBuilder:
         return self._items.get((event.task_id, event.host)) or event.message or "failed without a message"
 
     def _printed_reason(self, ending: Ending) -> str:
-        """Return Ansible's own last error with its place, else the end of what it printed."""
+        """Return Ansible's last error with its position, or else the end of its output."""
         lines = list(self._tail)
         errors = [number for number, line in enumerate(lines) if _ERROR_LINE.match(line)]
         if errors:
@@ -184,7 +184,7 @@ def fold(events: Iterable[RunEvent], ending: Ending) -> RunSummary:
 
 
 def _error_text(lines: list[str]) -> str:
-    """Return the error that begins in the first line, up to a blank line or the place, and the place in brackets."""
+    """Return the error that starts in the first line, with its position in brackets."""
     place = next((number for number, line in enumerate(lines) if _ORIGIN_LINE.match(line)), len(lines))
     body = list(itertools.takewhile(str.strip, lines[:place]))
     text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))

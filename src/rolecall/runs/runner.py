@@ -1,16 +1,18 @@
-"""Where a play is started: one small interface.
+"""The interfaces between a reconcile and the processes of its run.
 
-The reconciler hands a `RunSpec` to a `Runner` and gets a `RunSummary`; it does not know whether a process was started,
-forked or spared. Every implementation promises: no process of the run is left when `run` returns or raises, a failing
-play is a summary and never an exception, and a cancelled `run` ends the play first.
+The reconciler hands a ``RunSpec`` to a ``Runner`` and gets a ``RunSummary``. Every runner promises: no process of the
+run is left when ``run`` returns or raises, a run that fails is a summary and never an exception, and a cancelled
+``run`` ends its processes first. The operator's runner is ``process_runner.ProcessRunner``; a ``Starter`` gives it the
+process of each run.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
+from rolecall.config.content import Content
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.workspace import Workspace
 
@@ -18,37 +20,22 @@ OnEvent = Callable[[RunEvent], None]
 
 
 async def _revoke_nothing() -> None:
-    """Stand for a run without a secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoleContent:
-    """A role to run, by its absolute path."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class PlaybookContent:
-    """A playbook to run, by its absolute path."""
-
-    path: Path
+    """Stand in for ``revoke`` where a run has no credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything that one run of a role or playbook needs; its workspace must be prepared for `ident`.
+    """Everything that one run of a role or playbook needs; its workspace must be prepared for ``ident``.
 
-    `environment` is added to the play's, and so is `secret_environment`, whose values appear in no file, event or
-    message of the run. `revoke` makes these values worthless: it is awaited first when a run has to be ended.
-    `timeout_seconds` is the longest time that the run may take (None: no limit), `grace_seconds` the time between
-    asking its processes to end and killing them. With `unreachable_ok` a host that cannot be reached is no
-    failure.
+    ``environment`` is added to the run's environment, and so is ``secret_environment``, whose values appear in no file,
+    event or message of the run. ``revoke`` invalidates these values: it is awaited before a run is ended.
+    ``timeout_seconds`` is the longest time that the run may take (None: no limit), ``grace_seconds`` the time between
+    asking its processes to end and killing them. With ``unreachable_ok`` an unreachable host does not fail the run.
     """
 
     ident: str
     workspace: Workspace
-    content: RoleContent | PlaybookContent
+    content: Content
     verbosity: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     secret_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -59,12 +46,48 @@ class RunSpec:
 
 
 class Runner(Protocol):
-    """Runs one job at a time per call; calls may overlap."""
+    """Runs a role or playbook; calls may overlap."""
 
-    async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
-        """Run the job to its end, tell `on_event` everything on the way, and return what came of it.
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run to the end, pass every event to ``on_event`` on the way, and return the summary.
 
-        Cancelling the call ends the play within its grace and then raises `asyncio.CancelledError`.
+        Cancelling the call ends the run within its grace period and then raises ``asyncio.CancelledError``.
+        """
+        ...
+
+
+class RunProcess(Protocol):
+    """The process of one run, ``python -m rolecall.runs.runner_process``; ``asyncio.subprocess.Process`` is one."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None:
+        """Events and the result of the run, as lines of JSON."""
+
+    @property
+    def stderr(self) -> asyncio.StreamReader | None:
+        """Whatever else it prints."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, negative for a signal; None while it is running."""
+
+    async def wait(self) -> int:
+        """Wait until the process has ended and return its exit code."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM. Raises ProcessLookupError if the process has ended."""
+
+    def kill(self) -> None:
+        """Send SIGKILL. Raises ProcessLookupError if the process has ended."""
+
+
+class Starter(Protocol):
+    """Starts the process of a run; calls may overlap."""
+
+    async def start(self, spec: RunSpec) -> RunProcess:
+        """Start a process that has been given ``spec``. Raises OSError.
+
+        Cancelling the call leaves no process of the run behind.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""The process in which one play runs: `python -m rolecall.runs.runner_process`.
+"""The process of one run, which drives ansible-runner: ``python -m rolecall.runs.runner_process``.
 
-The first line of standard input describes the play; the open rest of it is a life line, whose end means that the
-operator has died. Standard output carries the events as lines of JSON and, last, how the play ended. Whatever happens
-(the play's own end, SIGTERM, the operator's death), no process below this one is left when it exits.
+The first line of stdin is a ``RunnerInput``. Stdin then stays open; when it is closed, the operator has died. Stdout
+carries the events as lines of JSON and, last, how the run ended. Whatever ends the run (its last task, SIGTERM, the
+operator's death), no process below this one is left when it exits.
 """
 
 import json
@@ -25,13 +25,13 @@ from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact,
 from rolecall.runs.workspace import TEMPORARY
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
-"""Where rolecall's own Ansible collection lies."""
+"""The directory of rolecall's own Ansible collections."""
 
 PARENT_DIED = signal.SIGUSR1
-"""Tells this process that the one that had started it is gone."""
+"""The signal that a forked process gets when the fork server dies."""
 
 Adapt = Callable[[Any], None]
-"""Changes ansible-runner's object for a play before it runs."""
+"""Changes the ``ansible_runner.Runner`` of a run before it starts."""
 
 _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
@@ -40,7 +40,7 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """What the process is told; `role` and `playbook` are absolute paths, one of them is empty."""
+    """What the process has to run; ``role`` and ``playbook`` are absolute paths, one of them is empty."""
 
     ident: str
     workspace: str
@@ -52,17 +52,17 @@ class RunnerInput:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_line(self) -> bytes:
-        """Return the description as one line for the process's standard input."""
+        """Return the input as one line of JSON for the process's stdin."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """Read what `to_line` wrote."""
+        """Read what ``to_line`` wrote."""
         return cls(**json.loads(line))
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of ansible-runner that name the content."""
+        """The keyword arguments of ``ansible_runner`` that name the role or playbook."""
         if self.playbook:
             return {"playbook": self.playbook}
         parent, _, name = self.role.rpartition("/")
@@ -71,12 +71,12 @@ class RunnerInput:
 
 
 class RunnerThread(threading.Thread):
-    """Runs ansible-runner and reports to `lines`; `finished_descriptor` becomes readable at its end."""
+    """Runs ansible-runner and writes events to ``output``; ``finished_descriptor`` becomes readable at its end."""
 
-    def __init__(self, play: RunnerInput, lines: "Lines", adapt: Adapt) -> None:
-        super().__init__(name="play", daemon=True)
-        self._play = play
-        self._lines = lines
+    def __init__(self, run_input: RunnerInput, output: "Output", adapt: Adapt) -> None:
+        super().__init__(name="ansible-runner", daemon=True)
+        self._input = run_input
+        self._output = output
         self._adapt = adapt
         self.finished_descriptor, self._finish = os.pipe()
         self._is_stopping = threading.Event()
@@ -85,7 +85,7 @@ class RunnerThread(threading.Thread):
     def end(self, grace_seconds: float) -> list[int]:
         """End everything below this process and let ansible-runner write its last files; return ids that survived.
 
-        ansible-runner may be about to start the play: until it has finished, what it starts is killed at once.
+        ansible-runner may be about to start ansible-playbook: until it has finished, what it starts is killed at once.
         """
         if not self.is_alive():
             reap_children()
@@ -98,7 +98,7 @@ class RunnerThread(threading.Thread):
         return survivors
 
     def run(self) -> None:
-        """Run the play; an exception of ansible-runner is an ending too."""
+        """Run ansible-runner; an exception that it raises is an ending too."""
         try:
             self.ending = self._run()
         except Exception as error:  # noqa: BLE001 - whatever ansible-runner raises must reach the status of the object
@@ -107,67 +107,67 @@ class RunnerThread(threading.Thread):
             os.close(self._finish)
 
     def _run(self) -> dict[str, Any]:
-        runner = configure(self._play, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
+        runner = configure(self._input, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
         self._adapt(runner)
         runner.config.env = hide_environment(runner.config.env)
-        runner.config.env |= {name: HiddenText(value) for name, value in self._play.secrets.items()}
+        runner.config.env |= {name: HiddenText(value) for name, value in self._input.secrets.items()}
         status, rc = runner.run()
         return {"status": status, "rc": rc}
 
     def _on_event(self, raw: dict[str, Any]) -> bool:
-        redact(raw, self._play.secrets.values())
-        self._lines.write(read_event(raw).to_json())
+        redact(raw, self._input.secrets.values())
+        self._output.write(read_event(raw).to_json())
         return True
 
 
-def configure(play: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
-    """Return ansible-runner's object for a play, ready to run."""
-    # Imported here: a description that cannot be read must not wait for it.
+def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
+    """Return the ``ansible_runner.Runner`` of a run, ready to start."""
+    # Imported here: an input that cannot be read must not wait for it.
     from ansible_runner.interface import init_runner  # noqa: PLC0415
 
     return init_runner(
-        private_data_dir=play.workspace,
-        ident=play.ident,
-        verbosity=max(play.verbosity, 0),
-        envvars=_environment(play) | dict(play.environment),
+        private_data_dir=run_input.workspace,
+        ident=run_input.ident,
+        verbosity=max(run_input.verbosity, 0),
+        envvars=_environment(run_input) | dict(run_input.environment),
         fact_cache_type="memory",
         quiet=True,
         suppress_env_files=True,
         **callbacks,
-        **play.arguments,
+        **run_input.arguments,
     )
 
 
 class Notes:
-    """Short remarks of this process and of those below it on how they were started, for the operator's debug log."""
+    """Notes of this process and those below it on what was not forked, for the operator's debug log."""
 
     def __init__(self) -> None:
         self.reading, self.descriptor = os.pipe()
         os.set_blocking(self.reading, False)
         os.set_blocking(self.descriptor, False)
 
-    def write(self, text: str) -> None:
-        """Leave a remark; it is lost when there are too many of them."""
+    def add(self, text: str) -> None:
+        """Add a note; it is lost if there are too many."""
         with suppress(BlockingIOError):
             os.write(self.descriptor, text.replace("\n", " ").encode()[:_NOTE_BYTES] + b"\n")
 
     def read(self) -> list[str]:
-        """Return the remarks that have come."""
+        """Return the notes that were added."""
         try:
             return os.read(self.reading, _NOTES_BYTES).decode(errors="replace").splitlines()
         except BlockingIOError:
             return []
 
 
-class Lines:
-    """Standard output as the way to the operator; when nobody reads any more, lines are dropped."""
+class Output:
+    """Writes lines to the operator through stdout; when nobody reads any more, lines are dropped."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
         self._is_open = True
 
     def write(self, line: str) -> None:
-        """Send one line."""
+        """Write one line."""
         if not self._is_open:
             return
         try:
@@ -178,33 +178,33 @@ class Lines:
 
 
 def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
-    """Run the play that standard input describes, and exit when nothing of it is left; pass on what notes say."""
-    lines = Lines(_take_standard_output())
+    """Run the ``RunnerInput`` from stdin, pass on the notes, and exit when no process of the run is left."""
+    output = Output(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
-    play = RunnerInput.from_line(sys.stdin.buffer.readline())
-    thread = RunnerThread(play, lines, adapt)
+    run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
+    thread = RunnerThread(run_input, output, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
-    survivors = thread.end(play.grace_seconds)
+    survivors = thread.end(run_input.grace_seconds)
     reap_children()
     ending = stopped or thread.ending
-    _tidy(play)
-    if remarks := notes.read() if notes else []:
-        lines.write(json.dumps({"notes": remarks}))
-    lines.write(json.dumps({"ending": ending, "survivors": survivors}))
+    _clean_up(run_input)
+    if found := notes.read() if notes else []:
+        output.write(json.dumps({"notes": found}))
+    output.write(json.dumps({"ending": ending, "survivors": survivors}))
     os._exit(0)  # the thread may hang in ansible-runner, and nothing else is left to do
 
 
 def _take_standard_output() -> int:
-    """Return a descriptor of standard output and let whatever is printed in this process go to standard error."""
+    """Return a descriptor of stdout, and redirect whatever this process prints to stderr."""
     descriptor = os.dup(1)
     os.dup2(2, 1)
     return descriptor
 
 
 def _wake_up_on_signals() -> int:
-    """Return a descriptor that gives a signal's number when this process is asked to end."""
+    """Return a descriptor from which the number of a signal that ends this process can be read."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -214,7 +214,7 @@ def _wake_up_on_signals() -> int:
 
 
 def _wait(finished: int, wake_up: int) -> dict[str, Any]:
-    """Wait for the end of the play; return how and why it has to be ended, or nothing when it ended by itself."""
+    """Wait for the end of the run; return how and why it has to be ended, or nothing if it ended by itself."""
     with selectors.DefaultSelector() as selector:
         for descriptor in (finished, wake_up, 0):
             selector.register(descriptor, selectors.EVENT_READ)
@@ -224,30 +224,30 @@ def _wait(finished: int, wake_up: int) -> dict[str, Any]:
     if wake_up not in ready:
         return {"status": "canceled", "reason": "the operator has died"}
     if PARENT_DIED in os.read(wake_up, _NOTE_BYTES):
-        return {"status": "error", "reason": "the server that had started the run has died"}
+        return {"status": "error", "reason": "the fork server of the run has died"}
     return {"status": "canceled", "reason": "the run was asked to end"}
 
 
-def _environment(play: RunnerInput) -> dict[str, str]:
-    """Return what the play's environment needs beyond this process's own."""
+def _environment(run_input: RunnerInput) -> dict[str, str]:
+    """Return what the environment of the run needs beyond this process's own."""
     programs = Path(sys.executable).parent
     python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
     return {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
-        # Found there without a setting: ANSIBLE_COLLECTIONS_PATH would overrule the user's ansible.cfg.
+        # Ansible finds collections on Python's path; ANSIBLE_COLLECTIONS_PATH would override the user's ansible.cfg.
         "PYTHONPATH": os.pathsep.join(python_path),
         # ansible-runner's default writes facts, and with them the environment, into a file.
         "ANSIBLE_CACHE_PLUGIN": "memory",
-        # A play that is killed cannot remove its temporary files.
-        "ANSIBLE_LOCAL_TEMP": f"{play.workspace}/{TEMPORARY}",
+        # A run that is killed cannot remove its temporary files.
+        "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
     }
 
 
-def _tidy(play: RunnerInput) -> None:
-    workspace = Path(play.workspace)
-    redact_folder(workspace / "artifacts" / play.ident, play.secrets.values())
+def _clean_up(run_input: RunnerInput) -> None:
+    workspace = Path(run_input.workspace)
+    redact_folder(workspace / "artifacts" / run_input.ident, run_input.secrets.values())
     shutil.rmtree(workspace / TEMPORARY, ignore_errors=True)
-    if play.role:
+    if run_input.role:
         (workspace / "project" / "main.json").unlink(missing_ok=True)
 
 

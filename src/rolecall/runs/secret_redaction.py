@@ -1,8 +1,8 @@
-"""Keeps secrets out of what a run leaves behind.
+"""Keeps secrets out of the files that a run leaves.
 
-ansible-runner writes the whole environment of a play into a file, and a role may print its environment. The secrets of
-a run are passed as `HiddenText`, which the kernel sees in clear and JSON does not; and whatever quotes a secret all the
-same is changed before it is written, or at the latest when the run ends.
+ansible-runner writes the whole environment of a play into a file, and a role may print its environment. So the secrets
+of a run are passed as ``HiddenText``, which ``execve`` sees in the clear and JSON does not. Text that contains a secret
+all the same is redacted before it is written, or when the run ends at the latest.
 """
 
 import os
@@ -16,19 +16,19 @@ _REPLACEMENT = "(hidden)"
 
 
 class HiddenText(list[str], os.PathLike[str]):
-    """The value of an environment variable: `execve` takes its text, JSON shows a list that says `hidden`."""
+    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
 
     def __init__(self, text: str) -> None:
         super().__init__(["hidden"])
         self._text = text
 
     def __fspath__(self) -> str:
-        """Return the text; the only way to it."""
+        """Return the text; there is no other way to it."""
         return self._text
 
 
 def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
-    """Hide each variable that is not known to be harmless: an operator's environment may hold passwords."""
+    """Hide every variable that is not known to be harmless, because an operator's environment may hold passwords."""
     return {
         name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
         for name, value in environment.items()
@@ -36,7 +36,7 @@ def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenTe
 
 
 def redact(value: Any, secrets: Iterable[str]) -> Any:
-    """Replace secrets in all texts of a JSON value; dictionaries and lists are changed in place and returned."""
+    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
     secrets = [secret for secret in secrets if secret]
     if isinstance(value, str):
         for secret in secrets:
@@ -50,7 +50,7 @@ def redact(value: Any, secrets: Iterable[str]) -> Any:
 
 
 def redact_folder(folder: Path, secrets: Iterable[str]) -> None:
-    """Replace secrets in what a run printed and remove half-written events, which only a run that was ended leaves."""
+    """Replace secrets in the output of a run, and remove the half-written events that a killed run leaves."""
     for partial in folder.glob("job_events/*-partial.json*"):
         partial.unlink(missing_ok=True)
     wanted = [secret.encode() for secret in secrets if secret]

@@ -1,8 +1,8 @@
-"""Turns the keys of a spec into names that Ansible people expect: `serviceAccount` becomes `service_account`.
+"""Converts the keys of a spec to Ansible's naming style: ``serviceAccount`` becomes ``service_account``.
 
-The rules, odd results included, are those of the Go runner, because roles were written against them. One thing differs:
-Go isolates its special words in a random order, here the order is fixed (HTTP, URL, IP). Nothing here raises: a key
-without any character in it stays as it is.
+The rules, including odd results, are the Go runner's, because roles were written against them. One thing differs: Go
+isolates its special words in a random order, here the order is fixed (HTTP, URL, IP). Nothing here raises; a blank key
+stays as it is.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import Any
 _TWO_DIGIT_GROUPS = re.compile(r"([A-Za-z])([0-9]+)([A-Za-z][0-9]+)")
 _SPECIAL_WORDS = ("HTTP", "URL", "IP")
 _SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
-_ENDS_OF_WORDS = " _-"
+_SEPARATORS = " _-"
 
 
 def snake_case(key: str) -> str:
-    """Return the key in snake case; a leading capital leaves a leading underscore."""
+    """Return a key in snake case; a leading capital becomes a leading underscore."""
     text = _TWO_DIGIT_GROUPS.sub(r"\1 \2 \3", key).strip(" ")
     if not text:
         return key
@@ -30,7 +30,7 @@ def snake_case(key: str) -> str:
 def snake_case_keys(value: Any) -> Any:
     """Return a copy of a JSON value in which every key, at any depth, is in snake case.
 
-    Of several keys that become the same name, the last in alphabetical order wins.
+    If several keys become the same name, the last one in alphabetical order wins.
     """
     if isinstance(value, dict):
         return {snake_case(key): snake_case_keys(value[key]) for key in sorted(value)}
@@ -40,7 +40,7 @@ def snake_case_keys(value: Any) -> Any:
 
 
 def _isolate(text: str, word: str) -> str:
-    """Put underscores around the first occurrence of a special word, whose plural s becomes a part of it."""
+    """Put underscores around the first occurrence of a special word; a plural s counts as a part of it."""
     before, found, after = text.partition(word)
     if not found:
         return text
@@ -52,14 +52,14 @@ def _isolate(text: str, word: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Split at separators and where the case changes; of an acronym the last capital belongs to the next word."""
+    """Split at separators and where the case changes; the last capital of an acronym starts the next word."""
     words = []
     word = ""
     for character, following in zip(text, f"{text[1:]} ", strict=True):
         if word and _case_changes(character, following):
             words.append(word if character.isupper() else word + character)
             word = character if character.isupper() else ""
-        elif character in _ENDS_OF_WORDS:
+        elif character in _SEPARATORS:
             words.append(word)
             word = ""
         else:

@@ -7,6 +7,7 @@ removed by `Workspace` itself, not by ansible-runner, whose rotation fails on th
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rolecall.config.ansible_defaults import home_variables
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.private_files import write_private
 
 KEEP_RUNS = 20
 """How many runs of an object are kept when nothing else is said."""
@@ -140,7 +143,8 @@ def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
 def _default_inventory() -> str:
     virtual_env = os.environ.get("VIRTUAL_ENV")
     interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
-    return f"localhost ansible_connection=local ansible_python_interpreter={interpreter}\n"
+    below_home = "".join(f" {name}={shlex.quote(value)}" for name, value in home_variables(os.environ).items())
+    return f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{below_home}\n"
 
 
 def _make_folder(root: Path, folder: Path) -> None:
@@ -150,11 +154,3 @@ def _make_folder(root: Path, folder: Path) -> None:
     for path in reversed([folder, *folder.parents]):
         if path == root or root in path.parents:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600, in place of one that is there; never through a link."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

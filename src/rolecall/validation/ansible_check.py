@@ -1,7 +1,7 @@
 """The process in which ansible-core reads roles and playbooks without running them.
 
 Standard input is a list of contents in JSON, ``{"role": path}`` or ``{"playbook": path}``; standard output is the list
-of what is wrong: ``file``, ``line`` (or null) and ``message``. The working directory is an empty folder to work in.
+of what is wrong: ``file``, ``line`` (or null) and ``message``. The working directory is an empty folder, as in a run.
 Every task is read for itself, so that one mistake does not hide the next: Ansible's own check of a playbook ends with
 the first, and passes over what is included later. This is a process of its own because ansible-core keeps settings and
 search paths for the life of a process.
@@ -27,6 +27,7 @@ from ansible.playbook.play import Play
 from ansible.playbook.role import Role
 from ansible.playbook.role.include import RoleInclude
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
 
 from rolecall.validation.argument_specs import check_arguments
@@ -57,7 +58,6 @@ class Checker:
     _variables: Any = None
     _roles_path: list[str] = field(default_factory=lambda: list(constants.DEFAULT_ROLES_PATH or []))
     _checked: set[Path] = field(default_factory=set)
-    _copies: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Create the variable manager, with an inventory that has only localhost."""
@@ -65,12 +65,31 @@ class Checker:
         self._variables = VariableManager(loader=self._loader, inventory=inventory)
 
     def check_role(self, path: Path) -> None:
-        """Read every file of a role, then the role as a whole, with what it depends on."""
+        """Read a role and what it depends on; as in a run, other roles are found beside it and nowhere else."""
+        self._enter(Path.cwd())
+        self._read_role(path, [])
+
+    def check_playbook(self, path: Path) -> None:
+        """Read every task of a playbook and of the files it includes, its roles, then the playbook as a whole."""
         if path in self._checked:
             return
         self._checked.add(path)
         before = len(self.problems)
-        constants.DEFAULT_ROLES_PATH = [str(path.parent), *self._roles_path]
+        self._enter(path.parent)
+        plays = self._read(path)
+        for play in plays if isinstance(plays, list) else []:
+            if isinstance(play, dict) and "hosts" in play:
+                self._check_play(path, play)
+        if len(self.problems) == before:
+            self._attempt(path, lambda: Playbook.load(str(path), self._variables, self._loader))
+
+    def _read_role(self, path: Path, roles_path: list[str]) -> None:
+        """Read every file of a role, then the role as a whole."""
+        if path in self._checked:
+            return
+        self._checked.add(path)
+        before = len(self.problems)
+        constants.DEFAULT_ROLES_PATH = [str(path.parent), *roles_path]
         add_all_plugin_dirs(str(path))
         files = {file: self._read(file) for folder in _YAML_OF_A_ROLE for file in _yaml_below(path / folder)}
         meta = next((value for file, value in files.items() if _is(file, path, "meta", "main")), None)
@@ -85,26 +104,12 @@ class Checker:
         if len(self.problems) == before:
             self._attempt(path, lambda: self._load_role(str(path), role[0]))
 
-    def check_playbook(self, original: Path, folder: Path) -> None:
-        """Read every task of a playbook and of the files it includes, its roles, then the playbook as a whole.
-
-        As in a run, it is copied into an empty folder: nothing that lies beside it is found.
-        """
-        if original in self._checked:
-            return
-        self._checked.add(original)
-        before = len(self.problems)
-        path = folder / f"{len(self._copies)}.yml"
-        path.write_bytes(original.read_bytes())
-        self._copies[str(path)] = str(original)
+    def _enter(self, folder: Path) -> None:
+        """Find what lies beside a playbook, as ansible-playbook does: roles, plugins, collections."""
         self._loader.set_basedir(str(folder))
         constants.DEFAULT_ROLES_PATH = self._roles_path
-        plays = self._read(path)
-        for play in plays if isinstance(plays, list) else []:
-            if isinstance(play, dict) and "hosts" in play:
-                self._check_play(path, play)
-        if len(self.problems) == before:
-            self._attempt(path, lambda: Playbook.load(str(path), self._variables, self._loader))
+        add_all_plugin_dirs(str(folder))
+        AnsibleCollectionConfig.playbook_paths = [str(folder)]
 
     def _check_play(self, path: Path, raw: dict[str, Any]) -> None:
         play = self._play()
@@ -116,7 +121,7 @@ class Checker:
             found = self._attempt(path, lambda role=role: self._role_include(role, play))
             if found:
                 paths = constants.DEFAULT_ROLES_PATH
-                self.check_role(Path(found.get_role_path()))
+                self._read_role(Path(found.get_role_path()), paths)
                 constants.DEFAULT_ROLES_PATH = paths
 
     def _check_presence(self, path: Path, files: dict[Path, Any], meta: Any) -> None:
@@ -172,8 +177,7 @@ class Checker:
             return True
         found = [folder / target for folder in (file.parent, *around.folders) if (folder / target).is_file()]
         if not found:
-            hint = "" if around.role else " (what lies beside a playbook is not found in a run: give an absolute path)"
-            self._note(file, task, f"included file not found: {target!r}{hint}")
+            self._note(file, task, f"included file not found: {target!r}")
             return False
         if around.role is None and found[0] not in self._checked:
             self._checked.add(found[0])
@@ -223,7 +227,7 @@ class Checker:
         origin = culprit if isinstance(culprit, Origin) else Origin.get_tag(culprit)
         path = origin.path if origin and origin.path else str(file)
         problem = {
-            "file": self._copies.get(path, path),
+            "file": path,
             "line": origin.line_num if origin else None,
             "message": message,
         }
@@ -282,7 +286,7 @@ def main() -> None:
         if "role" in content:
             checker.check_role(Path(content["role"]))
         else:
-            checker.check_playbook(Path(content["playbook"]), Path.cwd())
+            checker.check_playbook(Path(content["playbook"]))
     with os.fdopen(output, "w", encoding="utf-8") as file:
         json.dump(checker.problems, file)
 

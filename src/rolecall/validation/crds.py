@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from rolecall.config.content import RoleContent
 from rolecall.config.watches import Watch
 from rolecall.config.yaml_loader import LocatedMapping, all_documents, describe_error, first_document
-from rolecall.runs.runner import RoleContent
 from rolecall.runs.snake_case import snake_case
 from rolecall.validation.problem import Problem, Severity
 

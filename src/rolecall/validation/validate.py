@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rolecall.config.content import Content
+from rolecall.config.ansible_defaults import ROLES_PATH, roles_path
+from rolecall.config.content import Content, RoleContent
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.watches import Watch, parse_watches
-from rolecall.runs.runner import RoleContent
 from rolecall.runs.runner_process import COLLECTIONS
 from rolecall.validation.crds import CrdFiles
 from rolecall.validation.problem import Problem
@@ -79,7 +79,12 @@ def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> 
             input=json.dumps(asked).encode(),
             capture_output=True,
             cwd=folder,
-            env={**environment, "PYTHONPATH": os.pathsep.join(python_path), "ANSIBLE_LOCAL_TEMP": folder},
+            env={
+                **environment,
+                "PYTHONPATH": os.pathsep.join(python_path),
+                "ANSIBLE_LOCAL_TEMP": folder,
+                ROLES_PATH: roles_path(Path.cwd(), environment),
+            },
             check=False,
         )
     if done.returncode:

@@ -2,11 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.config.content import ContentFinder
+from rolecall.config.content import ContentFinder, PlaybookContent, RoleContent
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.mapping_reader import MappingReader
 from rolecall.config.watch_keys import ENTRY
-from rolecall.runs.runner import PlaybookContent, RoleContent
 
 
 def found(directory: Path, role: str, **environment: str) -> Path:

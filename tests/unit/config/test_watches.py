@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.watches import Watch, load_watches, parse_watches
-from rolecall.controller.triggers import ReferenceKind
+from rolecall.controller.triggers import ReferenceType
 from rolecall.kube.references import GVK
-from rolecall.runs.runner import PlaybookContent, RoleContent
 
 MISTAKES = Path(__file__).parent / "watches"
 THING = GVK("test.rolecall.dev", "v1", "Thing")
@@ -393,15 +393,15 @@ def test_triggers_are_read_with_their_tie_and_their_fields(directory: Path) -> N
 """,
     ).triggers
     assert by_labels.gvk == GVK("", "v1", "Pod")
-    assert by_labels.reference is ReferenceKind.LABELS
+    assert by_labels.reference is ReferenceType.LABELS
     assert by_labels.path is not None
     assert by_labels.path.values({"spec": {"selector": {"app": "web"}}}) == [{"app": "web"}]
     assert [path.text for path in by_labels.on] == ["$.status.phase", "$.metadata.labels"]
-    assert by_name.reference is ReferenceKind.NAME
+    assert by_name.reference is ReferenceType.NAME
     assert by_name.on == ()
     assert (by_owner.gvk, by_owner.reference, by_owner.path) == (
         GVK("apps", "v1", "Deployment"),
-        ReferenceKind.OWNER,
+        ReferenceType.OWNER,
         None,
     )
 

@@ -20,11 +20,11 @@ def make_object(name: str = "web", namespace: str = "default", **fields: Any) ->
 
 
 def make_change(
-    old: RawObject | None, new: RawObject | None, fields: tuple[FieldPath, ...] = (), *, live: bool = True
+    old: RawObject | None, new: RawObject | None, fields: tuple[FieldPath, ...] = (), *, from_watch: bool = True
 ) -> Change:
     """Make the change from one object to another; None stands for nothing there."""
     kind = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
     before = None if old is None else Entry.of(old, fields)
     after = None if new is None else Entry.of(new, fields)
     positions = {path: index for index, path in enumerate(fields)}
-    return Change(kind, POD, before, after, new or old or {}, live=live, fields=positions)
+    return Change(kind, POD, before, after, new or old or {}, from_watch=from_watch, fields=positions)

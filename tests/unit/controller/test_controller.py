@@ -7,8 +7,9 @@ import pytest
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
+from rolecall.controller.backoff import Backoff
 from rolecall.controller.controller import Controller, Result
-from rolecall.controller.work_queue import Backoff, Cause, WorkQueue
+from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.references import ObjectKey
 from tests.unit.manual_clock import ManualClock, settle
 
@@ -191,12 +192,12 @@ def test_a_result_refuses_times_that_no_clock_reaches(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "kept", "runs"), [(VERSIONED, True, 2), (VERSIONED, False, 1), (CAUSE, False, 2), (CAUSE, True, 2)]
+    ("cause", "own", "runs"), [(VERSIONED, False, 2), (VERSIONED, True, 1), (CAUSE, True, 2), (CAUSE, False, 2)]
 )
-async def test_causes_during_a_reconcile_lead_to_another_if_they_are_kept_or_have_no_version(
-    controller: Controller, recorder: Recorder, cause: Cause, *, kept: bool, runs: int
+async def test_causes_during_a_reconcile_lead_to_another_unless_they_are_its_own(
+    controller: Controller, recorder: Recorder, cause: Cause, *, own: bool, runs: int
 ) -> None:
-    controller.keep = lambda _request, _cause, _result: kept
+    controller.is_self_trigger = lambda _request, _cause: own
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, Cause("first"))
@@ -220,15 +221,16 @@ async def test_unless_told_otherwise_every_change_during_a_reconcile_counts(
     assert recorder.ended == [A, A]
 
 
-async def test_keep_is_told_request_cause_and_result(controller: Controller, recorder: Recorder) -> None:
-    asked: list[tuple[ObjectKey, Cause, Result]] = []
+async def test_whether_a_cause_is_a_self_trigger_is_asked_with_request_and_cause(
+    controller: Controller, recorder: Recorder
+) -> None:
+    asked: list[tuple[ObjectKey, Cause]] = []
 
-    def keep(request: ObjectKey, cause: Cause, result: Result) -> bool:
-        asked.append((request, cause, result))
-        return False
+    def is_self_trigger(request: ObjectKey, cause: Cause) -> bool:
+        asked.append((request, cause))
+        return True
 
-    controller.keep = keep
-    recorder.results[A] = Result(requeue_after_seconds=5)
+    controller.is_self_trigger = is_self_trigger
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
@@ -236,14 +238,16 @@ async def test_keep_is_told_request_cause_and_result(controller: Controller, rec
         controller.queue.add(A, VERSIONED)
         recorder.gate.set()
         await settle()
-    assert asked == [(A, VERSIONED, Result(requeue_after_seconds=5))]
+    assert asked == [(A, VERSIONED)]
 
 
-async def test_a_question_that_crashes_counts_as_kept(controller: Controller, recorder: Recorder) -> None:
-    def keep(_request: ObjectKey, _cause: Cause, _result: Result) -> bool:
+async def test_a_cause_counts_when_whether_it_is_a_self_trigger_cannot_be_told(
+    controller: Controller, recorder: Recorder
+) -> None:
+    def is_self_trigger(_request: ObjectKey, _cause: Cause) -> bool:
         raise RuntimeError("broken")
 
-    controller.keep = keep
+    controller.is_self_trigger = is_self_trigger
     recorder.gate.clear()
     async with running(controller) as task:
         controller.queue.add(A, CAUSE)

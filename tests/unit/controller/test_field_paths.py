@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.controller.field_paths import MISSING, FieldPath, digest_of
+from rolecall.controller.field_paths import NO_MATCH, FieldPath, digest_of
 from rolecall.kube.jsonpath import parse_path, values_at
 
 OBJECT = {
@@ -51,7 +51,7 @@ def test_a_bad_path_is_refused_with_its_text() -> None:
 
 @pytest.mark.parametrize(
     ("text", "fingerprint"),
-    [("$.spec.a", 1), ("$.spec.missing", MISSING), ("$.spec.none", None), ("$.spec.b.x", "y")],
+    [("$.spec.a", 1), ("$.spec.missing", NO_MATCH), ("$.spec.none", None), ("$.spec.b.x", "y")],
 )
 def test_the_fingerprint_of_a_scalar_is_the_scalar(text: str, fingerprint: object) -> None:
     assert FieldPath.parse(text).fingerprint(OBJECT) == fingerprint

@@ -19,21 +19,51 @@ CAUSE = Cause("test")
 GADGET = GVK("example.com", "v1", "Gadget")
 
 
+class Campaign:
+    """A leadership that the test gives and takes."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.won = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.log = log
+        self.seconds_left = 5.0
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether it is won and not lost."""
+        return self.won.is_set() and not self.lost.is_set()
+
+    async def run(self) -> None:
+        """Wait for the loss."""
+        await self.lost.wait()
+        raise LeadershipLostError("lost")
+
+    async def elected(self) -> None:
+        """Wait for the win."""
+        await self.won.wait()
+
+    async def release(self) -> None:
+        """Note when it is given back."""
+        self.log.append(f"release, leading: {self.is_leading}")
+
+
 class Operator:
     """A manager with one controller, whose reconciles wait for ``gate``, on a server with one object."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grace_seconds: float = 20.0, has_campaign: bool = False) -> None:
         self.server = FakeServer()
         self.server.put("web")
         self.clock = ManualClock()
-        self.manager = Manager(self.server, clock=self.clock)
+        self.log: list[str] = []
+        self.campaign = Campaign(self.log)
+        leadership = self.campaign if has_campaign else None
+        self.manager = Manager(self.server, None, self.clock, leadership, grace_seconds)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
         self.controller = Controller("widget-v1-controller", self.queue, 1, self.reconcile)
         self.manager.informer_for(WIDGET).subscribe(lambda change: self.queue.add(change.key, CAUSE))
         self.manager.add(self.controller)
         self.gate = asyncio.Event()
         self.gate.set()
-        self.log: list[str] = []
         self.ignores_cancellation = False
 
     async def reconcile(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
@@ -69,9 +99,7 @@ async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
 
 async def test_what_is_there_is_reconciled_after_the_informers_are_synced(operator: Operator) -> None:
     async with running(operator):
-        assert operator.manager.is_ready
         assert operator.log == ["start default/web", "end default/web"]
-    assert not operator.manager.is_ready
     assert operator.server.streams == 0
 
 
@@ -80,18 +108,18 @@ async def test_workers_wait_until_the_informers_know_what_is_there(operator: Ope
     async with running(operator):
         operator.queue.add(ObjectKey("default", "early"), CAUSE)
         await settle()
-        assert not operator.manager.is_ready
         assert operator.log == []
         operator.server.failure = None
         await operator.clock.advance_and_settle(2)
-        assert operator.manager.is_ready
         assert "start default/web" in operator.log
 
 
 async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operator) -> None:
     operator.server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
     async with running(operator):
-        assert operator.manager.is_ready
+        operator.queue.add(ObjectKey("default", "early"), CAUSE)
+        await settle()
+        assert operator.log == ["start default/early", "end default/early"]
         assert not operator.manager.informers[0].has_synced
 
 
@@ -121,19 +149,6 @@ async def test_stop_cancels_running_reconciles_while_informers_still_watch(opera
     assert operator.server.streams == 0
 
 
-async def test_stop_lets_running_reconciles_end_if_they_may_drain(operator: Operator) -> None:
-    operator.manager.drain_seconds = 30
-    operator.gate.clear()
-    async with running(operator) as task:
-        operator.queue.add(ObjectKey("default", "late"), CAUSE)
-        operator.manager.stop()
-        await settle()
-        assert not task.done()
-        operator.gate.set()
-        await asyncio.wait_for(task, 5)
-    assert operator.log == ["start default/web", "end default/web"]
-
-
 async def test_cancelling_run_stops_everything_too(operator: Operator) -> None:
     operator.gate.clear()
     async with running(operator):
@@ -142,10 +157,8 @@ async def test_cancelling_run_stops_everything_too(operator: Operator) -> None:
     assert operator.server.streams == 0
 
 
-async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_hold_up_the_end(
-    operator: Operator,
-) -> None:
-    operator.manager.grace_seconds = 0.01
+async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_hold_up_the_end() -> None:
+    operator = Operator(grace_seconds=0.01)
     operator.gate.clear()
     operator.ignores_cancellation = True
     with capture_logs() as logs:
@@ -180,66 +193,40 @@ async def test_a_stop_before_the_informers_are_synced_ends_at_once(operator: Ope
 async def test_a_stop_without_a_run_does_nothing(operator: Operator) -> None:
     operator.manager.stop()
     async with running(operator):
-        assert operator.manager.is_ready
-
-
-class Campaign:
-    """A leadership that the test gives and takes."""
-
-    def __init__(self, log: list[str]) -> None:
-        self.won = asyncio.Event()
-        self.lost = asyncio.Event()
-        self.log = log
-        self.seconds_left = 5.0
-
-    @property
-    def is_leading(self) -> bool:
-        """Tell whether it is won and not lost."""
-        return self.won.is_set() and not self.lost.is_set()
-
-    async def run(self) -> None:
-        """Wait for the loss."""
-        await self.lost.wait()
-        raise LeadershipLostError("lost")
-
-    async def elected(self) -> None:
-        """Wait for the win."""
-        await self.won.wait()
-
-    async def release(self) -> None:
-        """Note when it is given back."""
-        self.log.append(f"release, leading: {self.is_leading}")
+        assert operator.log == ["start default/web", "end default/web"]
 
 
 @pytest.fixture
-async def campaign(operator: Operator) -> Campaign:
-    operator.manager.leadership = campaign = Campaign(operator.log)
-    return campaign
+async def elected() -> Operator:
+    operator = Operator(has_campaign=True)
+    operator.campaign.won.set()
+    return operator
 
 
-async def test_only_workers_wait_for_the_leadership(operator: Operator, campaign: Campaign) -> None:
+async def test_only_workers_wait_for_the_leadership() -> None:
+    operator = Operator(has_campaign=True)
     async with running(operator):
         assert operator.manager.has_settled
         assert operator.server.streams == 1
         assert operator.log == []
-        campaign.won.set()
+        operator.campaign.won.set()
         await settle()
         assert operator.log == ["start default/web", "end default/web"]
 
 
-async def test_the_leadership_is_given_back_after_the_last_reconcile(operator: Operator, campaign: Campaign) -> None:
-    campaign.won.set()
-    operator.gate.clear()
-    async with running(operator) as task:
-        operator.manager.stop()
+async def test_the_leadership_is_given_back_after_the_last_reconcile(elected: Operator) -> None:
+    elected.gate.clear()
+    async with running(elected) as task:
+        elected.manager.stop()
         await task
-    assert operator.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
+    assert elected.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
 
 
-async def test_the_leadership_is_kept_while_a_reconcile_does_not_end(operator: Operator, campaign: Campaign) -> None:
-    campaign.won.set()
+async def test_the_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
+    operator = Operator(has_campaign=True, grace_seconds=0.01)
+    operator.campaign.won.set()
     operator.gate.clear()
-    operator.ignores_cancellation, operator.manager.grace_seconds = True, 0.01
+    operator.ignores_cancellation = True
     async with running(operator) as task:
         operator.manager.stop()
         await task
@@ -248,14 +235,14 @@ async def test_the_leadership_is_kept_while_a_reconcile_does_not_end(operator: O
     operator.gate.set()
 
 
-async def test_a_lost_leadership_ends_reconciles_within_the_time_left(operator: Operator, campaign: Campaign) -> None:
-    campaign.won.set()
-    campaign.seconds_left = 0.01
+async def test_a_lost_leadership_ends_reconciles_within_the_time_left() -> None:
+    operator = Operator(has_campaign=True, grace_seconds=3600)
+    operator.campaign.won.set()
+    operator.campaign.seconds_left = 0.01
     operator.gate.clear()
     operator.ignores_cancellation = True
-    operator.manager.drain_seconds = operator.manager.grace_seconds = 3600
     async with running(operator) as task:
-        campaign.lost.set()
+        operator.campaign.lost.set()
         with pytest.raises(LeadershipLostError):
             await asyncio.wait_for(task, 5)
     assert operator.log[1].startswith("cancel default/web")
@@ -263,8 +250,9 @@ async def test_a_lost_leadership_ends_reconciles_within_the_time_left(operator: 
     operator.gate.set()
 
 
-async def test_a_follower_stops_at_once(operator: Operator, campaign: Campaign) -> None:
-    campaign.seconds_left = float("-inf")
+async def test_a_follower_stops_at_once() -> None:
+    operator = Operator(has_campaign=True)
+    operator.campaign.seconds_left = float("-inf")
     async with running(operator) as task:
         operator.manager.stop()
         await task

@@ -118,11 +118,11 @@ def test_a_selector_looks_at_the_new_object_and_at_the_last_of_a_deleted_one(
     assert predicate(make_change(old, new)) is counts
 
 
-@pytest.mark.parametrize(("finalizes", "counts"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("has_finalizer", "counts"), [(True, True), (False, False)])
 def test_an_object_on_its_way_out_counts_whatever_its_labels_if_a_finalizer_may_hold_it(
-    *, finalizes: bool, counts: bool
+    *, has_finalizer: bool, counts: bool
 ) -> None:
-    predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}), finalizes=finalizes)
+    predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}), has_finalizer=has_finalizer)
     leaving = updated(generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
     assert predicate(make_change(WEB, leaving)) is counts
 

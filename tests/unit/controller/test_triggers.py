@@ -3,7 +3,13 @@ from typing import Any
 import pytest
 
 from rolecall.controller.field_paths import FieldPath
-from rolecall.controller.triggers import ReferenceKind, Trigger, TriggerIndex, annotation_requests, owner_requests
+from rolecall.controller.triggers import (
+    ReferenceType,
+    Trigger,
+    TriggerIndex,
+    requests_for_annotation,
+    requests_for_owner,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.unit.controller.samples import POD, make_change, make_object
 
@@ -14,16 +20,16 @@ NGINX = make_object(labels={"app": "nginx", "tier": "web"})
 
 
 def labels_index(*, on: tuple[FieldPath, ...] = ()) -> TriggerIndex:
-    trigger = Trigger(POD, ReferenceKind.LABELS, FieldPath.parse("$.spec.selector"), on)
+    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), on)
     return TriggerIndex(trigger, FOO)
 
 
 def names_index(path: str = "$.spec.names") -> TriggerIndex:
-    return TriggerIndex(Trigger(POD, ReferenceKind.NAME, FieldPath.parse(path)), FOO)
+    return TriggerIndex(Trigger(POD, ReferenceType.NAME, FieldPath.parse(path)), FOO)
 
 
 def owner_index() -> TriggerIndex:
-    return TriggerIndex(Trigger(POD, ReferenceKind.OWNER), FOO)
+    return TriggerIndex(Trigger(POD, ReferenceType.OWNER), FOO)
 
 
 def foo(**spec: Any) -> RawObject:
@@ -71,7 +77,7 @@ def test_what_is_no_map_of_labels_matches_nothing(selector: Any) -> None:
 
 
 def test_several_maps_of_labels_each_match() -> None:
-    trigger = Trigger(POD, ReferenceKind.LABELS, FieldPath.parse("$.spec.selectors[*]"))
+    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selectors[*]"))
     index = TriggerIndex(trigger, FOO)
     index.update_primary(X, foo(selectors=[{"app": "nginx"}, {"app": "apache"}]))
     assert found(index, None, make_object(labels={"app": "apache"})) == [X]
@@ -110,8 +116,8 @@ def test_a_primary_that_changes_or_goes_is_found_by_what_it_says_now() -> None:
     index.remove_primary(X)
     index.remove_primary(X)
     assert found(index, None, NGINX) == []
-    assert index._references._drawers == {}
-    assert index._references._places == {}
+    assert index._references._terms_by_attribute == {}
+    assert index._references._terms_by_primary == {}
 
 
 @pytest.mark.parametrize(
@@ -191,13 +197,13 @@ def test_with_on_an_update_that_makes_or_cuts_the_tie_counts() -> None:
 @pytest.mark.parametrize(
     ("reference", "path", "expected"),
     [
-        (ReferenceKind.OWNER, PHASE, "no path"),
-        (ReferenceKind.LABELS, None, "a path into the primary"),
-        (ReferenceKind.NAME, None, "a path into the primary"),
+        (ReferenceType.OWNER, PHASE, "no path"),
+        (ReferenceType.LABELS, None, "a path into the primary"),
+        (ReferenceType.NAME, None, "a path into the primary"),
     ],
 )
 def test_a_trigger_needs_a_path_unless_it_is_by_owner(
-    reference: ReferenceKind, path: FieldPath | None, expected: str
+    reference: ReferenceType, path: FieldPath | None, expected: str
 ) -> None:
     with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected {expected}, found"):
         Trigger(POD, reference, path)
@@ -208,7 +214,7 @@ def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
     for number in range(1000):
         index.update_primary(ObjectKey("default", f"x{number}"), foo(selector={"app": "nginx", "n": str(number)}))
     assert found(index, None, make_object(labels={"app": "nginx", "n": "500"})) == [ObjectKey("default", "x500")]
-    largest = max(len(filed) for drawer in index._references._drawers.values() for filed in drawer.values())
+    largest = max(len(terms) for drawer in index._references._terms_by_attribute.values() for terms in drawer.values())
     assert largest <= 2
 
 
@@ -223,8 +229,8 @@ def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
     ],
 )
 def test_dependents_name_their_owners_in_their_own_namespace_or_in_none(other: RawObject, keys: set[ObjectKey]) -> None:
-    assert owner_requests(make_change(None, other), FOO) == keys
-    assert owner_requests(make_change(other, make_object()), FOO) == keys
+    assert requests_for_owner(make_change(None, other), FOO) == keys
+    assert requests_for_owner(make_change(other, make_object()), FOO) == keys
 
 
 def annotated(resource: str, kind: str) -> RawObject:
@@ -244,15 +250,15 @@ def annotated(resource: str, kind: str) -> RawObject:
     ],
 )
 def test_dependents_name_their_primary_by_annotations(resource: str, kind: str, keys: set[ObjectKey]) -> None:
-    assert annotation_requests(make_change(None, annotated(resource, kind)), FOO) == keys
+    assert requests_for_annotation(make_change(None, annotated(resource, kind)), FOO) == keys
 
 
 def test_old_and_new_annotations_both_count() -> None:
     change = make_change(annotated("default/x", "Foo.example.com"), annotated("default/y", "Foo.example.com"))
-    assert annotation_requests(change, FOO) == {X, Y}
+    assert requests_for_annotation(change, FOO) == {X, Y}
 
 
 @pytest.mark.parametrize("kind", ["Secret", "Secret."])
 def test_a_primary_of_the_core_group_is_named_with_or_without_a_dot(kind: str) -> None:
     change = make_change(None, annotated("default/x", kind))
-    assert annotation_requests(change, GVK("", "v1", "Secret")) == {X}
+    assert requests_for_annotation(change, GVK("", "v1", "Secret")) == {X}

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolecall.controller.work_queue import Backoff, Cause, ShutDown, WorkQueue
+from rolecall.controller.backoff import Backoff
+from rolecall.controller.work_queue import Cause, ShutDown, WorkQueue
 from tests.unit.manual_clock import ManualClock, settle
 
 OWN = Cause("own write", "uid", "1")

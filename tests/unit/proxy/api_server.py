@@ -1,4 +1,4 @@
-"""A stand-in for the API server: discovery, objects by path, a watch, an echo behind an upgrade."""
+"""A fake API server: discovery, objects by path, a watch, and an echo after an upgrade."""
 
 import asyncio
 import json
@@ -33,8 +33,8 @@ DISCOVERY: dict[str, list[RawObject]] = {
 
 
 @dataclass(frozen=True)
-class ReadWatermark:
-    """A request that arrived."""
+class ReceivedRequest:
+    """A request that the server has received."""
 
     method: str
     target: str
@@ -49,10 +49,10 @@ class ReadWatermark:
 
 @dataclass
 class ApiServer:
-    """The stand-in's state. ``answers`` take precedence over everything else, by method and path."""
+    """The server's state. ``answers`` take precedence over everything else, by method and path."""
 
     objects: dict[str, RawObject] = field(default_factory=dict)
-    seen: list[ReadWatermark] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
     answers: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = field(default_factory=dict)
     watch_events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     watchers: int = 0
@@ -61,24 +61,24 @@ class ApiServer:
     _version: int = 100
 
     def server(self) -> TestServer:
-        """Make the server, not started yet."""
+        """Return the server, not started yet."""
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{path:.*}", self._handle)
         return TestServer(app)
 
     def add(self, path: str, **metadata: Any) -> RawObject:
-        """Put an object there, as somebody else's."""
+        """Store an object that no run has written."""
         self.objects[path] = {"metadata": {"uid": f"uid-{path}", "resourceVersion": self._next_version(), **metadata}}
         return self.objects[path]
 
     @property
-    def last(self) -> ReadWatermark:
-        """The request that arrived last."""
-        return self.seen[-1]
+    def last(self) -> ReceivedRequest:
+        """The request that was received last."""
+        return self.received[-1]
 
-    def writes(self) -> list[ReadWatermark]:
-        """Return what arrived, without the reads."""
-        return [seen for seen in self.seen if seen.method != "GET"]
+    def writes(self) -> list[ReceivedRequest]:
+        """Return the received requests that are not reads."""
+        return [request for request in self.received if request.method != "GET"]
 
     def _next_version(self) -> str:
         self._version += 1
@@ -88,10 +88,10 @@ class ApiServer:
         if request.path in DISCOVERY and request.method == "GET":
             return web.json_response({"kind": "APIResourceList", "resources": DISCOVERY[request.path]})
         if "Upgrade" in request.headers:
-            self.seen.append(ReadWatermark(request.method, request.raw_path, dict(request.headers), b""))
+            self.received.append(ReceivedRequest(request.method, request.raw_path, dict(request.headers), b""))
         else:
             body = await request.read()
-            self.seen.append(ReadWatermark(request.method, request.raw_path, dict(request.headers), body))
+            self.received.append(ReceivedRequest(request.method, request.raw_path, dict(request.headers), body))
         if found := self.answers.get((request.method, request.path)):
             return await found(request)
         if request.headers.get("Upgrade") == "websocket":
@@ -100,16 +100,16 @@ class ApiServer:
             return await self._watch(request)
         return self._objects(request, self.last)
 
-    def _objects(self, request: web.Request, seen: ReadWatermark) -> web.Response:
+    def _objects(self, request: web.Request, received: ReceivedRequest) -> web.Response:
         path = request.path
         match request.method:
             case "POST":
-                stored = json.loads(seen.body)
+                stored = json.loads(received.body)
                 path = f"{path}/{stored['metadata'].get('name', 'generated')}"
                 self.objects[path] = stored
                 return self._stored(stored, 201)
             case "PUT" | "PATCH":
-                return self._changed(path.removesuffix("/status"), json.loads(seen.body))
+                return self._changed(path.removesuffix("/status"), json.loads(received.body))
             case "DELETE":
                 self.objects.pop(path, None)
                 return web.json_response({"kind": "Status", "status": "Success", "details": {"uid": "x"}})
@@ -122,7 +122,7 @@ class ApiServer:
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
 
     def _changed(self, path: str, content: Any) -> web.Response:
-        """Change an object as the API server does: under the version's condition, and not at all if nothing differs."""
+        """Change an object as the API server does: only in the requested version, and only if something differs."""
         old = self.objects.get(path)
         version = (old or {}).get("metadata", {}).get("resourceVersion")
         content = _plain(content, version)
@@ -156,7 +156,7 @@ class ApiServer:
 
 
 def _plain(content: Any, version: str | None) -> Any:
-    """Make a merge of a JSON patch that replaces fields at the top; None if its test fails."""
+    """Return the merge patch for a JSON patch that replaces top-level fields, None if its test fails."""
     if isinstance(content, dict):
         return content
     tests = [operation["value"] for operation in content if operation["op"] == "test"]

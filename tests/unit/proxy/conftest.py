@@ -17,10 +17,10 @@ DEMO = GVK("demo.example.com", "v1", "Demo")
 
 @dataclass
 class Run:
-    """A registered run, what it has reported, and a session that speaks for it."""
+    """A registered run, what it has reported, and an HTTP session with its credentials."""
 
     proxy: Proxy
-    run: SessionSpec
+    spec: SessionSpec
     credentials: ProxyCredentials
     session: aiohttp.ClientSession
     written: list[RawObject] = field(default_factory=list)
@@ -58,7 +58,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
         written: list[RawObject] = []
         removed: list[str] = []
         dependents: list[tuple[GVK, Ownership]] = []
-        run = SessionSpec(
+        spec = SessionSpec(
             request_gvk=DEMO,
             key=ObjectKey(namespace, name),
             uid=f"uid-of-{name}",
@@ -68,10 +68,10 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
             on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
             inject_owner=inject_owner,
         )
-        credentials = proxy.register(run)
+        credentials = proxy.register(spec)
         headers = {"Authorization": f"Bearer {credentials.secret}"}
         session = aiohttp.ClientSession(credentials.url, headers=headers)
-        runs.append(Run(proxy, run, credentials, session, written, dependents, removed))
+        runs.append(Run(proxy, spec, credentials, session, written, dependents, removed))
         return runs[-1]
 
     yield start
@@ -87,5 +87,5 @@ async def run(start_run: Callable[..., Run]) -> Run:
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     """Wait for a condition. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
+        while not condition():  # noqa: ASYNC110 - nothing sets an event for the condition
             await asyncio.sleep(0.005)

@@ -9,7 +9,7 @@ from yarl import URL
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK
-from rolecall.proxy.request_info import RequestInfo, is_well_formed, parse
+from rolecall.proxy.request_info import RequestInfo, is_valid_target, parse
 
 NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-.:"
 
@@ -168,7 +168,7 @@ def test_the_path_of_an_object_is_read_back_as_what_it_was_made_of(
 
 @given(st.text())
 def test_a_well_formed_target_stands_behind_a_url_as_it_is(target: str) -> None:
-    if is_well_formed(target):
+    if is_valid_target(target):
         url = URL(f"https://api.example.com:6443{target}", encoded=True)
         assert (url.host, url.port, url.raw_path_qs) == ("api.example.com", 6443, target)
 

@@ -51,7 +51,7 @@ async def test_a_request_without_a_live_secret_gets_401_and_goes_nowhere(
     async with aiohttp.request("GET", f"{run.credentials.url}/version", headers=headers) as answer:
         status = await answer.json()
     assert (answer.status, status["kind"], status["reason"]) == (401, "Status", "Unauthorized")
-    assert api_server.seen == []
+    assert api_server.received == []
 
 
 @pytest.mark.parametrize("suffix", ["", ":", ":unused"])
@@ -73,17 +73,17 @@ async def test_the_operators_credentials_replace_the_runs(run: Run, api_server: 
 async def test_revocation_ends_the_secret_also_on_an_open_connection(run: Run, api_server: ApiServer) -> None:
     async with run.session.get(CONFIG_MAPS) as answer:
         assert answer.status == 200
-    before = len(api_server.seen)
-    await run.proxy.revoke(run.run)
+    before = len(api_server.received)
+    await run.proxy.revoke(run.spec)
     async with run.session.get(CONFIG_MAPS) as answer:
         assert answer.status == 401
-    assert len(api_server.seen) == before
+    assert len(api_server.received) == before
 
 
 async def test_revocation_aborts_a_stream_on_both_sides(run: Run, api_server: ApiServer) -> None:
     async with run.session.get(CONFIG_MAPS, params={"watch": "true"}) as answer:
         await until(lambda: api_server.watchers == 1)
-        await run.proxy.revoke(run.run)
+        await run.proxy.revoke(run.spec)
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
     await until(lambda: api_server.watchers == 0)
@@ -93,7 +93,7 @@ async def test_revocation_leaves_other_runs_alone(start_run: Callable[..., Run],
     one, other = start_run("one"), start_run("other")
     async with other.session.get(CONFIG_MAPS, params={"watch": "true"}) as answer:
         await until(lambda: api_server.watchers == 1)
-        await one.proxy.revoke(one.run)
+        await one.proxy.revoke(one.spec)
         api_server.watch_events.put_nowait(b"still here\n")
         assert await answer.content.readline() == b"still here\n"
 
@@ -117,7 +117,7 @@ async def test_a_write_that_the_api_server_has_ends_and_is_noted_before_revocati
     slow = api_server.answers["POST", CONFIG_MAPS] = Slow(config_map(uid="u", resourceVersion="7"))
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
     await slow.reached.wait()
-    revoking = asyncio.create_task(run.proxy.revoke(run.run))
+    revoking = asyncio.create_task(run.proxy.revoke(run.spec))
     with pytest.raises(aiohttp.ClientError):
         await asking
     assert not revoking.done()
@@ -129,11 +129,11 @@ async def test_a_write_that_the_api_server_has_ends_and_is_noted_before_revocati
 async def test_revocation_does_not_wait_for_ever_for_a_write(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rolecall.proxy.sessions.LAST_WRITES_SECONDS", 0.05)
+    monkeypatch.setattr("rolecall.proxy.sessions.WRITE_GRACE_SECONDS", 0.05)
     slow = api_server.answers["POST", CONFIG_MAPS] = Slow({})
     asking = asyncio.create_task(run.session.post(CONFIG_MAPS, json=config_map()).__aenter__())
     await slow.reached.wait()
-    await run.proxy.revoke(run.run)
+    await run.proxy.revoke(run.spec)
     with pytest.raises(aiohttp.ClientError):
         await asking
     slow.release.set()
@@ -146,7 +146,7 @@ async def test_a_write_that_was_only_being_prepared_is_not_sent_after_revocation
     slow = api_server.answers["GET", f"{CONFIG_MAPS}/cm"] = Slow({})
     asking = asyncio.create_task(run.session.patch(f"{CONFIG_MAPS}/cm", json={}, headers=MERGE).__aenter__())
     await slow.reached.wait()
-    revoking = asyncio.create_task(run.proxy.revoke(run.run))
+    revoking = asyncio.create_task(run.proxy.revoke(run.spec))
     with pytest.raises(aiohttp.ClientError):
         await asking
     slow.release.set()
@@ -243,7 +243,7 @@ async def test_an_api_server_that_is_gone_gives_503_with_the_reason(run: Run, ap
     async with run.session.get("/version") as answer:
         status = await answer.json()
     assert (answer.status, status["kind"], status["reason"]) == (503, "Status", "ServiceUnavailable")
-    assert f"the API server at {api_server.url} cannot be reached" in status["message"]
+    assert f"the API server at {api_server.url} is unreachable" in status["message"]
 
 
 async def test_an_api_server_that_hangs_up_gives_502(run: Run, api_server: ApiServer) -> None:
@@ -263,7 +263,7 @@ async def test_an_api_server_that_stays_silent_gives_504(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
-    monkeypatch.setattr("rolecall.proxy.transport.forward._LIMITED", limit)
+    monkeypatch.setattr("rolecall.proxy.transport.forward._REQUEST_TIMEOUT", limit)
 
     async def stay_silent(_: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -279,7 +279,7 @@ async def test_silence_on_a_watch_is_no_failure(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
-    monkeypatch.setattr("rolecall.proxy.transport.forward._LIMITED", limit)
+    monkeypatch.setattr("rolecall.proxy.transport.forward._REQUEST_TIMEOUT", limit)
     async with run.session.get(f"{CONFIG_MAPS}?watch=true") as answer:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answer.content.readany(), 0.3)
@@ -621,7 +621,7 @@ async def test_a_packed_list_is_looked_through(run: Run, api_server: ApiServer, 
 async def test_a_list_beyond_the_limit_passes_without_being_looked_through(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rolecall.proxy.server.LOOKED_THROUGH_BYTES", 100)
+    monkeypatch.setattr("rolecall.proxy.server.MAX_INSPECTED_BYTES", 100)
     for number in range(20):
         api_server.add(f"{CONFIG_MAPS}/{number}", ownerReferences=[REFERENCE])
     async with run.session.get(CONFIG_MAPS) as answer:

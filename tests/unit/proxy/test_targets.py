@@ -42,7 +42,7 @@ async def ask(run: Run, request_line: str, *headers: str, body: bytes = b"") -> 
 )
 async def test_a_target_that_is_no_path_is_refused(run: Run, api_server: ApiServer, target: str) -> None:
     assert await ask(run, f"POST {target} HTTP/1.1", "Content-Type: application/json", body=BODY) == 400
-    assert api_server.seen == []
+    assert api_server.received == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_no_header_keeps_the_owner_out(run: Run, api_server: ApiServer, he
     line = f"POST {CONFIG_MAPS} HTTP/1.1"
     assert await ask(run, line, "Content-Type: application/json", header, body=BODY) == 201
     stored = api_server.objects[f"{CONFIG_MAPS}/cm"]
-    assert [reference["uid"] for reference in stored["metadata"]["ownerReferences"]] == [run.run.uid]
+    assert [reference["uid"] for reference in stored["metadata"]["ownerReferences"]] == [run.spec.uid]
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])
@@ -96,4 +96,4 @@ async def test_two_lengths_are_refused(run: Run, api_server: ApiServer) -> None:
     line = f"POST {CONFIG_MAPS} HTTP/1.1"
     assert await ask(run, line, "Transfer-Encoding: chunked", body=BODY) == 400
     assert await ask(run, line, "Content-Length: 3", body=BODY) == 400
-    assert api_server.seen == []
+    assert api_server.received == []

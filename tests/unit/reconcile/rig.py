@@ -5,20 +5,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rolecall.config.content import RoleContent
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Finalizer, Watch
 from rolecall.controller.controller import Result
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy import Proxy
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.event_recorder import EventSpec
+from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.reconciler import Reconciler
-from rolecall.reconcile.self_triggers import SelfTriggers
+from rolecall.reconcile.self_triggers import OwnWrites, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runs.launcher import Launcher
-from rolecall.runs.runner import OnEvent, RoleContent, RunSpec
+from rolecall.runs.runner import OnEvent, RunSpec
 from tests.integration.things import THING
 from tests.integration.world import World
 
@@ -55,6 +57,17 @@ class ScriptedRunner:
         return self.outcome
 
 
+@dataclass(frozen=True, slots=True)
+class RecordingObserver:
+    """Remembers how each run ended."""
+
+    summaries: list[RunSummary] = field(default_factory=list)
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Remember a run."""
+        self.summaries.append(summary)
+
+
 @dataclass(slots=True)
 class Rig:
     """One object of the kind Thing, called ``one``, and what reconciles it."""
@@ -62,7 +75,9 @@ class Rig:
     world: World
     runner: ScriptedRunner
     own_writes: OwnWrites
-    news: SelfTriggers
+    self_triggers: SelfTriggers
+    events: list[EventSpec]
+    observed: list[RunSummary]
     reconciler: Reconciler
 
     @property
@@ -95,16 +110,20 @@ def make_rig(world: World, root: Path, **watch: Any) -> Rig:
     runner = ScriptedRunner()
     watched = replace(Watch(THING, RoleContent(root / "roles" / "thing")), **watch)
     access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
-    news = SelfTriggers(THING, own_writes)
+    self_triggers = SelfTriggers(THING, own_writes)
+    events: list[EventSpec] = []
+    observer = RecordingObserver()
     reconciler = Reconciler(
         watch=watched,
         client=world.client,
         launcher=Launcher(watched, runner, access, Settings(), root),
         status=StatusWriter(world.client, THING, own_writes),
-        news=news,
+        self_triggers=self_triggers,
+        events=EventReporter(lambda _obj, event: events.append(event)),
+        observer=observer,
         default_period_seconds=DEFAULT_PERIOD_SECONDS,
     )
-    return Rig(world, runner, own_writes, news, reconciler)
+    return Rig(world, runner, own_writes, self_triggers, events, observer.summaries, reconciler)
 
 
 def finalizer(**variables: Any) -> Finalizer:

@@ -121,7 +121,7 @@ async def test_without_permission_it_is_told_once_and_tried_again_much_later(des
     with capture_logs() as logs:
         await desk.record(FAILED)
         await desk.record(FAILED)
-    assert [line["event"] for line in logs if line["log_level"] == "info"] == ["Events may not be written"]
+    assert [line["event"] for line in logs if line["log_level"] == "info"] == ["Not permitted to write Events"]
     assert desk.events() == []
     desk.time = 601.0
     await desk.record(FAILED)

@@ -24,7 +24,7 @@ from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.reconcile import reconciler, retry
 from rolecall.reconcile.event_recorder import EventSpec
-from rolecall.reconcile.event_reporter import EventReporter
+from rolecall.reconcile.schedule import PERIOD_ANNOTATION
 from rolecall.reconcile.self_triggers import PrimaryCause
 from rolecall.runs.events import Counts, RunSummary
 from tests.integration.things import MANIFEST, THING
@@ -51,7 +51,7 @@ BROKEN = ApiError(500, "InternalError", "etcd is away")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(retry, "FIRST_DELAY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ async def test_a_finalizer_that_may_not_be_added_is_a_failure_without_a_run(
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     cluster.troubles = [("replace", FORBIDDEN)]
     assert await rig.reconcile() == Result(failed=True)
-    message = "The operator could not do its part: 403 Forbidden: you may not"
+    message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
     assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
     assert rig.runs == 0
 
@@ -207,7 +207,7 @@ async def test_a_finalizer_is_taken_away_later_without_a_second_run(
 async def test_a_finalizer_that_may_not_be_taken_away_is_a_failure(finalized: Rig, cluster: FakeCluster) -> None:
     cluster.troubles = [("replace", FORBIDDEN)]
     assert await finalized.reconcile() == Result(failed=True)
-    message = "The operator could not do its part: 403 Forbidden: you may not"
+    message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
     assert (await finalized.conditions())["Failure"] == ("True", "Failed", message)
 
 
@@ -231,7 +231,9 @@ async def test_an_object_made_anew_during_the_run_has_nothing_to_do_with_it(
     assert await rig.reconcile() == Result()
     assert "status" not in await rig.thing()
     thing = await rig.thing()
-    assert rig.news.is_news(rig.key, PrimaryCause("added", uid_of(thing), resource_version_of(thing)))
+    assert not rig.self_triggers.is_self_trigger(
+        rig.key, PrimaryCause("added", uid_of(thing), resource_version_of(thing))
+    )
 
 
 async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_path: Path) -> None:
@@ -248,23 +250,16 @@ async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_p
 async def test_a_failure_without_a_reason_says_so(rig: Rig) -> None:
     rig.runner.outcome = RunSummary("error")
     assert (await rig.reconcile()).failed
-    assert (await rig.conditions())["Failure"][2] == "the run failed without saying why"
+    assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
 
 
-async def test_a_failure_after_the_roles_files_changed_is_tried_again_at_once(rig: Rig) -> None:
+async def test_every_way_out_is_measured_once_with_how_it_ended(rig: Rig) -> None:
+    await rig.reconcile()
     rig.runner.outcome = FAILURE
-
-    async def mend() -> None:
-        rig.reconciler.content_changed = float("inf")
-
-    rig.runner.play = mend
-    assert await rig.reconcile() == Result(requeue_after_seconds=0)
-
-
-async def test_a_failure_after_an_old_change_of_the_files_waits(rig: Rig) -> None:
-    rig.runner.outcome = replace(FAILURE, requeue_after_seconds=1.0)
-    rig.reconciler.content_changed = 0.0
-    assert await rig.reconcile() == Result(failed=True)
+    await rig.reconcile()
+    await rig.world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
+    await rig.reconcile()
+    assert [summary.status for summary in rig.observed] == ["successful", "failed", "error"]
 
 
 @pytest.mark.parametrize(
@@ -322,17 +317,17 @@ async def test_a_run_that_changed_its_own_spec_is_followed_by_another_unless_it_
 ) -> None:
     async def patch() -> None:
         written = await world.patch(THING, "one", {"spec": {"size": rig.runs + 1}})
-        rig.own_writes.note((THING, rig.key), written)
+        rig.own_writes.record_write((THING, rig.key), written)
         versions.append(resource_version_of(written))
 
     versions: list[str] = []
     rig.runner.play = patch
     uid = uid_of(await rig.thing())
     await rig.reconcile()
-    assert rig.news.is_news(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
+    assert not rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
     rig.runner.outcome = replace(SUCCESS, requeue_after_seconds=3.0)
     await rig.reconcile()
-    assert not rig.news.is_news(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
+    assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
 
 
 async def test_nothing_that_a_reconcile_writes_itself_is_news(
@@ -343,7 +338,7 @@ async def test_nothing_that_a_reconcile_writes_itself_is_news(
     await rig.reconcile()
     assert len(cluster.writes) == 3
     for _, obj in cluster.writes:
-        assert not rig.news.is_news(rig.key, PrimaryCause("own", uid_of(obj), resource_version_of(obj)))
+        assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid_of(obj), resource_version_of(obj)))
 
 
 async def test_a_new_object_is_marked_as_running_and_an_unchanged_one_is_not_written_at_all(
@@ -418,7 +413,7 @@ async def test_a_status_that_may_not_be_written_is_logged_and_costs_no_second_ru
     rig.runner.play = forbid
     with capture_logs() as logs:
         assert await rig.reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
-    assert [line["error"] for line in logs if line["event"] == "The status could not be written"] == [str(FORBIDDEN)]
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
 
 
 async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig: Rig, cluster: FakeCluster) -> None:
@@ -430,7 +425,7 @@ async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig:
     rig.runner.play = refuse
     with capture_logs() as logs:
         await rig.reconcile()
-    assert [line["error"] for line in logs if line["event"] == "The status could not be written"] == [str(invalid)]
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(invalid)]
 
 
 async def test_an_api_server_that_is_away_after_the_run_gets_the_status_when_it_is_back(
@@ -450,7 +445,7 @@ async def test_a_kind_without_a_status_subresource_is_run_and_told_of(rig: Rig, 
     with capture_logs() as logs:
         assert not (await rig.reconcile()).failed
     assert cluster.writes == []
-    assert any(line["event"].startswith("The kind has no status subresource") for line in logs)
+    assert any(line["event"].startswith("Kind has no status subresource") for line in logs)
     assert rig.runs == 1
 
 
@@ -618,8 +613,6 @@ async def test_a_finalizer_that_fails_is_named_in_the_condition(finalized: Rig) 
 
 
 async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig: Rig) -> None:
-    told: list[EventSpec] = []
-    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
     caused_by_pod = (Cause("Pod default/web: status.phase", "uid", "7"),)
     rig.runner.outcome = FAILURE
     await rig.reconciler.reconcile(rig.key, caused_by_pod)
@@ -630,7 +623,7 @@ async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig
     rig.runner.outcome = SUCCESS
     await rig.reconciler.reconcile(rig.key, caused_by_pod)
     message = "Task 'Boom': no more coffee"
-    assert told == [
+    assert rig.events == [
         EventSpec("Warning", "ReconcileFailed", f"{message}; started by Pod default/web: status.phase"),
         EventSpec("Warning", "ReconcileFailed", message),
         EventSpec("Normal", "ReconcileRecovered", "Reconciled after a failure"),
@@ -639,23 +632,20 @@ async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig
 
 
 async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> None:
-    told: list[EventSpec] = []
-    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
     task = await start(rig)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == []
+    assert rig.events == []
 
 
-async def test_a_recovery_is_told_after_a_restart_too(rig: Rig) -> None:
+async def test_a_recovery_is_told_after_a_restart_too(rig: Rig, tmp_path: Path) -> None:
     rig.runner.outcome = FAILURE
     await rig.reconcile()
-    told: list[EventSpec] = []
-    rig.reconciler.report = EventReporter(lambda _obj, happening: told.append(happening))
-    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
-    await rig.reconcile()
-    assert [happening.reason for happening in told] == ["ReconcileRecovered"]
+    restarted = make_rig(rig.world, tmp_path)
+    restarted.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await restarted.reconcile()
+    assert [event.reason for event in restarted.events] == ["ReconcileRecovered"]
 
 
 async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
@@ -665,7 +655,7 @@ async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
     rig.runner.play = break_down
     with pytest.raises(LookupError):
         await rig.reconcile()
-    message = "The operator could not do its part: LookupError('nobody thought of this')"
+    message = "Reconcile failed outside Ansible: LookupError('nobody thought of this')"
     assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
 
 

@@ -25,7 +25,7 @@ class Server:
 
 
 async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(retry, "FIRST_DELAY_SECONDS", 0.0)
     monkeypatch.setattr("rolecall.reconcile.retry.time.monotonic", lambda: server.time)
     return await write_with_retry(server.write)
 

@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import parse_path
+from rolecall.reconcile.conditions import Stamp, Status, condition_of
 from rolecall.reconcile.status import (
     ReconcileOutcome,
-    Stamp,
-    Status,
-    condition_of,
     finished,
     map_result,
     paused,

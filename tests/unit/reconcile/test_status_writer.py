@@ -2,7 +2,7 @@ import pytest
 
 from rolecall.kube.errors import InvalidError, TooLargeError
 from rolecall.kube.references import ObjectKey
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.status import ReconcileOutcome
 from rolecall.reconcile.status_writer import StatusWriter
 from tests.integration.things import MANIFEST, THING

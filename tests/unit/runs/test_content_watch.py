@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.config.watches import Finalizer, Watch
 from rolecall.runs import content_watch
 from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.runner import PlaybookContent, RoleContent
 from tests.integration.things import THING
 
 

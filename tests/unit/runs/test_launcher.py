@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Finalizer, Watch
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
 from rolecall.proxy import Proxy
-from rolecall.reconcile.own_writes import OwnWrites
+from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.launcher import Launcher
-from rolecall.runs.runner import OnEvent, PlaybookContent, RoleContent, RunSpec
+from rolecall.runs.runner import OnEvent, RunSpec
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.reconcile.rig import SUCCESS
@@ -55,7 +56,7 @@ class Recorder:
     def is_let_in(self, job: RunSpec) -> bool:
         """Tell whether the proxy knows the job's secret."""
         token = job.secret_environment["K8S_AUTH_API_KEY"]
-        return self.proxy._runs.authenticate(f"Bearer {token}") is not None
+        return self.proxy._sessions.authenticate(f"Bearer {token}") is not None
 
 
 @pytest.fixture
@@ -260,7 +261,7 @@ async def test_each_line_of_a_run_names_the_kind_in_full_and_the_event(launcher:
 async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> None:
     with capture_logs() as logs:
         await launcher.run(thing(), "7", finalizing=False)
-    assert "RunnerInput succeeded" in [line["event"] for line in logs]
+    assert "Play succeeded" in [line["event"] for line in logs]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ TASKS = LogEvents.TASKS
         ),
         (
             RunEvent("runner_on_failed", task="A", message="no", ignored=True),
-            ("info", "Task failed, which is ignored", {"task": "A", "reason": "no"}),
+            ("info", "Task failed (ignored)", {"task": "A", "reason": "no"}),
         ),
         (
             RunEvent("runner_on_unreachable", task="A", host="h", message="no"),

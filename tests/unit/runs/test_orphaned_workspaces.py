@@ -24,14 +24,14 @@ def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
 def informer(cluster: FakeCluster) -> Informer:
     """Give an informer that knows all there is: nothing, until a test says otherwise."""
     informer = Informer(cluster, THING)
-    informer.list_ended(None, set())
+    informer.on_list_complete(None, set())
     return informer
 
 
 def know(informer: Informer, key: ObjectKey) -> None:
     """Let the informer know an object."""
     metadata = {"namespace": key.namespace, "name": key.name, "uid": "u", "resourceVersion": "1"}
-    informer.changed("ADDED", {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata})
+    informer.on_watch_event("ADDED", {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata})
 
 
 async def test_what_has_no_object_any_more_goes_and_the_rest_stays(tmp_path: Path, informer: Informer) -> None:

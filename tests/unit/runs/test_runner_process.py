@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.runner_process import COLLECTIONS, Lines, RunnerInput, configure
+from rolecall.runs.runner_process import COLLECTIONS, Output, RunnerInput, configure
 from rolecall.runs.workspace import Inputs, Workspace
 
 
@@ -94,14 +94,14 @@ def test_the_collection_lies_where_ansible_looks_for_collections() -> None:
 
 def test_lines_reach_the_operator() -> None:
     reading, writing = os.pipe()
-    Lines(writing).write("one")
+    Output(writing).write("one")
     assert os.read(reading, 100) == b"one\n"
     os.close(reading)
 
 
 def test_lines_are_dropped_when_nobody_reads_any_more() -> None:
     reading, writing = os.pipe()
-    lines = Lines(writing)
+    lines = Output(writing)
     os.close(reading)
     lines.write("one")
     lines.write("two")

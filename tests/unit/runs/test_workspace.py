@@ -1,5 +1,7 @@
 import json
 import os
+import pwd
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ KEY = ObjectKey("default", "sample")
 
 @pytest.fixture(autouse=True)
 def _no_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "root")
+    monkeypatch.setenv("HOME", pwd.getpwnam("root").pw_dir)
+    monkeypatch.delenv("LOGNAME", raising=False)
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
 
@@ -108,6 +113,17 @@ def test_modules_use_the_virtual_environment(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("VIRTUAL_ENV", "/venv")
     hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
     assert hosts.read_text().strip().endswith("ansible_python_interpreter=/venv/bin/python3")
+
+
+def test_localhost_works_below_a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/a home")
+    for variable in ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "ANSIBLE_ASYNC_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
+    assert shlex.split(hosts.read_text())[-2:] == [
+        "ansible_remote_tmp=/a home/.ansible/tmp",
+        "ansible_async_dir=/a home/.ansible_async",
+    ]
 
 
 def test_an_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

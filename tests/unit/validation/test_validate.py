@@ -21,9 +21,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found() -> list[tuple[str, int | None, str]]:
+def found(**variables: str) -> list[tuple[str, int | None, str]]:
     """Return the problems of the project: file, line, text."""
-    problems = validate(Path("watches.yaml"), {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}, [Path("crds")]).problems
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", **variables}
+    problems = validate(Path("watches.yaml"), environment, [Path("crds")]).problems
     return [(each.file, each.line, each.text) for each in problems]
 
 
@@ -124,20 +125,56 @@ def test_a_role_needs_tasks_unless_it_depends_on_another(project: Path) -> None:
     assert "role 'another' was not found" in message
 
 
-def test_a_playbook_is_read_as_in_a_run_where_nothing_lies_beside_it(project: Path) -> None:
-    beside = project / "tasks.yml"
-    beside.write_text("- nothing_of_the_kind: {}\n")
-    (project / "site.yml").write_text(
-        f"- hosts: localhost\n  tasks:\n    - include_tasks: tasks.yml\n    - include_tasks: {beside}\n"
-        "    - debug: {}\n      wen: true\n  roles: [thing]\n"
-    )
-    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", "playbook: site.yml"))
+def use_playbook(project: Path, text: str, name: str = "site.yml") -> None:
+    """Let the entry name a playbook."""
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(text)
+    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", f"playbook: {name}"))
+
+
+def test_a_playbook_is_read_where_it_lies(project: Path) -> None:
+    (project / "tasks.yml").write_text("- nothing_of_the_kind: {}\n")
+    tasks = "- include_tasks: tasks.yml\n    - include_tasks: gone.yml\n    - debug: {}\n      wen: true\n"
+    use_playbook(project, f"- hosts: localhost\n  tasks:\n    {tasks}")
     assert [(file, line, re.split(r"\.| in:? ", text)[0].lower()) for file, line, text in found()] == [
-        ("site.yml", 3, "included file not found: 'tasks"),
+        ("site.yml", 4, "included file not found: 'gone"),
         ("site.yml", 5, "conflicting action statements: debug, wen"),
-        ("site.yml", 7, "the role 'thing' was not found"),
         ("tasks.yml", 1, "couldn't resolve module/action 'nothing_of_the_kind'"),
     ]
+
+
+def test_plugins_and_collections_beside_a_playbook_are_found(project: Path) -> None:
+    use_playbook(project, "- hosts: localhost\n  tasks:\n    - own: {}\n    - a.b.other: {}\n", "playbooks/site.yml")
+    for folder in ("library/own", "collections/ansible_collections/a/b/plugins/modules/other"):
+        module = project / "playbooks" / f"{folder}.py"
+        module.parent.mkdir(parents=True)
+        module.write_text("from ansible.module_utils.basic import AnsibleModule\n")
+    assert found() == []
+
+
+def test_a_playbook_finds_the_roles_of_the_project(project: Path) -> None:
+    use_playbook(project, "- hosts: localhost\n  roles: [thing, gone]\n", "playbooks/site.yml")
+    [(file, line, text)] = found()
+    assert (file, line) == ("playbooks/site.yml", 2)
+    assert re.match("the role 'gone' was not found in playbooks/roles:.*:roles:playbooks$", text)
+
+
+def test_a_playbook_finds_a_role_first_where_the_user_says(project: Path) -> None:
+    (project / "mine/thing/tasks").mkdir(parents=True)
+    (project / "mine/thing/tasks/main.yml").write_text("- nothing_of_the_kind: {}\n")
+    use_playbook(project, "- hosts: localhost\n  roles: [thing]\n", "playbooks/site.yml")
+    assert [(file, line) for file, line, _ in found(ANSIBLE_ROLES_PATH="mine")] == [("mine/thing/tasks/main.yml", 1)]
+
+
+def test_a_role_finds_others_only_beside_itself_as_in_a_run(project: Path) -> None:
+    for name, tasks in (("elsewhere/first", "[]\n"), ("roles/other", DEBUG)):
+        (project / name / "tasks").mkdir(parents=True)
+        (project / name / "tasks/main.yml").write_text(tasks)
+    (project / "elsewhere/first/meta").mkdir()
+    (project / "elsewhere/first/meta/main.yml").write_text("dependencies: [other]\n")
+    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", f"role: {project}/elsewhere/first"))
+    [(_, _, text)] = found()
+    assert text.startswith("the role 'other' was not found")
 
 
 def test_a_role_of_a_finalizer_is_read_too(project: Path) -> None:

@@ -1,1 +1,1 @@
-"""Where changes come from: list and watch, the informer that remembers objects, and the retries of both."""
+"""Where changes come from: reflectors that list and watch, the informers and caches they fill, and their retries."""

@@ -1,8 +1,8 @@
-"""What an informer tells its consumers: one change of one object, with what was known before and what is known now.
+"""The change of an object, with its old and new state, as informers pass it to their handlers.
 
-Predicates decide by a change whether it counts, triggers find the requests that it concerns, and the work queue keeps
-its cause. Changes that a watch stream brought are *live*: each version of the object came by. Those that only a list
-showed are not: versions in between were missed, so such a change carries no identity by which it could pass for an
+Predicates filter changes, triggers map them to requests, and the work queue keeps the cause of each request. A change
+from a watch is complete: the watch delivers every version of the object. A change from a list is not: the informer may
+have missed versions in between. So the cause of such a change has no uid and version, and it is never taken for an
 own write.
 """
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from rolecall.controller.field_paths import FieldPath
-from rolecall.controller.source.outline import told
+from rolecall.controller.source.outline import summarize_fields
 from rolecall.controller.source.store import Entry
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -21,7 +21,7 @@ _NO_FIELDS: Mapping[FieldPath, int] = MappingProxyType({})
 
 
 class ChangeType(StrEnum):
-    """What happened to an object."""
+    """The type of a change."""
 
     ADDED = "added"
     MODIFIED = "modified"
@@ -32,9 +32,10 @@ class ChangeType(StrEnum):
 class Change:
     """One change of one object.
 
-    ``old`` is None when the object was not known before, ``new`` when it is gone. ``obj`` is the object of this change,
-    not to be kept; for a deletion that only a list showed it has no more than names, version and labels. ``initial``
-    marks the objects of the informer's first list. ``fields`` says where in an entry's values a field's fingerprint is.
+    ``old`` is None if the object was not known before, ``new`` is None if it is gone. ``obj`` is the object itself; do
+    not keep it. For a deletion found by a list it has only kind, names, version and labels. ``from_watch`` is False for
+    a change found by a list, ``in_initial_list`` is True for one found by the informer's first list. ``fields`` maps a
+    field to the position of its fingerprint in ``Entry.values``.
     """
 
     type: ChangeType
@@ -42,25 +43,25 @@ class Change:
     old: Entry | None
     new: Entry | None
     obj: RawObject
-    live: bool = True
-    initial: bool = False
+    from_watch: bool = True
+    in_initial_list: bool = False
     fields: Mapping[FieldPath, int] = field(default_factory=lambda: _NO_FIELDS)
 
     @property
     def entry(self) -> Entry:
-        """What is known now, or was known last of an object that is gone."""
+        """The new entry, or the last known entry of an object that is gone."""
         entry = self.new or self.old
         if entry is None:
-            raise ValueError(f"a change of {self.gvk} without an old and a new entry")
+            raise ValueError(f"found a change of {self.gvk} without entries, expected an old or a new one")
         return entry
 
     @property
     def key(self) -> ObjectKey:
-        """Where the object lies."""
+        """The object's key."""
         return self.entry.key
 
     def has_changed(self, paths: tuple[FieldPath, ...]) -> bool:
-        """Tell whether one of these fields is new, gone or different; a field that was not looked at before counts."""
+        """Tell whether one of these fields was added, removed or changed, or has no fingerprint yet."""
         if self.old is None or self.new is None:
             return True
         before, after = self.old.values, self.new.values
@@ -71,23 +72,23 @@ class Change:
         return False
 
     def cause(self, text: str) -> Cause:
-        """Make the cause of a request that follows from this change; only a live one has the object's identity."""
+        """Return the cause of a request for this change; only one from a watch has the object's uid and version."""
         entry = self.entry
-        if not self.live:
+        if not self.from_watch:
             return Cause(text)
         version = self.obj.get("metadata", {}).get("resourceVersion") or entry.resource_version
         return Cause(text, entry.uid, str(version), is_removal=self.new is None)
 
     @property
     def reason(self) -> str:
-        """Why it may start a reconcile, for people: ``Pod default/web: status.phase``, ``Pod default/web deleted``."""
+        """A description for users, for example ``Pod default/web: status.phase`` or ``Pod default/web deleted``."""
         subject = f"{self.gvk.kind} {self.key}"
         if self.old is None or self.new is None:
-            found = "found at the start" if self.initial else "created"
-            return f"{subject} {'deleted' if self.new is None else found}"
-        fields = self.old.outline.changed(self.new.outline)
-        return f"{subject}: {told(fields) if fields else 'written without a change'}"
+            verb = "found at startup" if self.in_initial_list else "created"
+            return f"{subject} {'deleted' if self.new is None else verb}"
+        fields = self.old.outline.changed_fields(self.new.outline)
+        return f"{subject}: {summarize_fields(fields) if fields else 'updated without a visible change'}"
 
     def __str__(self) -> str:
-        """Give what happened in short, for example ``Pod default/web modified``."""
+        """Return a short form, for example ``Pod default/web modified``."""
         return f"{self.gvk.kind} {self.key} {self.type}"

@@ -1,9 +1,8 @@
-"""The informer: knows all objects of one kind and tells its consumers of every change, with what was known before.
+"""The informer: keeps a store of all objects of one kind and calls handlers with every change.
 
-One informer serves everybody who is interested in its kind. Consumers hear of each change in order and once,
-including those that happened while the API server was out of reach, which are told after the next list. Nothing that
-a consumer or a missing permission does stops it. ``streams`` fetches, ``store`` remembers; which changes count is
-decided by ``predicates``.
+All consumers of a kind share one informer. Handlers get each change once and in order. Changes that happened while the
+API server was unreachable are reported after the next list. Neither a failing handler nor a missing permission stops
+the informer. ``reflector`` lists and watches, ``store`` keeps the entries, ``predicates`` filter the changes.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ Handler = Callable[[Change], None]
 
 
 class Informer:
-    """Lists and watches one kind, in the given namespaces or, with None, in all."""
+    """Lists and watches one kind, in the given namespaces or, with None, in all namespaces."""
 
     def __init__(
         self, client: ListerWatcher, gvk: GVK, namespaces: tuple[str, ...] | None = None, clock: Clock | None = None
@@ -39,31 +38,31 @@ class Informer:
         self._handlers: tuple[Handler, ...] = ()
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))
-        self._stuck: set[str | None] = set()
+        self._blocked: set[str | None] = set()
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
 
     @property
     def has_synced(self) -> bool:
-        """Tell whether all that was there at the start is known."""
+        """Tell whether the first list is complete."""
         return self._synced.is_set()
 
     def subscribe(self, handler: Handler, fields: tuple[FieldPath, ...] = ()) -> None:
-        """Have a function called with every change from now on; ``fields`` are those that it wants to see compared.
+        """Call a handler with every change from now on; ``fields`` are those that ``Change.has_changed`` must compare.
 
-        Subscribe before the informer runs to be told of the objects that are there already. A handler must not wait;
-        what it raises is logged and stops nothing.
+        Subscribe before the informer runs to receive the existing objects too. A handler must not block. Exceptions it
+        raises are logged and do not stop the informer.
         """
         for path in fields:
             self._fields.setdefault(path, len(self._fields))
         self._handlers += (handler,)
 
     async def synced(self) -> None:
-        """Wait until all objects that were there at the start are known, and told to the consumers."""
+        """Wait until the first list is complete and the handlers have received its objects."""
         await self._synced.wait()
 
     async def settled(self) -> None:
-        """Wait until it is synced, or cannot be as long as nobody installs the kind or grants the permission."""
+        """Wait until the informer is synced, or cannot sync because the kind or a permission is missing."""
         await self._settled.wait()
 
     async def run(self) -> None:
@@ -81,64 +80,73 @@ class Informer:
             try:
                 resource = await self._client.resource(self.gvk)
             except KubeError as error:
-                seconds = retry.failed(error)
-                if retry.failure is not None and retry.failure.is_lasting:
+                seconds = retry.delay_after_failure(error)
+                if retry.failure is not None and retry.failure.needs_intervention:
                     self._settled.set()
                 await sleep(self._clock, seconds)
             else:
-                retry.recovered()
+                retry.record_recovery()
                 return resource
 
-    def listed(self, obj: RawObject) -> None:
-        """Take one object of a list."""
-        self._take(Entry.of(obj, self._fields), obj, live=False)
+    def on_listed(self, obj: RawObject) -> None:
+        """Store an object from a list."""
+        self._upsert(Entry.of(obj, self._fields), obj, from_watch=False)
 
-    def list_ended(self, namespace: str | None, seen: set[ObjectKey]) -> None:
-        """Drop what a list no longer had; the first complete set of lists makes the informer synced."""
+    def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey]) -> None:
+        """Remove objects that are not in the list; the informer is synced when every namespace has been listed."""
         known = self.store if namespace is None else self.store.in_namespace(namespace)
-        for entry in [entry for entry in known if entry.key not in seen]:
+        for entry in [entry for entry in known if entry.key not in listed_keys]:
             self.store.remove(entry.key)
-            self._tell_of_loss(entry)
+            self._notify_deleted(entry)
         self._unlisted.discard(namespace)
-        self._see_where_we_are()
+        self._update_sync_state()
 
-    def changed(self, event_type: str, obj: RawObject) -> None:
-        """Take an event of a watch."""
+    def on_watch_event(self, event_type: str, obj: RawObject) -> None:
+        """Store a watch event."""
         entry = Entry.of(obj, self._fields)
         if event_type == "DELETED":
-            self._tell(self.store.remove(entry.key) or entry, None, obj, live=True)
+            self._notify(self.store.remove(entry.key) or entry, None, obj, from_watch=True)
             return
-        self._take(entry, obj, live=True)
+        self._upsert(entry, obj, from_watch=True)
 
-    def stuck(self, namespace: str | None) -> None:
-        """Hear that a stream cannot go on until somebody does something about it."""
-        self._stuck.add(namespace)
-        self._see_where_we_are()
+    def on_blocked(self, namespace: str | None) -> None:
+        """Record that a namespace cannot be watched until a user intervenes."""
+        self._blocked.add(namespace)
+        self._update_sync_state()
 
-    def _take(self, entry: Entry, obj: RawObject, *, live: bool) -> None:
+    def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
         before = self.store.put(entry)
         if before is not None and before.uid != entry.uid:
-            self._tell_of_loss(before)
+            self._notify_deleted(before)
             before = None
         if before is None or before.resource_version != entry.resource_version:
-            self._tell(before, entry, obj, live=live)
+            self._notify(before, entry, obj, from_watch=from_watch)
 
-    def _see_where_we_are(self) -> None:
+    def _update_sync_state(self) -> None:
         if not self._unlisted and not self.has_synced:
-            logger.debug("Informer is synced", gvk=str(self.gvk), objects=len(self.store))
+            logger.debug("Informer synced", gvk=str(self.gvk), objects=len(self.store))
             self._synced.set()
-        if self._unlisted <= self._stuck:
+        if self._unlisted <= self._blocked:
             self._settled.set()
 
-    def _tell_of_loss(self, entry: Entry) -> None:
-        self._tell(entry, None, entry.as_object(self.gvk), live=False)
+    def _notify_deleted(self, entry: Entry) -> None:
+        self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
 
-    def _tell(self, old: Entry | None, new: Entry | None, obj: RawObject, *, live: bool) -> None:
-        kind = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
-        initial = not live and not self.has_synced
-        change = Change(kind, self.gvk, old, new, obj, live=live, initial=initial, fields=self._fields)
+    def _notify(self, old: Entry | None, new: Entry | None, obj: RawObject, *, from_watch: bool) -> None:
+        change_type = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
+        in_initial_list = not from_watch and not self.has_synced
+        change = Change(
+            change_type,
+            self.gvk,
+            old,
+            new,
+            obj,
+            from_watch=from_watch,
+            in_initial_list=in_initial_list,
+            fields=self._fields,
+        )
         for handler in self._handlers:
             try:
                 handler(change)
             except Exception:
-                logger.exception("Handler of a change failed", gvk=str(self.gvk), object=str(change.key))
+                logger.exception("Event handler failed", gvk=str(self.gvk), object=str(change.key))

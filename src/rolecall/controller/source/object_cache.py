@@ -1,8 +1,8 @@
-"""Whole objects of the kinds that somebody reads, kept up to date by a watch for each.
+"""A cache of complete objects, kept up to date by a watch for each kind that is read.
 
-Reading is never waiting: until a kind's first list is complete, and again while it is listed anew, there is no view of
-it, and the reader asks the API server instead. A view says how far the watch has come, so that a reader who has seen
-something newer can tell. Each kind stays from its first reading until the end.
+Reads never block: until a kind has been listed, and while it is listed again, there is no view of it, and the reader
+sends the request to the API server. A view has the resourceVersion that the watch has reached, so that a reader that
+has seen a newer version can tell. A kind is cached from its first read until the operator stops.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ _Objects = dict[str, dict[str, StoredObject]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The objects of one kind in one namespace, or in all for the empty one, as of ``position``, a resourceVersion.
+    """The objects of one kind in one namespace (empty: in all namespaces), at ``resource_version``.
 
-    To be used before anything else is awaited, for it does not stay as it is.
+    Use it before the next ``await``: the cache changes the underlying objects.
     """
 
-    position: str
+    resource_version: str
     namespace: str
     _objects: Mapping[str, Mapping[str, StoredObject]]
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        """Return an object, None when it is not there."""
+        """Return an object, None if it does not exist."""
         return self._objects.get(key.namespace, {}).get(key.name)
 
     def __iter__(self) -> Iterator[StoredObject]:
-        """Iterate over the objects by namespace and name, the API server's own order."""
+        """Iterate over the objects by namespace and name, in the API server's order."""
         namespaces = [self.namespace] if self.namespace else sorted(self._objects)
         for namespace in namespaces:
             for _, stored in sorted(self._objects.get(namespace, {}).items()):
@@ -47,55 +47,59 @@ class View:
 
 @dataclass(slots=True)
 class KindCache:
-    """The objects of one kind; the streams fill it and nobody else."""
+    """The objects of one kind; only its reflectors write to it."""
 
     gvk: GVK
-    streams: dict[str, Reflector] = field(default_factory=dict)
+    reflectors: dict[str, Reflector] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     objects: _Objects = field(default_factory=dict)
 
     def start(self, source: ListerWatcher, namespaces: tuple[str, ...] | None, clock: Clock) -> None:
-        """Begin to list and watch, in these namespaces or in all."""
+        """Start to list and watch, in these namespaces or in all namespaces."""
         for namespace in namespaces or (None,):
-            stream = self.streams[namespace or ""] = Reflector(source, self.gvk, namespace, self, clock)
-            self.tasks.append(asyncio.create_task(stream.run(), name=f"cache of {self.gvk} in {namespace or 'all'}"))
+            reflector = self.reflectors[namespace or ""] = Reflector(source, self.gvk, namespace, self, clock)
+            self.tasks.append(asyncio.create_task(reflector.run(), name=f"cache of {self.gvk} in {namespace or 'all'}"))
 
     def view(self, namespace: str) -> View | None:
-        """Return what is known of a namespace, or of all for the empty one; None when it is not known as a whole."""
-        stream = self.streams.get(namespace) or self.streams.get("")
-        if stream is None or not stream.resource_version or any(task.done() for task in self.tasks):
+        """Return a view of a namespace (empty: of all namespaces), None if it has not been listed completely."""
+        reflector = self.reflectors.get(namespace) or self.reflectors.get("")
+        if reflector is None or not reflector.resource_version or any(task.done() for task in self.tasks):
             return None
-        return View(stream.resource_version, namespace, self.objects)
+        return View(reflector.resource_version, namespace, self.objects)
 
-    def listed(self, obj: RawObject) -> None:
-        """Take one object of a list."""
+    def on_listed(self, obj: RawObject) -> None:
+        """Store an object from a list."""
         stored = StoredObject.of(obj)
         self.objects.setdefault(stored.key.namespace, {})[stored.key.name] = stored
 
-    def list_ended(self, namespace: str | None, seen: set[ObjectKey]) -> None:
-        """Drop what a list no longer had."""
-        for place in [namespace] if namespace else list(self.objects):
-            known = self.objects.get(place, {})
-            for name in [name for name in known if ObjectKey(place, name) not in seen]:
-                del known[name]
+    def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey]) -> None:
+        """Remove objects that are not in the list."""
+        for each in [namespace] if namespace else list(self.objects):
+            cached = self.objects.get(each, {})
+            for name in [name for name in cached if ObjectKey(each, name) not in listed_keys]:
+                del cached[name]
 
-    def changed(self, event_type: str, obj: RawObject) -> None:
-        """Take an event of a watch."""
+    def on_watch_event(self, event_type: str, obj: RawObject) -> None:
+        """Store a watch event."""
         if event_type == "DELETED":
             key = ObjectKey.of_object(obj)
             self.objects.get(key.namespace, {}).pop(key.name, None)
         else:
-            self.listed(obj)
+            self.on_listed(obj)
 
-    def stuck(self, namespace: str | None) -> None:
-        """Hear that the kind cannot be watched: there is no view, and reads go to the API server."""
-        logger.debug("Kind is not cached for now", gvk=str(self.gvk), watched_namespace=namespace or "all")
+    def on_blocked(self, namespace: str | None) -> None:
+        """Log that the kind cannot be cached: there is no view, and reads go to the API server."""
+        logger.debug(
+            "Cannot cache this kind; reads go to the API server",
+            gvk=str(self.gvk),
+            watched_namespace=namespace or "all",
+        )
 
 
 class ObjectCache:
-    """The caches of all kinds, made when they are read first; an asynchronous context manager that ends them.
+    """The caches of all kinds, each created on its first read; an async context manager that stops them.
 
-    ``namespaces`` are those that the operator watches, None for all: nothing else is cached.
+    ``namespaces`` are those that the operator watches, None for all; other namespaces are not cached.
     """
 
     def __init__(
@@ -107,20 +111,20 @@ class ObjectCache:
         self._kinds: dict[GVK, KindCache] = {}
 
     async def __aenter__(self) -> Self:
-        """Return the cache, which holds nothing yet."""
+        """Return the empty cache."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End all watches."""
+        """Stop all watches."""
         tasks = [task for kind in self._kinds.values() for task in kind.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def view(self, resource: ApiResource, namespace: str) -> View | None:
-        """Return what is known of a kind in a namespace (empty: in all, or none); the first time it begins to know.
+        """Return a view of a kind in a namespace (empty: in all, or cluster-scoped); the first call starts to cache it.
 
-        None when nothing is known yet, or when the operator does not watch that namespace.
+        Return None if the kind has not been listed yet, or if the operator does not watch the namespace.
         """
         if self._namespaces is not None and namespace not in self._namespaces:
             return None
@@ -135,6 +139,6 @@ class ObjectCache:
 
 
 def _note_crash(task: asyncio.Task[None]) -> None:
-    """Tell of a watch that ended by an error of ours; its kind is read from the API server from then on."""
+    """Log that a watch crashed; from then on its kind is read from the API server."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("Cache stopped, reads are forwarded", task=task.get_name(), error=repr(error))
+        logger.error("Cache stopped; reads go to the API server", task=task.get_name(), error=repr(error))

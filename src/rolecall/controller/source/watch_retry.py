@@ -1,9 +1,8 @@
-"""How an informer bears with an API server that does not answer, or does not want to: what to wait and what to log.
+"""Retry and logging policy for list and watch errors.
 
-Each kind of trouble has its own pace: a server that is away must be found again soon after its return, a kind that is
-not installed is asked for every few seconds, and what RBAC forbids only now and then. Each trouble is one warning
-when it begins, one every ten minutes as long as it lasts, and one line when it is over; the rest is for debugging.
-``streams`` is the only user.
+Each type of failure has its own back-off: short for an unreachable API server, a few seconds for a kind that is not
+installed, longer for a missing permission. A failure is logged as a warning when it starts and every ten minutes while
+it lasts, and there is one line when it is over. Other retries are logged at debug level.
 """
 
 import random
@@ -21,46 +20,46 @@ _UNAUTHORIZED, _METHOD_NOT_ALLOWED = 401, 405
 
 
 class WatchFailure(Enum):
-    """A kind of trouble: its message, the first and the longest delay in seconds."""
+    """A type of failure: its message, the first and the longest delay in seconds."""
 
-    UNREACHABLE = ("API server does not answer, retrying", 0.2, 2.0)
-    MISSING = ("Kind is not installed, waiting for it", 1.0, 3.0)
-    # A server that has just started forbids everything until it has read its roles: hence the short first delay.
-    FORBIDDEN = ("Kind may not be watched, its changes start nothing", 0.5, 30.0)
-    REFUSED = ("API server refused to list or watch, retrying", 0.2, 10.0)
+    UNREACHABLE = ("API server is unreachable; retrying", 0.2, 2.0)
+    NOT_INSTALLED = ("Kind is not installed; waiting for it", 1.0, 3.0)
+    # An API server that has just started denies all requests until it has loaded RBAC: hence the short first delay.
+    FORBIDDEN = ("Not permitted to watch this kind; its changes will not trigger reconciles", 0.5, 30.0)
+    REQUEST_FAILED = ("Failed to list or watch; retrying", 0.2, 10.0)
 
     @property
     def message(self) -> str:
-        """What is logged when it begins."""
+        """The message that is logged."""
         return self.value[0]
 
     def delay_seconds(self, failures: int) -> float:
-        """Return how long to wait after this many failures in a row before this one."""
+        """Return the delay after a failure that follows this many consecutive failures."""
         _, first, longest = self.value
         return min(first * 2.0 ** min(failures, 16), longest)
 
     @classmethod
     def of(cls, error: KubeError) -> "WatchFailure":
-        """Tell which trouble an error means."""
+        """Return the failure type of an error."""
         if isinstance(error, UnreachableError):
             return cls.UNREACHABLE
         if isinstance(error, UnknownKindError | NotFoundError):
-            return cls.MISSING
+            return cls.NOT_INSTALLED
         if isinstance(error, ForbiddenError):
             return cls.FORBIDDEN
         if isinstance(error, ApiError) and error.status in {_UNAUTHORIZED, _METHOD_NOT_ALLOWED}:
             return cls.FORBIDDEN
-        return cls.REFUSED
+        return cls.REQUEST_FAILED
 
     @property
-    def is_lasting(self) -> bool:
-        """Tell whether somebody must do something before it is over, so that nobody should wait for it."""
-        return self in {WatchFailure.MISSING, WatchFailure.FORBIDDEN}
+    def needs_intervention(self) -> bool:
+        """Tell whether a user must act before a retry can succeed, so that startup should not wait for it."""
+        return self in {WatchFailure.NOT_INSTALLED, WatchFailure.FORBIDDEN}
 
 
 @dataclass(slots=True)
 class WatchRetry:
-    """The failures in a row of one list-and-watch loop."""
+    """The consecutive failures of one list-and-watch loop."""
 
     gvk: GVK
     namespace: str | None
@@ -69,46 +68,46 @@ class WatchRetry:
     expiries: int = 0
     waited_seconds: float = 0.0
 
-    def failed(self, error: KubeError) -> float:
-        """Note a failure and return the seconds to wait; up to half are random, so that loops drift apart."""
+    def delay_after_failure(self, error: KubeError) -> float:
+        """Record a failure and return the delay in seconds; up to half of it is jitter."""
         failure = WatchFailure.of(error)
         if failure is not self.failure:
             self.failures, self.waited_seconds = 0, 0.0
-        is_told = self.waited_seconds == 0 or self.waited_seconds >= _REMIND_SECONDS
+        is_logged = self.waited_seconds == 0 or self.waited_seconds >= _REMIND_SECONDS
         if self.waited_seconds >= _REMIND_SECONDS:
             self.waited_seconds = 0.0
-        log = logger.warning if is_told else logger.debug
+        log = logger.warning if is_logged else logger.debug
         log(failure.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
         self.failure = failure
         seconds = self._next_delay(failure)
         self.waited_seconds += seconds
         return seconds
 
-    def ended_early(self) -> float:
-        """Note that a watch ended at once without an error, and return the seconds to wait."""
+    def delay_after_early_end(self) -> float:
+        """Record that a watch ended immediately without an error, and return the delay in seconds."""
         return self._next_delay(WatchFailure.UNREACHABLE)
 
-    def expired(self) -> float:
-        """Note that the server has forgotten a version, and return the seconds to wait, few at first."""
+    def delay_after_expiry(self) -> float:
+        """Record that a resourceVersion has expired, and return the delay in seconds, which is short at first."""
         self.expiries += 1
-        return _spread(min(0.05 * 2.0 ** min(self.expiries, 16), 10.0))
+        return _with_jitter(min(0.05 * 2.0 ** min(self.expiries, 16), 10.0))
 
-    def succeeded(self) -> None:
-        """Note that a watch brought something, or lasted."""
+    def record_progress(self) -> None:
+        """Record that a watch delivered an event, or lasted long enough."""
         self.expiries = 0
-        self.recovered()
+        self.record_recovery()
 
-    def recovered(self) -> None:
-        """Note that the API server answered as it should."""
+    def record_recovery(self) -> None:
+        """Record that a request succeeded."""
         if self.failure is not None:
-            logger.info("Kind is watched again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")
+            logger.info("Watching this kind again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")
         self.failures, self.failure = 0, None
 
     def _next_delay(self, failure: WatchFailure) -> float:
         delay = failure.delay_seconds(self.failures)
         self.failures += 1
-        return _spread(delay)
+        return _with_jitter(delay)
 
 
-def _spread(seconds: float) -> float:
-    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards no secret
+def _with_jitter(seconds: float) -> float:
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - not used for security

@@ -1,1 +1,1 @@
-"""What the proxy does with reads: answers from the cache, and dependents that are found on the way."""
+"""How the proxy handles reads: responses from the cache, and discovery of dependents."""

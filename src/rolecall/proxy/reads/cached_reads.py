@@ -1,8 +1,8 @@
-"""Reads answered from the operator's cache, for those who switch that on.
+"""Reads answered from the operator's cache, if that is enabled.
 
-Only what the API server would answer in the same way is taken from there: whole objects and lists of them in JSON, by
-equality of labels. Everything else goes to the API server, and so does every read that a cache could only answer with
-something older than what the primary's runs have seen, or with "not found".
+The cache answers only reads for which the API server would give the same response: complete objects and lists of them
+in JSON, selected by equality of labels. All other reads go to the API server. So do reads for which the cache has
+nothing, or only state that is older than what the primary's runs have seen.
 """
 
 import re
@@ -19,43 +19,47 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.stored_object import StoredObject
 from rolecall.logs import get_logger
-from rolecall.proxy.reads.read_watermark import ReadWatermark, key_of, resource_of
+from rolecall.proxy.reads.read_watermark import ReadWatermark, group_resource_of, key_of
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.sessions import SessionSpec
 from rolecall.proxy.writes.bodies import encode
 
 logger = get_logger("proxy")
 
-_WITHOUT_EFFECT: Final = frozenset({"labelSelector", "limit", "pretty", "timeout", "timeoutSeconds"})
-_OFF: Final = {"watch": {"", "0", "false"}, "resourceVersion": {"", "0"}, "allowWatchBookmarks": {"0", "false"}}
+_IGNORED_PARAMETERS: Final = frozenset({"labelSelector", "limit", "pretty", "timeout", "timeoutSeconds"})
+_DISABLED_VALUES: Final = {
+    "watch": {"", "0", "false"},
+    "resourceVersion": {"", "0"},
+    "allowWatchBookmarks": {"0", "false"},
+}
 _JSON: Final = frozenset({"", "*/*", "application/*", "application/json"})
 _EQUALITY: Final = re.compile(r"\s*([\w./-]+)\s*==?\s*([\w.-]*)\s*", re.ASCII)
 
 
 class CachedKind(Protocol):
-    """The objects of one kind in one namespace or in all, as of a resourceVersion."""
+    """The objects of one kind in one namespace, or in all namespaces, at a resourceVersion."""
 
     @property
-    def position(self) -> str:
-        """How far the cache has come."""
+    def resource_version(self) -> str:
+        """The resourceVersion that the cache has reached."""
 
     def get(self, key: ObjectKey) -> StoredObject | None:
-        """Return an object, None when the cache does not have it."""
+        """Return an object, None if the cache does not have it."""
 
     def __iter__(self) -> Iterator[StoredObject]:
         """Iterate over the objects in the API server's order."""
 
 
 class Cache(Protocol):
-    """Objects that are kept up to date by somebody else."""
+    """A cache of objects, kept up to date elsewhere."""
 
     def view(self, resource: ApiResource, namespace: str) -> CachedKind | None:
-        """Return the objects of a kind in a namespace (empty: in all), None when they are not known."""
+        """Return the objects of a kind in a namespace (empty: in all), None if they are not cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read: its target, how it reads, and the headers that say what the answer may be."""
+    """A read: its target, the parsed target, and the headers, which select the format of the response."""
 
     target: str
     info: RequestInfo
@@ -63,7 +67,7 @@ class ReadRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the answer is a whole object or a list of them, in JSON, for the operator itself."""
+        """Tell whether the response is a complete object or list in JSON, without impersonation."""
         info = self.info
         if not (info.is_resource and info.verb in {"get", "list"} and info.subresource in {"", "status"}):
             return False
@@ -74,42 +78,44 @@ class ReadRequest:
 
     @property
     def query(self) -> dict[str, str] | None:
-        """The parameters that count, None when there is one that a cache cannot honour."""
+        """The query parameters, None if there is one that the cache does not support."""
         query = dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
-        strange = [name for name in query if name not in _WITHOUT_EFFECT and query[name] not in _OFF.get(name, ())]
-        return None if strange else query
+        is_supported = all(
+            name in _IGNORED_PARAMETERS or value in _DISABLED_VALUES.get(name, ()) for name, value in query.items()
+        )
+        return query if is_supported else None
 
 
 @dataclass(frozen=True, slots=True)
 class CachedReads:
-    """Answers reads from a cache where that does no harm."""
+    """Answers reads from a cache that has reached the read watermark."""
 
     client: Client
     cache: Cache
 
-    async def answer(self, run: SessionSpec, question: ReadRequest) -> web.Response | None:
-        """Return the answer to a read, None when the API server has to give it."""
-        if run.seen is None:
+    async def respond(self, spec: SessionSpec, request: ReadRequest) -> web.Response | None:
+        """Return the response to a read, None if the read has to go to the API server."""
+        if spec.watermark is None:
             return None
-        resource = await self._resource(run, question)
-        body = None if resource is None else self._body(resource, question, run.seen)
+        resource = await self._resource(spec, request)
+        body = None if resource is None else self._response_body(resource, request, spec.watermark)
         if body is None:
             return None
-        logger.debug("Read object from cache", resource=_described(question))
+        logger.debug("Read object from cache", resource=_log_fields(request))
         return web.Response(body=body, content_type="application/json", headers={"X-Cache": "HIT"})
 
-    async def _resource(self, run: SessionSpec, question: ReadRequest) -> ApiResource | None:
-        """Return the kind that is asked for if it may be cached for this run."""
-        if question.is_plain and question.query is not None:
-            resource = await self._discovered(question.info)
+    async def _resource(self, spec: SessionSpec, request: ReadRequest) -> ApiResource | None:
+        """Return the requested kind if the run may read it from the cache."""
+        if request.is_plain and request.query is not None:
+            resource = await self._discovered(request.info)
             if resource is None:
-                logger.debug("Cache miss, can not find in rest mapper", resource=_described(question))
+                logger.debug("Cache miss, can not find in rest mapper", resource=_log_fields(request))
                 return None
-            if resource.gvk in run.uncached:
+            if resource.gvk in spec.uncached:
                 logger.debug("Skipping, because gvk is blacklisted", gvk=str(resource.gvk))
             elif not resource.is_virtual:
                 return resource
-        logger.debug("Skipping cache lookup", resource=_described(question))
+        logger.debug("Skipping cache lookup", resource=_log_fields(request))
         return None
 
     async def _discovered(self, info: RequestInfo) -> ApiResource | None:
@@ -118,50 +124,51 @@ class CachedReads:
         except KubeError:
             return None
 
-    def _body(self, resource: ApiResource, question: ReadRequest, seen: ReadWatermark) -> bytes | None:
-        """Return the body of the answer, None when the cache does not have it or may be too old."""
-        info = question.info
+    def _response_body(self, resource: ApiResource, request: ReadRequest, watermark: ReadWatermark) -> bytes | None:
+        """Return the body of the response, None if the cache does not have it or may be too old."""
+        info = request.info
         view = self.cache.view(resource, info.namespace if resource.namespaced else "")
         if view is None:
-            logger.debug("Skipping cache lookup", resource=_described(question))
+            logger.debug("Skipping cache lookup", resource=_log_fields(request))
             return None
-        id_ = resource_of(info)
-        if not seen.covers(id_, view.position) or any(view.get(key) for key in seen.missing(id_)):
-            logger.debug("Cache is behind", gvk=str(resource.gvk), position=view.position)
+        group_resource = group_resource_of(info)
+        has_deleted = any(view.get(key) for key in watermark.absent_keys(group_resource))
+        if has_deleted or not watermark.is_reached_by(group_resource, view.resource_version):
+            logger.debug("Cache is behind", gvk=str(resource.gvk), resource_version=view.resource_version)
             return None
         if info.verb == "get":
-            return _one(resource, view, key_of(info), seen)
-        body = _list(resource.gvk, view, question.query or {})
+            return _object_body(resource, view, key_of(info), watermark)
+        body = _list_body(resource.gvk, view, request.query or {})
         if body is not None:
-            seen.version(id_, view.position)
+            watermark.record_version(group_resource, view.resource_version)
         return body
 
 
-def _one(resource: ApiResource, view: CachedKind, key: ObjectKey, seen: ReadWatermark) -> bytes | None:
+def _object_body(resource: ApiResource, view: CachedKind, key: ObjectKey, watermark: ReadWatermark) -> bytes | None:
     stored = view.get(key)
     if stored is None:
         logger.debug("Cache miss", gvk=str(resource.gvk), key=str(key))
         return None
-    seen.version((resource.gvk.group, resource.plural), stored.resource_version)
+    watermark.record_version((resource.gvk.group, resource.plural), stored.resource_version)
     return stored.body
 
 
-def _list(gvk: GVK, view: CachedKind, query: Mapping[str, str]) -> bytes | None:
-    """Return a list without pages, None when its selector is not one of equality or it would have several pages."""
-    labels = equalities(query.get("labelSelector", ""))
+def _list_body(gvk: GVK, view: CachedKind, query: Mapping[str, str]) -> bytes | None:
+    """Return a list, None if the selector is not equality-based or the list would have more than one page."""
+    labels = equality_labels(query.get("labelSelector", ""))
     if labels is None:
         return None
     bodies = [stored.body for stored in view if labels.items() <= stored.labels.items()]
     limit = query.get("limit", "0") or "0"
     if not limit.isdigit() or 0 < int(limit) < len(bodies):
         return None
-    metadata = {"resourceVersion": view.position}
+    metadata = {"resourceVersion": view.resource_version}
     head = encode({"apiVersion": gvk.api_version, "kind": f"{gvk.kind}List", "metadata": metadata})
     return head[:-1] + b',"items":[' + b",".join(bodies) + b"]}"
 
 
-def equalities(selector: str) -> dict[str, str] | None:
-    """Return the labels of a selector that only says what is equal to what, None for any other."""
+def equality_labels(selector: str) -> dict[str, str] | None:
+    """Return the labels of an equality-based selector, None for any other selector."""
     labels: dict[str, str] = {}
     for requirement in filter(None, selector.split(",")):
         match = _EQUALITY.fullmatch(requirement)
@@ -170,14 +177,14 @@ def equalities(selector: str) -> dict[str, str] | None:
     return labels
 
 
-def _described(question: ReadRequest) -> dict[str, Any]:
-    """Return a request in the words and the order of the Go runner's log, which people's tools search."""
-    info = question.info
+def _log_fields(request: ReadRequest) -> dict[str, Any]:
+    """Return a request with the keys and in the order of the Go runner's log, because log queries depend on them."""
+    info = request.info
     return {
         "IsResourceRequest": info.is_resource,
-        "Path": question.target.partition("?")[0],
+        "Path": request.target.partition("?")[0],
         "Verb": info.verb,
-        "APIPrefix": question.target.split("/", 2)[1],
+        "APIPrefix": request.target.split("/", 2)[1],
         "APIGroup": info.group,
         "APIVersion": info.version,
         "Namespace": info.namespace,

@@ -1,1 +1,1 @@
-"""How bytes pass through the proxy: forwarded requests, upgraded connections, CONNECT tunnels."""
+"""How the proxy transports bytes: forwarded requests, upgraded connections, CONNECT tunnels."""

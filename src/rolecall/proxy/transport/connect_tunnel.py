@@ -1,8 +1,8 @@
-"""Connections within a connection: what client-go does when it reaches the proxy as an HTTP proxy.
+"""CONNECT tunnels, which client-go opens because it uses the proxy as an HTTP proxy.
 
-For exec and port-forward client-go asks, with CONNECT, for a connection to the server behind the proxy. That server is
-the proxy itself, so it goes on serving HTTP on the same connection. The requests in there carry no secret any more:
-they belong to the run that asked, for as long as it lives. Any other destination is refused.
+For exec and port-forward, client-go sends CONNECT to get a connection to the server behind the HTTP proxy. That server
+is the proxy itself, so the proxy continues to serve HTTP on the same connection. Requests inside the tunnel carry no
+secret; they belong to the run that opened the tunnel, until it is revoked. Any other destination is refused.
 """
 
 import asyncio
@@ -13,58 +13,57 @@ from aiohttp import web
 
 from rolecall.proxy.error_responses import error_response
 from rolecall.proxy.sessions import Session
-from rolecall.proxy.transport.upgrade import TakenOverResponse
+from rolecall.proxy.transport.upgrade import HijackedResponse
 
 
-class _Both(asyncio.Protocol):
-    """Serves a connection by the inner protocol, and lets the outer one know when it is lost."""
+class _TunnelProtocol(asyncio.Protocol):
+    """Serves a connection with the inner protocol, and notifies the outer one when it is lost."""
 
     def __init__(self, inner: asyncio.Protocol, outer: asyncio.BaseProtocol) -> None:
         self._inner, self._outer = inner, outer
-        self.data_received = inner.data_received  # type: ignore[method-assign] # no detour for each part
+        self.data_received = inner.data_received  # type: ignore[method-assign] # no extra call per chunk
         self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let both clean up."""
+        """Notify both protocols."""
         self._inner.connection_lost(exc)
         self._outer.connection_lost(exc)
 
 
 @dataclass(slots=True)
 class ConnectTunnel:
-    """The connections that runs have asked for, and the server that serves them."""
+    """The open CONNECT tunnels."""
 
-    server: web.Server | None = None
-    _runs: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
+    _sessions: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
 
-    def run_of(self, request: web.BaseRequest) -> Session | None:
-        """Return the run whose connection a request came on, None for an ordinary connection."""
-        return None if request.transport is None else self._runs.get(request.transport)
+    def session_of(self, request: web.BaseRequest) -> Session | None:
+        """Return the session whose tunnel a request came through, None for an ordinary connection."""
+        return None if request.transport is None else self._sessions.get(request.transport)
 
-    async def serve(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
-        """Serve a run's connection until it ends or the run is revoked."""
+    async def serve(self, request: web.BaseRequest, session: Session, server: web.Server) -> web.StreamResponse:
+        """Serve a tunnel until it is closed or the run is revoked."""
         transport = request.transport
-        if transport is None or self.server is None:
+        if transport is None:
             raise ConnectionResetError("the run has closed its connection")
         if not _is_own_address(request.raw_path, transport):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
             return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
-        self._runs[transport] = session
+        self._sessions[transport] = session
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            protocol = _Both(self.server(), transport.get_protocol())
+            protocol = _TunnelProtocol(server(), transport.get_protocol())
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
             await asyncio.get_running_loop().create_future()
         finally:
-            del self._runs[transport]
+            del self._sessions[transport]
             transport.close()
-        return TakenOverResponse()
+        return HijackedResponse()
 
 
 def _is_own_address(destination: str, transport: asyncio.Transport) -> bool:

@@ -1,1 +1,1 @@
-"""What the proxy does to writes: owner references, bodies, and conditions on versions."""
+"""How the proxy handles writes: owner injection, bodies, and preconditions on the resourceVersion."""

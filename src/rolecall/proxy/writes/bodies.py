@@ -1,7 +1,8 @@
-"""Bodies of requests and answers: JSON, YAML and protobuf, and the objects that an answer holds.
+"""Decoding and encoding of request and response bodies in JSON, YAML and protobuf.
 
-A body that is in another format, or in none, is no error here: it reads as None, and whoever asked leaves the body as
-it is, because the API server is the one to judge it. YAML is read as the API server reads it: times stay text.
+A body in another format, or a malformed one, is not an error: it decodes to None. The caller then forwards it
+unchanged, because validation is up to the API server. YAML is decoded as the API server does it: timestamps stay
+strings.
 """
 
 import json
@@ -21,7 +22,7 @@ _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML without making dates of texts that look like dates."""
+    """Loads YAML without converting strings that look like dates."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -36,13 +37,13 @@ def media_type(content_type: str) -> str:
 
 
 def is_readable(content_type: str) -> bool:
-    """Tell whether bodies of this Content-Type can be read here."""
+    """Tell whether ``decode`` supports this Content-Type."""
     found = media_type(content_type)
     return found in _READABLE or found.endswith(_READABLE_SUFFIXES)
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """Return a body's content, None when it is in no format that is known here."""
+    """Return the content of a body, None for an unsupported format or a malformed body."""
     if not is_readable(content_type):
         return None
     try:
@@ -59,7 +60,7 @@ def _decode_yaml(body: bytes) -> Any:
 
 
 def decode_object(body: bytes, content_type: str) -> RawObject | None:
-    """Return a body's content if it is an object, else None; of one in protobuf, the metadata."""
+    """Return the content of a body if it is an object, else None; for protobuf, only the metadata."""
     if media_type(content_type) == protobuf.MEDIA_TYPE:
         return protobuf.decode(body)
     content = decode(body, content_type)
@@ -67,15 +68,15 @@ def decode_object(body: bytes, content_type: str) -> RawObject | None:
 
 
 def encode(content: object) -> bytes:
-    """Return JSON, which is YAML too. Raises TypeError or ValueError for content that JSON cannot say."""
+    """Return JSON, which is also valid YAML. Raises TypeError or ValueError for content that JSON cannot represent."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
 
 
 def encode_changed(body: bytes, content_type: str, obj: RawObject, changed: RawObject) -> bytes:
-    """Return the body of a changed object in the format of the body that ``obj`` was read from.
+    """Return the body for a changed object, in the format of the body that ``obj`` was decoded from.
 
-    In protobuf annotations and owner references are added, nothing else. Raises TypeError or ValueError for what
-    cannot be said.
+    In protobuf, only added annotations and owner references are encoded. Raises TypeError or ValueError for content
+    that cannot be encoded.
     """
     if media_type(content_type) != protobuf.MEDIA_TYPE:
         return encode(changed)
@@ -86,21 +87,21 @@ def encode_changed(body: bytes, content_type: str, obj: RawObject, changed: RawO
     return protobuf.add_to_metadata(body, annotations, references)
 
 
-def objects_in(answer: Any) -> Iterator[RawObject]:
-    """Yield the objects of an answer: itself, the items of a list, or the rows of a table; nothing for a Status."""
-    if not isinstance(answer, dict) or answer.get("kind") == "Status":
+def objects_in(content: Any) -> Iterator[RawObject]:
+    """Yield the objects in a response: the object itself, the items of a list, or the rows of a Table; not a Status."""
+    if not isinstance(content, dict) or content.get("kind") == "Status":
         return
-    if isinstance(answer.get("rows"), list) and answer.get("kind") == "Table":
-        found = [row.get("object") for row in answer["rows"] if isinstance(row, dict)]
-    elif isinstance(answer.get("items"), list) and str(answer.get("kind")).endswith("List"):
-        found = answer["items"]
+    if isinstance(content.get("rows"), list) and content.get("kind") == "Table":
+        found = [row.get("object") for row in content["rows"] if isinstance(row, dict)]
+    elif isinstance(content.get("items"), list) and str(content.get("kind")).endswith("List"):
+        found = content["items"]
     else:
-        found = [answer]
+        found = [content]
     yield from (obj for obj in found if isinstance(obj, dict))
 
 
-def unpacked(body: bytes) -> bytes:
-    """Return a body without compression; one that cannot be unpacked reads as empty."""
+def decompress(body: bytes) -> bytes:
+    """Return a body without gzip compression, an empty one if decompression fails."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:

@@ -1,9 +1,9 @@
-"""Writes under a condition: how a run's own change is told from somebody else's.
+"""Writes with a precondition, which tell a run's own changes from those of others.
 
-PATCH and PUT answer with the object's version also when they changed nothing, and then that version may be the work of
-a user, which has to start a reconcile. So a write is sent on the condition that the object still has a known version:
-if it succeeds and the version is another one, the change is the run's own, and nobody's beside it. If it fails for the
-condition, it is sent again as the run meant it.
+PATCH and PUT return the object's resourceVersion even if they changed nothing. That version may then come from a user,
+whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
+the write succeeds and returns another version, the run, and nobody else, has changed the object. If the precondition
+fails, the proxy tries once more with the current version, and then sends the write as the run sent it.
 """
 
 import json
@@ -19,104 +19,106 @@ from rolecall.kube.references import RawObject
 from rolecall.proxy.sessions import Session
 from rolecall.proxy.transport.forward import Upstream
 from rolecall.proxy.writes.bodies import decode, encode, media_type, objects_in
-from rolecall.proxy.writes.owner_injection import METADATA_ONLY, WriteRequest
+from rolecall.proxy.writes.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest
 
 JSON_PATCH: Final = "application/json-patch+json"
-_WITH_VERSION: Final = frozenset({"", "status", "scale"})
-_REFUSED: Final = {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
+_VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
+_PRECONDITION_FAILED: Final = {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A body that is accepted only while the object has this version; ``is_ours`` if the run did not ask for that."""
+class ConditionalBody:
+    """A body with the precondition that the object has this version; ``is_added`` if the run's body had none."""
 
     body: bytes
     version: str
-    is_ours: bool
+    is_added: bool
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The answer to a write, read to its end, and the objects in it that the write has changed."""
+    """The response to a write, its body, and the objects in it that the write has changed."""
 
-    answer: aiohttp.ClientResponse
+    response: aiohttp.ClientResponse
     body: bytes
     changed: tuple[RawObject, ...] = ()
 
 
-def with_condition(body: bytes, content_type: str, version: str) -> Condition | None:
-    """Put the condition into a body that does not have one of its own; None where that cannot be done."""
+def with_precondition(body: bytes, content_type: str, version: str) -> ConditionalBody | None:
+    """Add the precondition to a body that does not have one; return None if the body cannot express it."""
     content = decode(body, content_type)
     if media_type(content_type) == JSON_PATCH:
         if not isinstance(content, list):
             return None
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        return Condition(encode([test, *content]), version, is_ours=True)
+        return ConditionalBody(encode([test, *content]), version, is_added=True)
     if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
         return None
     if own := resource_version_of(content):
-        return Condition(body, own, is_ours=False)
+        return ConditionalBody(body, own, is_added=False)
     changed = content | {"metadata": metadata_of(content) | {"resourceVersion": version}}
     try:
-        return Condition(encode(changed), version, is_ours=True)
+        return ConditionalBody(encode(changed), version, is_added=True)
     except (TypeError, ValueError):
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionalWrites:
-    """Sends writes so that their answers tell what they have changed."""
+    """Sends writes so that their responses show what they have changed."""
 
     upstream: Upstream
 
     async def send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
-        """Send a write; the caller notes what it has changed. Raises aiohttp.ClientError and OSError."""
+        """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
         if write.info.is_dry_run:
             return await self._send(session, write, headers)
-        if write.info.verb not in {"update", "patch"} or write.info.subresource not in _WITH_VERSION:
-            return _changed_unless(await self._send(session, write, headers), session.version_of(write.info))
-        seen = session.version_of(write.info)
-        if seen is None:
-            seen = await self._current_version(session, write)
-        outcome = await self._attempt(session, write, headers, seen)
-        if outcome is None and (current := await self._current_version(session, write)) != seen:
-            outcome = await self._attempt(session, write, headers, current)
-        return outcome or await self._send(session, write, headers)
+        if write.info.verb not in {"update", "patch"} or write.info.subresource not in _VERSIONED_SUBRESOURCES:
+            return _with_changed_objects(
+                await self._send(session, write, headers), session.last_seen_version(write.info)
+            )
+        known = session.last_seen_version(write.info)
+        if known is None:
+            known = await self._current_version(session, write)
+        result = await self._send_conditionally(session, write, headers, known)
+        if result is None and (current := await self._current_version(session, write)) != known:
+            result = await self._send_conditionally(session, write, headers, current)
+        return result or await self._send(session, write, headers)
 
-    async def _attempt(
+    async def _send_conditionally(
         self, session: Session, write: WriteRequest, headers: Mapping[str, str], version: str
     ) -> WriteResult | None:
-        """Send a write on the condition of this version (empty: not there); None if it failed for the condition."""
-        condition = with_condition(write.body, write.content_type, version) if version else None
-        if condition is None:
-            outcome = await self._send(session, write, headers)
-            is_created = outcome.answer.status == HTTPStatus.CREATED
-            return _changed_unless(outcome, "") if is_created else outcome
-        outcome = await self._send(session, replace(write, body=condition.body), headers)
-        if condition.is_ours and outcome.answer.status in _REFUSED:
+        """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
+        conditional = with_precondition(write.body, write.content_type, version) if version else None
+        if conditional is None:
+            result = await self._send(session, write, headers)
+            is_created = result.response.status == HTTPStatus.CREATED
+            return _with_changed_objects(result, "") if is_created else result
+        result = await self._send(session, replace(write, body=conditional.body), headers)
+        if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
             return None
-        return _changed_unless(outcome, condition.version)
+        return _with_changed_objects(result, conditional.version)
 
     async def _send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
         if session.is_revoked:
-            raise ConnectionAbortedError("the run has been revoked before its write was sent")
-        async with await self.upstream.send(write.method, write.target, headers, write.body or None) as answer:
-            return WriteResult(answer, await answer.read())
+            raise ConnectionAbortedError("the run was revoked before its write was sent")
+        async with await self.upstream.send(write.method, write.target, headers, write.body or None) as response:
+            return WriteResult(response, await response.read())
 
     async def _current_version(self, session: Session, write: WriteRequest) -> str:
-        """Look up the object's version, empty when it is not there or may not be read, and remember it."""
-        async with await self.upstream.send("GET", write.object_path, {"Accept": METADATA_ONLY}) as answer:
-            body = await answer.read()
-        version = resource_version_of(json.loads(body)) if answer.status == HTTPStatus.OK else ""
-        session.saw(write.info, version)
+        """Read and record the object's current version, empty if it does not exist or cannot be read."""
+        async with await self.upstream.send("GET", write.object_path, {"Accept": ACCEPT_PARTIAL_METADATA}) as response:
+            body = await response.read()
+        version = resource_version_of(json.loads(body)) if response.status == HTTPStatus.OK else ""
+        session.record_version(write.info, version)
         return version
 
 
-def _changed_unless(outcome: WriteResult, version: str | None) -> WriteResult:
-    """Say that a successful write has changed every object whose version is not this one."""
-    status, headers = outcome.answer.status, outcome.answer.headers
+def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResult:
+    """Add the changed objects to the result of a successful write: those whose version differs from this one."""
+    status, headers = result.response.status, result.response.headers
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return outcome
-    answer: Any = decode(outcome.body, headers.get("Content-Type", ""))
-    changed = (obj for obj in objects_in(answer) if uid_of(obj) and resource_version_of(obj) not in {"", version})
-    return WriteResult(outcome.answer, outcome.body, tuple(changed))
+        return result
+    content: Any = decode(result.body, headers.get("Content-Type", ""))
+    changed = (obj for obj in objects_in(content) if uid_of(obj) and resource_version_of(obj) not in {"", version})
+    return WriteResult(result.response, result.body, tuple(changed))

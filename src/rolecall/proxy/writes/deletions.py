@@ -1,8 +1,9 @@
-"""Which object a run's DELETE has removed at once.
+"""Recognition of deletions that are complete when the API server responds.
 
-The API server announces the end of an object under a version that the answer to the DELETE does not have, so an own
-deletion is known by the object's uid. Only one that is over when it is answered counts: the run knows that this object
-is gone. One that waits for finalizers, or for a pod to stop, ends after the run, and that is news for the next one.
+The DELETED watch event has a resourceVersion that the response to the DELETE does not contain. So the run's own
+deletions are recognized by the object's uid. Only a deletion that is complete in the response is recorded, because only
+then the run knows that the object is gone. If a finalizer or a terminating pod delays the deletion, the event comes
+later and must trigger a reconcile.
 """
 
 from http import HTTPStatus
@@ -14,21 +15,21 @@ from rolecall.proxy.writes.bodies import decode
 from rolecall.proxy.writes.conditional_writes import WriteResult
 
 
-def removed_uid(info: RequestInfo, outcome: WriteResult) -> str:
-    """Return the uid of the object that the request has removed, empty if it removed none or has only begun to."""
-    if info.verb != "delete" or info.subresource or info.is_dry_run or outcome.answer.status != HTTPStatus.OK:
+def removed_uid(info: RequestInfo, result: WriteResult) -> str:
+    """Return the uid of the object that the request has removed, empty if there is none or its deletion is pending."""
+    if info.verb != "delete" or info.subresource or info.is_dry_run or result.response.status != HTTPStatus.OK:
         return ""
-    answer = decode(outcome.body, outcome.answer.headers.get("Content-Type", ""))
-    if not isinstance(answer, dict):
+    content = decode(result.body, result.response.headers.get("Content-Type", ""))
+    if not isinstance(content, dict):
         return ""
-    if answer.get("kind") == "Status":
-        details = answer.get("details")
+    if content.get("kind") == "Status":
+        details = content.get("details")
         return str(details.get("uid") or "") if isinstance(details, dict) else ""
-    return uid_of(answer) if _is_gone(answer) else ""
+    return uid_of(content) if _is_removed(content) else ""
 
 
-def _is_gone(answered: RawObject) -> bool:
-    """Tell of an answered object whether it is gone: one that lingers says until when, or who holds it."""
-    metadata = metadata_of(answered)
-    lingers = is_being_deleted(answered) and metadata.get("deletionGracePeriodSeconds") != 0
-    return not lingers and not metadata.get("finalizers")
+def _is_removed(obj: RawObject) -> bool:
+    """Tell whether the returned object no longer exists: no grace period and no finalizer delays its deletion."""
+    metadata = metadata_of(obj)
+    is_terminating = is_being_deleted(obj) and metadata.get("deletionGracePeriodSeconds") != 0
+    return not is_terminating and not metadata.get("finalizers")

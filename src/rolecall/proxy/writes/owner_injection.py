@@ -1,9 +1,10 @@
-"""The owner, put into the objects that a run creates.
+"""Injection of the owner into the objects that a run creates.
 
-POST creates. PUT and server-side apply create when the object is not there, so its metadata is read first. An object
-that exists is left alone, with two exceptions: one that names the owner already keeps doing so, because PUT and apply
-drop what they do not mention; and one whose new text carries the adoption annotation is taken over. The same
-annotation, said to be false, keeps the owner out of what is created. A body that cannot be read passes as it is.
+POST creates an object. PUT and server-side apply create it if it does not exist, so its metadata is read first. The
+owners of an existing object are not changed, with two exceptions: an object that already names the owner keeps naming
+it, because PUT and apply drop fields that the request does not contain; and an object is adopted if the request has the
+adoption annotation with the value ``"true"``. With the value ``"false"``, a new object gets no owner. A body that
+cannot be decoded is forwarded unchanged.
 """
 
 import json
@@ -23,24 +24,24 @@ from rolecall.proxy.writes.ownership import (
     ADOPT_ANNOTATION,
     Owner,
     Ownership,
-    asks_for_adoption,
-    asks_for_no_owner,
-    is_report,
-    ownership_between,
+    is_event,
+    opts_out_of_ownership,
     ownership_of,
+    requests_adoption,
+    required_ownership,
     with_owner,
 )
 
 logger = get_logger("proxy")
 
-APPLY: Final = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
-MERGE: Final = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
-METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+APPLY_MEDIA_TYPES: Final = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
+MERGE_MEDIA_TYPES: Final = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
+ACCEPT_PARTIAL_METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A request that may create or change an object, with its body read."""
+    """A request that creates, changes or deletes objects, with its body."""
 
     method: str
     info: RequestInfo
@@ -50,116 +51,118 @@ class WriteRequest:
 
     @property
     def object_path(self) -> str:
-        """The path of the object, without its subresource."""
+        """The path of the object, without the subresource."""
         path = self.target.partition("?")[0]
         return path.removesuffix(f"/{self.info.subresource}") if self.info.subresource else path
 
     @property
     def is_create(self) -> bool:
-        """Tell whether the request creates an object and can do nothing else."""
+        """Tell whether the request can only create an object."""
         return self.info.verb == "create"
 
     @property
     def is_merge(self) -> bool:
-        """Tell whether the body is merged into an object that has to exist."""
-        return self.info.verb == "patch" and media_type(self.content_type) in MERGE
+        """Tell whether the body is merged into an object, which must exist."""
+        return self.info.verb == "patch" and media_type(self.content_type) in MERGE_MEDIA_TYPES
 
     @property
     def may_need_owner(self) -> bool:
-        """Tell whether the body has to be looked at; plain patches, the most frequent writes, need not."""
+        """Tell whether the body must be decoded; plain patches, the most frequent writes, need not be."""
         if not self.info.is_resource or self.info.subresource:
             return False
         if self.is_merge:
             return ADOPT_ANNOTATION.partition("/")[0].encode() in self.body
-        is_apply = self.info.verb == "patch" and media_type(self.content_type) in APPLY
+        is_apply = self.info.verb == "patch" and media_type(self.content_type) in APPLY_MEDIA_TYPES
         return is_apply or self.info.verb == "update" or (self.is_create and not self.info.name)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerInjector:
-    """Gives the body that goes to the API server for the body that a run sent."""
+    """Injects the owner into the bodies of writes."""
 
     client: Client
     upstream: Upstream
 
-    async def body_for(self, session: Session, write: WriteRequest) -> bytes:
-        """Return the body to send; the run hears of a dependent's kind before the object can exist.
+    async def inject(self, session: Session, write: WriteRequest) -> bytes:
+        """Return the body to send to the API server; report the kind of a dependent before the object can exist.
 
-        Raises KubeError and aiohttp.ClientError when the API server does not say what is there.
+        Raises KubeError and aiohttp.ClientError if discovery or the read of the existing object fails.
         """
-        if not (session.run.inject_owner and write.may_need_owner):
+        if not (session.spec.inject_owner and write.may_need_owner):
             return write.body
         info = write.info
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
-        if resource is None or resource.is_virtual or is_report(resource.gvk):
+        if resource is None or resource.is_virtual or is_event(resource.gvk):
             return write.body
         obj = decode_object(write.body, write.content_type)
         if obj is None:
-            logger.debug("Owner not injected, body unreadable", target=write.target, content_type=write.content_type)
+            logger.debug("Cannot inject owner: unknown format", target=write.target, content_type=write.content_type)
             return write.body
-        return await self._with_owner(session, write, resource, obj)
+        return await self._inject_into(session, write, resource, obj)
 
-    async def _with_owner(self, session: Session, write: WriteRequest, resource: ApiResource, obj: RawObject) -> bytes:
-        run = session.run
+    async def _inject_into(self, session: Session, write: WriteRequest, resource: ApiResource, obj: RawObject) -> bytes:
+        spec = session.spec
         key = _key_of(write.info, resource, obj)
-        if run.owner.is_object(resource.gvk, key):
+        if spec.owner.refers_to(resource.gvk, key):
             return write.body
-        existing = None if write.is_create else await self._existing(session, write)
+        existing = None if write.is_create else await self._existing_metadata(session, write)
         if write.is_merge and existing is None:
             return write.body
-        ownership = _ownership_to_be(run.owner, key, obj, existing)
+        ownership = _target_ownership(spec.owner, key, obj, existing)
         if ownership is None:
             return write.body
-        run.on_dependent(resource, ownership)
+        spec.on_dependent(resource, ownership)
         try:
-            changed = with_owner(_with_kept(write, obj, existing, run.owner), run.owner, ownership)
+            changed = with_owner(_with_existing_references(write, obj, existing, spec.owner), spec.owner, ownership)
             body = write.body if changed is obj else encode_changed(write.body, write.content_type, obj, changed)
         except (TypeError, ValueError) as error:
-            logger.debug("Owner not injected, object malformed", target=write.target, reason=str(error))
+            logger.debug("Cannot inject owner: malformed object", target=write.target, reason=str(error))
             return write.body
         logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", how=ownership.value)
         return body
 
-    async def _existing(self, session: Session, write: WriteRequest) -> RawObject | None:
-        """Return the metadata of the object that a write is for, None when there is no such object."""
+    async def _existing_metadata(self, session: Session, write: WriteRequest) -> RawObject | None:
+        """Return the metadata of the object to write, None if it does not exist."""
         path = write.object_path
-        async with await self.upstream.send("GET", path, {"Accept": METADATA_ONLY}) as answer:
-            body = await answer.read()
-        if answer.status == 404:  # noqa: PLR2004 - not found
-            session.saw(write.info, "")
+        async with await self.upstream.send("GET", path, {"Accept": ACCEPT_PARTIAL_METADATA}) as response:
+            body = await response.read()
+        if response.status == 404:  # noqa: PLR2004 - not found
+            session.record_version(write.info, "")
             return None
-        if answer.status != 200:  # noqa: PLR2004 - what is there cannot be told: it counts as somebody else's
-            logger.debug("Owner not injected, object unreadable", target=path, status=answer.status)
+        if response.status != 200:  # noqa: PLR2004 - without its metadata, the object is treated as not ours
+            logger.debug("Cannot inject owner: failed to read object", target=path, status=response.status)
             return {}
         found: RawObject = json.loads(body)
-        session.saw(write.info, resource_version_of(found))
+        session.record_version(write.info, resource_version_of(found))
         return found
 
 
 def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectKey:
-    """Return the key that the object will have; its name may be empty, because the API server generates it."""
-    named = ObjectKey.of_object({"metadata": metadata_of(obj)})
-    namespace = (info.namespace or named.namespace) if resource.namespaced else ""
-    return ObjectKey(namespace, info.name or named.name)
+    """Return the object's key; its name is empty if the API server generates it."""
+    in_body = ObjectKey.of_object({"metadata": metadata_of(obj)})
+    namespace = (info.namespace or in_body.namespace) if resource.namespaced else ""
+    return ObjectKey(namespace, info.name or in_body.name)
 
 
-def _ownership_to_be(owner: Owner, key: ObjectKey, obj: RawObject, existing: RawObject | None) -> Ownership | None:
-    """Return how the object is to name its owner after the write, None when the write is to pass as it is."""
-    if existing is not None and not asks_for_adoption(obj):
-        found = ownership_of(existing, owner)
-        says_itself = "ownerReferences" in metadata_of(obj)
-        return None if found is Ownership.OWNER_REFERENCE and says_itself else found
-    named = ownership_of(obj, owner)
-    if named is None and asks_for_no_owner(obj):
+def _target_ownership(owner: Owner, key: ObjectKey, obj: RawObject, existing: RawObject | None) -> Ownership | None:
+    """Return how the object must name its owner after the write, None if the write is forwarded unchanged."""
+    if existing is not None and not requests_adoption(obj):
+        current = ownership_of(existing, owner)
+        sets_references = "ownerReferences" in metadata_of(obj)
+        return None if current is Ownership.OWNER_REFERENCE and sets_references else current
+    requested = ownership_of(obj, owner)
+    if requested is None and opts_out_of_ownership(obj):
         return None
-    return named or ownership_between(owner, key.namespace)
+    return requested or required_ownership(owner, key.namespace)
 
 
-def _with_kept(write: WriteRequest, obj: RawObject, existing: RawObject | None, owner: Owner) -> RawObject:
-    """Return the object with those owner references of the existing one that the write must not drop.
+def _with_existing_references(
+    write: WriteRequest, obj: RawObject, existing: RawObject | None, owner: Owner
+) -> RawObject:
+    """Return the object with those owner references of the existing object that the write must not drop.
 
-    A write that says itself what they are is left as it is. A merge replaces the list, so it has to hold all of them;
-    after PUT and apply the owner's own reference has to be there, in the words that it has.
+    A write that sets the owner references itself is not changed. A merge patch replaces the list, so it must contain
+    all of them. PUT and apply must contain the reference to the owner as it is in the existing object.
     """
     metadata = metadata_of(obj)
     if existing is None or "ownerReferences" in metadata:

@@ -1,8 +1,8 @@
-"""How an object that a run creates is tied to the primary that the run is for.
+"""How a dependent names its primary: by owner reference or by annotations.
 
-Garbage collection follows owner references, which may not cross namespaces nor lead from a cluster-scoped object to a
-namespaced owner. Where they may not, two annotations say the same to the operator, though not to the garbage collector.
-All functions are pure and leave their arguments as they are.
+Garbage collection follows owner references. These cannot cross namespaces, and a cluster-scoped object cannot have a
+namespaced owner. In these cases two annotations name the primary for the operator; the garbage collector ignores them.
+All functions are pure and do not change their arguments.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,14 @@ from enum import Enum
 from typing import Any, Final
 
 from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
+from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
-PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
-PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
 ADOPT_ANNOTATION: Final = "rolecall.dev/adopt"
 
 
 class Ownership(Enum):
-    """The way in which a dependent names its primary."""
+    """How a dependent names its primary."""
 
     OWNER_REFERENCE = "owner reference"
     ANNOTATION = "annotation"
@@ -26,7 +25,7 @@ class Ownership(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A primary, as far as its dependents name it."""
+    """The attributes of a primary that its dependents refer to."""
 
     gvk: GVK
     key: ObjectKey
@@ -35,23 +34,23 @@ class Owner:
 
     @property
     def type_annotation(self) -> str:
-        """The text that stands for the primary's kind in an annotation: ``Kind.group``, ``Kind`` for the core group."""
+        """The primary's kind as the annotation has it: ``Kind.group``, or ``Kind`` for the core group."""
         return f"{self.gvk.kind}.{self.gvk.group}" if self.gvk.group else self.gvk.kind
 
-    def is_object(self, gvk: GVK, key: ObjectKey) -> bool:
-        """Tell whether a kind, in any version, and a key mean the primary itself."""
+    def refers_to(self, gvk: GVK, key: ObjectKey) -> bool:
+        """Tell whether a kind, in any version, and a key identify the primary itself."""
         return (gvk.group, gvk.kind, key) == (self.gvk.group, self.gvk.kind, self.key)
 
 
-def ownership_between(owner: Owner, namespace: str) -> Ownership:
-    """Return how a dependent in this namespace (empty for a cluster-scoped one) has to name its owner."""
+def required_ownership(owner: Owner, namespace: str) -> Ownership:
+    """Return how a dependent in this namespace (empty for a cluster-scoped dependent) must name its owner."""
     if not owner.namespaced or namespace == owner.key.namespace:
         return Ownership.OWNER_REFERENCE
     return Ownership.ANNOTATION
 
 
 def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
-    """Return how the object names this very owner, None when it does not."""
+    """Return how the object names this owner, None if it does not."""
     references = owner_references_of(obj) if isinstance(metadata_of(obj).get("ownerReferences"), list) else ()
     if any(reference.uid == owner.uid for reference in references):
         return Ownership.OWNER_REFERENCE
@@ -59,25 +58,25 @@ def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
     return Ownership.ANNOTATION if named == (owner.type_annotation, str(owner.key)) else None
 
 
-def is_report(gvk: GVK) -> bool:
-    """Tell whether objects of this kind only report something: nobody owns them, and the API server forgets them."""
+def is_event(gvk: GVK) -> bool:
+    """Tell whether this is the Event kind; Events expire and need no owner."""
     return gvk.kind == "Event" and gvk.group in ("", "events.k8s.io")
 
 
-def asks_for_adoption(obj: RawObject) -> bool:
-    """Tell whether the object carries the annotation by which a role takes over an object that exists."""
+def requests_adoption(obj: RawObject) -> bool:
+    """Tell whether the object has the annotation with which a role adopts an existing object."""
     return annotation_of(obj, ADOPT_ANNOTATION) == "true"
 
 
-def asks_for_no_owner(obj: RawObject) -> bool:
-    """Tell whether the object carries the annotation by which a role keeps what it creates free of an owner."""
+def opts_out_of_ownership(obj: RawObject) -> bool:
+    """Tell whether the object has the annotation with which a role creates an object without an owner."""
     return annotation_of(obj, ADOPT_ANNOTATION) == "false"
 
 
 def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:
-    """Return a copy that names the owner; one that names it already, in its own words, comes back as it is.
+    """Return a copy that names the owner; an object that already has the owner reference is returned unchanged.
 
-    Raises ValueError for metadata that is not of the form that Kubernetes knows.
+    Raises ValueError for malformed metadata.
     """
     if ownership is Ownership.ANNOTATION:
         annotations = {PRIMARY_ANNOTATION: str(owner.key), PRIMARY_TYPE_ANNOTATION: owner.type_annotation}
@@ -100,10 +99,10 @@ def _owner_reference(owner: Owner) -> dict[str, str]:
 
 
 def _field(mapping: dict[str, Any], name: str, expected: type) -> Any:
-    """Return a field's value, an empty one for a field that is missing or null."""
+    """Return the value of a field, an empty value if it is missing or null."""
     value = mapping.get(name)
     if value is None:
         return expected()
     if not isinstance(value, expected):
-        raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")  # noqa: TRY004 - what was sent is wrong, not our call
+        raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")  # noqa: TRY004 - the input is invalid
     return value

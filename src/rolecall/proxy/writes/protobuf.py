@@ -1,8 +1,8 @@
-"""Kubernetes' protobuf bodies, as far as an owner has to be put into them.
+"""Kubernetes protobuf bodies, as far as owner injection needs them.
 
-kubectl sends built-in kinds this way. An object is an envelope around a message whose first field is the metadata, in
-every kind that is stored. Where a message holds a field twice, protobuf merges the two: so whatever is to be added to
-the metadata is appended, and nothing else of the object needs to be understood.
+kubectl sends built-in kinds in this format. A body is an envelope around a message whose first field is the metadata;
+this holds for every persisted kind. If a message contains a field twice, protobuf merges the two. So additions to the
+metadata are appended, and the rest of the object does not have to be decoded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,48 +15,48 @@ _MAGIC: Final = b"k8s\x00"
 _ENVELOPE_RAW, _ENVELOPE_ENCODING = 2, 3
 _METADATA: Final = 1
 _NAME, _NAMESPACE, _ANNOTATIONS, _OWNER_REFERENCES = 1, 3, 12, 13
-_REFERENCE_TEXTS: Final = {1: "kind", 3: "name", 4: "uid", 5: "apiVersion"}
+_REFERENCE_STRINGS: Final = {1: "kind", 3: "name", 4: "uid", 5: "apiVersion"}
 _REFERENCE_FLAGS: Final = {6: "controller", 7: "blockOwnerDeletion"}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_LENGTHS: Final = {_FIXED64: 8, _FIXED32: 4}
-_LONGEST_VARINT_BITS: Final = 63
+_MAX_VARINT_BITS: Final = 63
 
 Value = bytes | int
 
 
 def decode(body: bytes) -> RawObject | None:
-    """Return an object's metadata (name, namespace, annotations and owner references), None for anything else."""
+    """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
     try:
-        return {"metadata": _read_metadata(_raw_of(_envelope(body)))}
+        return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
     except (IndexError, ValueError, TypeError, AttributeError):
         return None
 
 
 def add_to_metadata(body: bytes, annotations: dict[str, str], references: Iterable[dict[str, Any]]) -> bytes:
-    """Return a body whose object has these annotations and owner references too. Raises ValueError for no object."""
-    entries = (_text(1, name) + _text(2, value) for name, value in annotations.items())
+    """Return the body with these annotations and owner references added. Raises ValueError for a malformed body."""
+    entries = (_string(1, name) + _string(2, value) for name, value in annotations.items())
     added = b"".join(_bytes(_ANNOTATIONS, entry) for entry in entries)
-    added += b"".join(_bytes(_OWNER_REFERENCES, _reference(reference)) for reference in references)
+    added += b"".join(_bytes(_OWNER_REFERENCES, _encode_reference(reference)) for reference in references)
     fields = _envelope(body)
-    raw = _raw_of(fields) + _bytes(_METADATA, added)
+    raw = _object_message(fields) + _bytes(_METADATA, added)
     kept = b"".join(_bytes(number, value) for number, value in fields if number != _ENVELOPE_RAW)
     return _MAGIC + kept + _bytes(_ENVELOPE_RAW, raw)
 
 
 def _envelope(body: bytes) -> list[tuple[int, bytes]]:
     if not body.startswith(_MAGIC):
-        raise ValueError(f"found {body[:4]!r} at the beginning, expected {_MAGIC!r}")
+        raise ValueError(f"found {body[:4]!r} at the start of the body, expected {_MAGIC!r}")
     return [(number, value) for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)]
 
 
-def _raw_of(envelope: list[tuple[int, bytes]]) -> bytes:
+def _object_message(envelope: list[tuple[int, bytes]]) -> bytes:
     fields = dict(envelope)
     if fields.get(_ENVELOPE_ENCODING):
-        raise ValueError(f"the object is encoded as {fields[_ENVELOPE_ENCODING]!r}, expected no encoding")
+        raise ValueError(f"found content encoding {fields[_ENVELOPE_ENCODING]!r}, expected none")
     return fields.get(_ENVELOPE_RAW, b"")
 
 
-def _read_metadata(raw: bytes) -> dict[str, Any]:
+def _decode_metadata(raw: bytes) -> dict[str, Any]:
     message = b"".join(value for number, value in _fields(raw) if number == _METADATA and isinstance(value, bytes))
     metadata: dict[str, Any] = {}
     for number, value in _fields(message):
@@ -66,52 +66,54 @@ def _read_metadata(raw: bytes) -> dict[str, Any]:
             metadata["name" if number == _NAME else "namespace"] = value.decode()
         elif number == _ANNOTATIONS:
             entry = dict(_fields(value))
-            metadata.setdefault("annotations", {})[_decoded(entry.get(1, b""))] = _decoded(entry.get(2, b""))
+            metadata.setdefault("annotations", {})[_decode_string(entry.get(1, b""))] = _decode_string(
+                entry.get(2, b"")
+            )
         elif number == _OWNER_REFERENCES:
-            metadata.setdefault("ownerReferences", []).append(_read_reference(value))
+            metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
     return metadata
 
 
-def _read_reference(message: bytes) -> dict[str, Any]:
+def _decode_reference(message: bytes) -> dict[str, Any]:
     fields = dict(_fields(message))
-    texts = {name: _decoded(fields[number]) for number, name in _REFERENCE_TEXTS.items() if number in fields}
-    return texts | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
+    strings = {name: _decode_string(fields[number]) for number, name in _REFERENCE_STRINGS.items() if number in fields}
+    return strings | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
 
 
-def _decoded(value: Value) -> str:
+def _decode_string(value: Value) -> str:
     if isinstance(value, int):
-        raise ValueError(f"found the number {value!r}, expected text")  # noqa: TRY004 - what was sent is wrong
+        raise ValueError(f"found the number {value!r}, expected a string")  # noqa: TRY004 - the input is invalid
     return value.decode()
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Yield number and value of each field in turn. Raises ValueError or IndexError for what is no message."""
+    """Yield the number and value of each field in order. Raises ValueError or IndexError for a malformed message."""
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
             number_value, at = _read_varint(message, at)
             yield number, number_value
             continue
-        length = _FIXED_LENGTHS.get(kind)
-        if kind == _BYTES:
+        length = _FIXED_LENGTHS.get(wire_type)
+        if wire_type == _BYTES:
             length, at = _read_varint(message, at)
         if length is None or at + length > len(message):
-            raise ValueError(f"field {number} of wire type {kind} does not end within the message")
+            raise ValueError(f"field {number} of wire type {wire_type} exceeds the message")
         yield number, message[at : at + length]
         at += length
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     value = 0
-    for shift in range(0, _LONGEST_VARINT_BITS + 1, 7):
+    for shift in range(0, _MAX_VARINT_BITS + 1, 7):
         byte = message[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the high bit says that more follows
+        if byte < 0x80:  # noqa: PLR2004 - the high bit is set if another byte follows
             return value, at
-    raise ValueError("found a number of more than 64 bits")
+    raise ValueError("found a varint of more than 64 bits")
 
 
 def _varint(value: int) -> bytes:
@@ -127,11 +129,11 @@ def _bytes(number: int, value: bytes) -> bytes:
     return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
 
 
-def _text(number: int, value: str) -> bytes:
+def _string(number: int, value: str) -> bytes:
     return _bytes(number, value.encode())
 
 
-def _reference(reference: dict[str, Any]) -> bytes:
-    texts = b"".join(_text(number, str(reference.get(name, ""))) for number, name in _REFERENCE_TEXTS.items())
+def _encode_reference(reference: dict[str, Any]) -> bytes:
+    strings = b"".join(_string(number, str(reference.get(name, ""))) for number, name in _REFERENCE_STRINGS.items())
     flags = (_varint(number << 3) + _varint(1) for number, name in _REFERENCE_FLAGS.items() if reference.get(name))
-    return texts + b"".join(flags)
+    return strings + b"".join(flags)

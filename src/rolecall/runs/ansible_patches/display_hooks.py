@@ -1,9 +1,9 @@
-"""What a play prints before its callbacks are loaded, printed as plain lines.
+"""Messages of ansible-playbook before its callbacks are loaded stay plain lines, as in a cold run.
 
-When ansible-runner's callback is imported it wraps the methods of Ansible's display, so that each message becomes an
-event of its kind. A play of its own process imports it only when it has read the playbook; what it prints until then,
-an error of syntax for example, are plain lines, of which ansible-runner makes one event each. The server has imported
-the callback long before, so a forked play takes the wrappers off again until its callbacks are loaded.
+When ansible-runner's callback is imported, it wraps the methods of Ansible's display, so that each message becomes an
+event. A cold run imports it after it has read the playbook; what it prints before, for example a syntax error, is plain
+text, and ansible-runner makes an event of each line. The server has imported the callback already, so a forked
+ansible-playbook removes the wrappers until its callbacks are loaded.
 """
 
 import sys
@@ -12,8 +12,8 @@ from typing import Any
 _CALLBACK = "ansible.plugins.callback.awx_display"
 
 
-def print_plain_lines_first() -> None:
-    """Take the callback's wrappers off the display, and put them on again when the play loads its callbacks."""
+def defer_display_events() -> None:
+    """Remove the callback's wrappers from the display until ansible-playbook loads its callbacks."""
     from ansible.executor.task_queue_manager import TaskQueueManager  # noqa: PLC0415 - only the server has Ansible
     from ansible.utils.display import Display  # noqa: PLC0415 - as above
 
@@ -34,5 +34,5 @@ def print_plain_lines_first() -> None:
 
 
 def _is_of(module: object, method: object) -> bool:
-    """Tell whether a method was wrapped by a function of this module."""
+    """Return whether a method was wrapped by a function of this module."""
     return getattr(method, "__globals__", None) is vars(module) and hasattr(method, "__wrapped__")

@@ -1,11 +1,11 @@
-"""Tasks that need no worker process.
+"""Tasks that run in the process of ansible-playbook, without a worker process.
 
-ansible-core forks a worker for each task and host, which is a third of what a warm run costs. A worker gives a task its
-own copy of everything, its own standard streams and a process that may be ended. A task needs none of that when it is
-the only one at a time and runs nothing but code of ansible-core's that is known to leave no trace: it is skipped,
-includes others, or its action is one of `_QUIET_ACTIONS`, or starts one module, which is a process of its own anyway.
-Such a task runs here, on copies of what it might change, and its messages take the way of a worker's. Whatever else
-comes up, a filter or lookup of somebody else for example, lets the task begin again in a worker.
+ansible-core forks a worker for each task and host, which is a third of the cost of a warm run. A worker gives a task
+its own copy of everything, its own standard streams and a process that can be killed. A task does not need that if it
+is the only one at a time and runs only code of ansible-core that has no side effects: it is skipped, it includes other
+tasks, its action is one of ``_PURE_ACTIONS``, or it starts one module, which is a process of its own anyway. Such a
+task runs here, on copies of what it may change, and sends its messages through the queue of workers. If it meets
+anything else, for example a filter or lookup that is not ansible-core's, it starts again in a worker.
 """
 
 import io
@@ -28,57 +28,57 @@ from ansible.plugins import loader
 from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
 
-from rolecall.runs.ansible_patches.supported_versions import missing_from
 from rolecall.runs.ansible_patches.task_placement import NeedsWorker, TaskPlacement
 
-_QUIET_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
-"""ansible-core's action plugins that do nothing but compute a result or start one module."""
+_PURE_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
+"""Action plugins of ansible-core that only compute a result or start one module."""
 
-_COLLECTION_ACTIONS = ("ansible_collections.kubernetes.core.plugins.action.k8s", "ansible_collections.rolecall.util.")
-"""How the names of action plugins of collections begin that do no more either."""
+_PURE_COLLECTION_ACTIONS = (
+    "ansible_collections.kubernetes.core.plugins.action.k8s",
+    "ansible_collections.rolecall.util.",
+)
+"""Prefixes of the Python names of such action plugins in collections."""
+
 _FILE_ARGUMENTS = frozenset({"src", "template", "kubeconfig", "local_path"})
-"""With these they read files, and may leave some."""
+"""With these arguments they read files, and may leave some behind."""
 
-_QUIET_LOOKUPS = frozenset({"ansible.builtin.dict", "ansible.builtin.env", "ansible.builtin.items"})
+_PURE_LOOKUPS = frozenset({"ansible.builtin.dict", "ansible.builtin.env", "ansible.builtin.items"})
 _TRUSTED_FOLDERS = tuple(
     os.path.join(os.path.dirname(os.path.abspath(package.__file__ or "")), "")  # noqa: PTH100, PTH118, PTH120
     for package in (ansible, jinja2, markupsafe)
 )
 _LOCAL_CONNECTIONS = frozenset({"local", "ansible.builtin.local", "ansible.legacy.local"})
-_UNUSUAL = ("async_val", "timeout", "throttle", "delegate_to", "until", "retries", "become", "debugger", "loop_with")
-_TALKATIVE = 3
-_GET_ACTION = "_get_action_handler_with_module_context"
-
-_SEAM = (
-    (strategy_plugins, ("WorkerProcess",)),
-    (worker_process.WorkerProcess, ("start", "_run")),
-    (worker_process, ("WorkerQueue", "current_worker", "multiprocessing_context")),
-    (task_executor.TaskExecutor, ("_run_loop", "_get_connection", _GET_ACTION)),
-    (task_queue_manager.FinalQueue, ("put", "send_callback", "send_task_result", "send_display", "send_prompt")),
-    (_jinja_plugins.JinjaPluginIntercept, ("_invoke_plugin",)),
-    (_task, ("TaskContext",)),
+_WORKER_KEYWORDS = (
+    "async_val",
+    "timeout",
+    "throttle",
+    "delegate_to",
+    "until",
+    "retries",
+    "become",
+    "debugger",
+    "loop_with",
 )
-
-
-def missing() -> list[str]:
-    """Return the names that this version of ansible-core would need to have; none of them: workers can be spared."""
-    return missing_from(_SEAM)
+_VERBOSE = 3
+_GET_ACTION = "_get_action_handler_with_module_context"
 
 
 def install(placement: TaskPlacement) -> None:
-    """Spare workers from now on in this process; `place` is that of its tasks."""
+    """Run tasks in this process from now on where that is possible."""
     make_queue = worker_process.WorkerQueue
 
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
         def __init__(self, **given: Any) -> None:
-            worker_process.WorkerQueue = lambda **_: None  # for answers to questions: only one that starts needs it
+            worker_process.WorkerQueue = lambda **_: (
+                None
+            )  # carries answers to prompts: only a worker that is started needs it
             try:
                 super().__init__(**given)
             finally:
                 worker_process.WorkerQueue = make_queue
 
         def start(self) -> None:
-            if not (_is_usual(self) and _has_run_inside(self, placement)):
+            if not (_may_run_in_process(self) and _ran_in_process(self, placement)):
                 self.worker_queue = make_queue(ctx=worker_process.multiprocessing_context)
                 with placement.in_worker():
                     super().start()
@@ -86,47 +86,47 @@ def install(placement: TaskPlacement) -> None:
     strategy_plugins.WorkerProcess = Worker
 
 
-def _is_usual(worker: Any) -> bool:
-    """Tell whether a task is the only one at a time and asks for nothing special."""
-    task = worker._task  # noqa: SLF001 - the seam
+def _may_run_in_process(worker: Any) -> bool:
+    """Return whether a task is the only one at a time and uses no keyword that needs a worker."""
+    task = worker._task  # noqa: SLF001 - the patch
     if len(worker._task_vars.get("ansible_play_hosts_all", ())) != 1 or worker._play_context.become:  # noqa: SLF001
         return False
-    if constants.DEFAULT_DEBUG or Display().verbosity >= _TALKATIVE:
+    if constants.DEFAULT_DEBUG or Display().verbosity >= _VERBOSE:
         return False
-    return not any(getattr(task, name, None) for name in _UNUSUAL) and not isinstance(task.loop, list)
+    return not any(getattr(task, name, None) for name in _WORKER_KEYWORDS) and not isinstance(task.loop, list)
 
 
-def _has_run_inside(worker: Any, placement: TaskPlacement) -> bool:
-    """Run a task in this process; return False when it has been given up, with everything as it was before."""
+def _ran_in_process(worker: Any, placement: TaskPlacement) -> bool:
+    """Run a task in this process; return False, with everything as it was before, if it needs a worker."""
     before = dict(vars(worker))
-    messages = _Messages(worker._final_q)  # noqa: SLF001 - the seam
+    messages = _HeldMessages(worker._final_q)  # noqa: SLF001 - the patch
     worker._task = worker._task.copy(exclude_tasks=True)  # noqa: SLF001 - as above
-    worker._host = _copy_of(worker._host)  # noqa: SLF001 - as above
+    worker._host = _copy_host(worker._host)  # noqa: SLF001 - as above
     worker._task_vars = dict(worker._task_vars)  # noqa: SLF001 - as above
     worker._final_q = messages  # noqa: SLF001 - as above
     try:
-        with placement.inside(), _guarded(placement), _surroundings(worker, messages):
+        with placement.in_process(), _guards(placement), _worker_environment(worker, messages):
             worker._run()  # noqa: SLF001 - as above
-    except (NeedsWorker, SystemExit, Exception):  # noqa: BLE001 - a worker does with it what it always does
+    except (NeedsWorker, SystemExit, Exception):  # noqa: BLE001 - a worker handles it as always
         vars(worker).update(before)
         return False
     messages.deliver()
     return True
 
 
-def _copy_of(host: Host) -> Host:
-    """Return a copy; a worker empties its own before it ends."""
+def _copy_host(host: Host) -> Host:
+    """Return a copy: ``WorkerProcess._run`` clears the host's attributes at its end."""
     copy = object.__new__(type(host))
     vars(copy).update(vars(host))
     return copy
 
 
 @contextmanager
-def _surroundings(worker: Any, messages: "_Messages") -> Iterator[None]:
-    """Give a task what its worker would give it: what is printed is caught, what is displayed becomes a message."""
+def _worker_environment(worker: Any, messages: "_HeldMessages") -> Iterator[None]:
+    """Do what a worker does around a task: discard what is printed, and send what is displayed as a message."""
     display = Display()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        display._final_q = messages  # noqa: SLF001 - the way in is closed in the process of ansible-playbook
+        display._final_q = messages  # noqa: SLF001 - its setter refuses this process
         try:
             with _context(worker):
                 yield
@@ -136,41 +136,41 @@ def _surroundings(worker: Any, messages: "_Messages") -> Iterator[None]:
 
 
 def _context(worker: Any) -> Any:
-    """Return what ansible-core puts around a task, in 2.19 and in the versions after it."""
+    """Return the context that ansible-core sets around a task; 2.19 has another constructor than 2.21."""
     if hasattr(_task.TaskContext, "create"):
         return _task.TaskContext.create(task=worker._task, task_vars=worker._task_vars, host_name=worker._host.name)  # noqa: SLF001
     return _task.TaskContext(worker._task)  # noqa: SLF001 - as above
 
 
-class _Messages(task_queue_manager.FinalQueue):  # type: ignore[misc]
-    """Keeps what a task says, each message as it was when it was said, until it is certain that the task may say it."""
+class _HeldMessages(task_queue_manager.FinalQueue):  # type: ignore[misc]
+    """Holds the messages of a task, pickled when they are sent, until the task has ended without needing a worker."""
 
     def __init__(self, queue: Any) -> None:
         self._queue = queue
         self._kept: list[Any] = []
 
     def put(self, obj: object) -> None:
-        """Take a message."""
+        """Hold a message."""
         self._kept.append(ForkingPickler.dumps(obj))
 
     def send_prompt(self, **_: object) -> None:
-        """Give the task up: only a worker can wait for an answer."""
-        raise NeedsWorker("it asks a question")
+        """Restart the task: only a worker can wait for an answer."""
+        raise NeedsWorker("it prompts for input")
 
     def deliver(self) -> None:
-        """Send what was taken."""
+        """Send the messages."""
         for message in self._kept:
             with self._queue._wlock:  # noqa: SLF001 - as `put` of the queue does
                 self._queue._writer.send_bytes(message)  # noqa: SLF001 - as above
 
 
 @contextmanager
-def _guarded(placement: TaskPlacement) -> Iterator[None]:
-    """Give a task up as soon as it does more than it may here. A worker has none of these guards."""
+def _guards(placement: TaskPlacement) -> Iterator[None]:
+    """Restart the task in a worker as soon as it does more than it may here. Workers do not have these guards."""
     executor, intercept = task_executor.TaskExecutor, _jinja_plugins.JinjaPluginIntercept
     guards = (
         (executor, "_run_loop", _loop_guard(placement)),
-        (executor, "_get_connection", _connection_guard(executor._get_connection, placement)),  # noqa: SLF001 - the seam
+        (executor, "_get_connection", _connection_guard(executor._get_connection, placement)),  # noqa: SLF001 - the patch
         (executor, _GET_ACTION, _action_guard(getattr(executor, _GET_ACTION), placement)),
         (intercept, "_invoke_plugin", staticmethod(_plugin_guard(intercept._invoke_plugin, placement))),  # noqa: SLF001
     )
@@ -189,7 +189,7 @@ def _guarded(placement: TaskPlacement) -> Iterator[None]:
 
 def _loop_guard(placement: TaskPlacement) -> Callable[..., Any]:
     def run_loop(*_: object) -> None:
-        placement.give_up("it is a loop")
+        placement.restart_in_worker("it is a loop")
 
     return run_loop
 
@@ -197,7 +197,7 @@ def _loop_guard(placement: TaskPlacement) -> Callable[..., Any]:
 def _connection_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get_connection(task: Any, cvars: Any, templar: Any, current_connection: Any) -> Any:
         if current_connection not in _LOCAL_CONNECTIONS:
-            placement.give_up(f"its connection is {current_connection}")
+            placement.restart_in_worker(f"its connection is {current_connection}")
         return original(task, cvars, templar, current_connection)
 
     return get_connection
@@ -206,8 +206,8 @@ def _connection_guard(original: Callable[..., Any], placement: TaskPlacement) ->
 def _action_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get_action(*args: Any, **options: Any) -> Any:
         found = original(*args, **options)
-        if not _is_quiet(found[0]):
-            placement.give_up("its action may do anything")
+        if not _is_pure(found[0]):
+            placement.restart_in_worker("its action plugin may have side effects")
         return found
 
     return get_action
@@ -216,7 +216,7 @@ def _action_guard(original: Callable[..., Any], placement: TaskPlacement) -> Cal
 def _plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def invoke(instance: Any, *args: Any, **options: Any) -> Any:
         if not _is_trusted(instance):
-            placement.give_up(f"it uses {instance.ansible_name}")
+            placement.restart_in_worker(f"it uses {instance.ansible_name}")
         return original(instance, *args, **options)
 
     return invoke
@@ -225,23 +225,23 @@ def _plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Cal
 def _lookup_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
     def get(name: str, *args: Any, **options: Any) -> Any:
         found = original(name, *args, **options)
-        if not (found and _is_trusted(found) and found.ansible_name in _QUIET_LOOKUPS):
-            placement.give_up(f"it looks up {name}")
+        if not (found and _is_trusted(found) and found.ansible_name in _PURE_LOOKUPS):
+            placement.restart_in_worker(f"it looks up {name}")
         return found
 
     return get
 
 
-def _is_quiet(action: Any) -> bool:
-    """Tell whether an action plugin is known to do nothing but compute a result or start one module."""
+def _is_pure(action: Any) -> bool:
+    """Return whether an action plugin is known to only compute a result or start one module."""
     name = type(action).__module__
-    if name.startswith(_COLLECTION_ACTIONS):
+    if name.startswith(_PURE_COLLECTION_ACTIONS):
         return not _FILE_ARGUMENTS & action._task.args.keys()  # noqa: SLF001 - no public way
     folder, _, file = str(getattr(action, "_original_path", "")).rpartition("/")
-    return f"{folder}/".startswith(_TRUSTED_FOLDERS) and file.removesuffix(".py") in _QUIET_ACTIONS
+    return f"{folder}/".startswith(_TRUSTED_FOLDERS) and file.removesuffix(".py") in _PURE_ACTIONS
 
 
 def _is_trusted(plugin: Any) -> bool:
-    """Tell whether a plugin of templates comes with ansible-core or Jinja."""
+    """Return whether a filter, test or lookup is part of ansible-core or Jinja."""
     path = getattr(plugin, "_original_path", None)
     return bool(path.startswith(_TRUSTED_FOLDERS) if path else plugin.ansible_name.startswith("ansible.builtin."))

@@ -1,8 +1,8 @@
-"""A module as a forked child of the worker, in place of a shell and a new interpreter.
+"""A module as a forked child, instead of a shell and a new interpreter.
 
-The child runs the module with ansible-core's own loader for payloads, on packages that are imported already, in the
+The child runs the module with ansible-core's own loader of payloads, on packages that are imported already, in the
 working directory and environment that the task asks for. Whatever the module does to its process stays there. The
-parent gets what the ordinary way gives: exit code as a shell would say it, standard output, standard error.
+parent gets what a shell would give it: exit code, stdout and stderr.
 """
 
 import multiprocessing
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runs.ansible_patches.task_placement import ModuleResult
 from rolecall.runs.forkserver.forked_child import (
-    keep_descriptors,
-    leave,
+    close_descriptors_except,
     reset_signals,
+    run_and_exit,
     set_environment,
     set_standard_streams,
 )
@@ -30,12 +30,12 @@ _READ_BYTES = 1 << 16
 _SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
 _SIGNAL_EXIT_BASE = 128
 _MAIN_PROCESS = multiprocessing.current_process()
-"""What the server, which imports this first, is for Python: the main process, no worker."""
+"""The main process of multiprocessing: the server imports this module before anything is forked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A module by its full Python name, its arguments as JSON, and the process that it wants."""
+    """A module by its full Python name, its arguments as JSON, and what its process needs."""
 
     module: str
     name: str
@@ -47,14 +47,14 @@ class ModuleCall:
 
 
 def run_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, *, own_session: bool) -> ModuleResult:
-    """Run the module to its end, in a session of its own if it has no worker that would give it one."""
+    """Run the module to its end; with ``own_session`` in a session of its own, which a worker has already."""
     out_reading, out_writing = os.pipe()
     err_reading, err_writing = os.pipe()
     pid = _fork()
     if pid == 0:
         if own_session:
             os.setsid()
-        leave(lambda: _be_the_module(call, cwd, titles, (out_writing, err_writing)))
+        run_and_exit(lambda: _run_module_here(call, cwd, titles, (out_writing, err_writing)))
     os.close(out_writing)
     os.close(err_writing)
     try:
@@ -63,11 +63,11 @@ def run_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, *, ow
     finally:
         os.close(out_reading)
         os.close(err_reading)
-    return _as_a_shell_says(status, out, err)
+    return _result_of(status, out, err)
 
 
 def _fork() -> int:
-    """Fork while no other thread writes, as ansible-core does with its workers."""
+    """Fork while no other thread writes to the display, as ansible-core does for its workers."""
     from ansible.utils.display import Display  # noqa: PLC0415 - only the server has Ansible
 
     with Display()._lock:  # noqa: SLF001 - no public way
@@ -88,7 +88,7 @@ def _read_all(*descriptors: int) -> list[bytes]:
     return [b"".join(chunks) for chunks in found.values()]
 
 
-def _as_a_shell_says(status: int, out: bytes, err: bytes) -> ModuleResult:
+def _result_of(status: int, out: bytes, err: bytes) -> ModuleResult:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return ModuleResult(code, out, err)
@@ -99,19 +99,19 @@ def _as_a_shell_says(status: int, out: bytes, err: bytes) -> ModuleResult:
     return ModuleResult(_SIGNAL_EXIT_BASE + number, out, err)
 
 
-def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, writing: tuple[int, int]) -> None:
+def _run_module_here(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, writing: tuple[int, int]) -> None:
     from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
 
     reset_signals()
     set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
-    keep_descriptors()
+    close_descriptors_except()
     if cwd is not None:
         os.chdir(cwd)
     set_environment({**os.environ, **call.environment})
     set_kubeconfig()
     titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
     sys.argv = [f"AnsiballZ_{call.name}.py"]
-    _forget_the_controller()
+    _reset_controller_state()
     _limit_open_files(call.open_files_limit)
     _loader.run_module(
         json_params=call.parameters.encode(),
@@ -122,8 +122,8 @@ def _be_the_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, w
     )
 
 
-def _forget_the_controller() -> None:
-    """Undo what tells ansible-core's module code that it runs in the controller, and that it is a worker."""
+def _reset_controller_state() -> None:
+    """Reset the state by which module code would think that it runs in the controller, or in a worker."""
     from ansible.module_utils import _internal, basic  # noqa: PLC0415 - only the server has Ansible
     from ansible.module_utils._internal import _traceback  # noqa: PLC0415 - as above
     from ansible.module_utils.common import warnings  # noqa: PLC0415 - as above

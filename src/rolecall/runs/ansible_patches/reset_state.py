@@ -1,8 +1,8 @@
-"""What ansible-core fixes when it is imported, made right for one run.
+"""State that ansible-core computes on import, reset for one run.
 
 The server has imported ansible-core with the settings that all runs of the operator share. Each run has a few of its
-own: `PER_RUN` names their variables; whoever differs in others cannot use the server. The table in the decision record
-"Warm plays" says what is fixed where, and how each child gets it right.
+own, in the environment variables ``PER_RUN``; a run that differs in others cannot be forked. The table in
+docs/adr/0008-warm-plays.md lists this state and how each child resets it.
 """
 
 import atexit
@@ -18,13 +18,13 @@ from rolecall.runs.ansible_patches.event_channel import EventWriter
 PER_RUN = frozenset(
     {"ANSIBLE_LOCAL_TEMP", "ANSIBLE_ROLES_PATH", "ANSIBLE_CACHE_PLUGIN_CONNECTION", "AWX_ISOLATED_DATA_DIR"}
 )
-"""Variables that differ from run to run; none of them is read at import by anything but what is set again here."""
+"""Variables that differ between runs; whatever reads one of them on import is reset here."""
 
 _RANDOM_LIMIT = 0x7FFFFFFF
 
 
 def reset_for_run(before: Mapping[str, str], event_descriptor: int) -> None:
-    """Set everything that depends on the environment, the terminal or chance, after the environment has been set.
+    """Reset everything that depends on the environment, the terminal or random numbers; set the environment first.
 
     The descriptor is that of `EventChannel`.
     """
@@ -32,20 +32,20 @@ def reset_for_run(before: Mapping[str, str], event_descriptor: int) -> None:
     _constants({name for name in PER_RUN if before.get(name) != os.environ.get(name)})
     _display()
     _events(event_descriptor)
-    _chance()
+    _randomness()
     _collection_loader()
     set_kubeconfig()
 
 
 def report_config_warnings() -> None:
-    """Let Ansible say what it has to say of its settings, as it does when it is imported."""
+    """Print the warnings about Ansible's configuration that a cold run prints on import."""
     from ansible.utils import display  # noqa: PLC0415 - only the server has Ansible
 
     display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - its own way
 
 
 def set_kubeconfig() -> None:
-    """Let the Kubernetes client look for its configuration where the environment says, as it did when imported."""
+    """Set the default kubeconfig of the Kubernetes client again, which it reads from the environment on import."""
     for name in ("kubernetes.config", "kubernetes.config.kube_config"):
         if module := sys.modules.get(name):
             module.KUBE_CONFIG_DEFAULT_LOCATION = os.environ.get("KUBECONFIG", "~/.kube/config")  # type: ignore[attr-defined]
@@ -60,7 +60,7 @@ def _constants(changed: set[str]) -> None:
 
 
 def _display() -> None:
-    """Let Ansible's one display begin anew: terminal, width, colours, standard streams, what was said already."""
+    """Initialise Ansible's display again: terminal, width, colours, streams, and warnings that were shown already."""
     from ansible.utils import color  # noqa: PLC0415 - only the server has Ansible
     from ansible.utils.display import Display  # noqa: PLC0415 - as above
 
@@ -77,8 +77,8 @@ def _events(descriptor: int) -> None:
             context.cache = EventWriter(descriptor, module.AnsibleJSONEncoderLocal, files.set)
 
 
-def _chance() -> None:
-    """Make the identifiers of tasks and plays differ from those of other runs."""
+def _randomness() -> None:
+    """Draw new random numbers, so that ids of tasks and plays differ from those of other runs."""
     from ansible.utils import vars as ansible_vars  # noqa: PLC0415 - only the server has Ansible
 
     random.seed()
@@ -86,7 +86,7 @@ def _chance() -> None:
 
 
 def _collection_loader() -> None:
-    """Keep the collection loader of the server: its search path is the same, else the run would not be here."""
+    """Keep the collection loader of the server: a run with another search path is not forked."""
     from ansible import cli  # noqa: PLC0415 - only the server has Ansible
     from ansible.plugins import loader  # noqa: PLC0415 - as above
 

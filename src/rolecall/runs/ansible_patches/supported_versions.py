@@ -1,19 +1,22 @@
-"""The names of ansible-core's that warm plays replace or read, looked for before anything relies on them.
+"""The minor versions of ansible-core for which the patches of this package are tested.
 
-Guarantees that a version of ansible-core in which one of them is gone is found out at the start, not in a play.
+The patches replace private functions of ansible-core, which may change in any minor version. They are only used with
+the versions in ``SUPPORTED``: those that ``uv.lock`` pins, which ``make test-matrix`` runs the tests on. With any other
+version each run starts in a new interpreter, where nothing is patched. Add a version here when the lock file has it and
+the tests pass. Nothing in this module imports Ansible.
 """
 
-from collections.abc import Iterable
+from importlib.metadata import version
 
-Seam = Iterable[tuple[object, tuple[str, ...]]]
-"""Modules or classes of ansible-core, each with the names that it needs to have."""
+SUPPORTED = ("2.19", "2.21")
+"""Minor versions of ansible-core, in ascending order."""
 
 
-def missing_from(seam: Seam) -> list[str]:
-    """Return the names that are not where the seam says, as ``place.name``; none of them: all are there."""
-    return [
-        f"{getattr(place, '__name__', place)}.{name}"
-        for place, names in seam
-        for name in names
-        if not hasattr(place, name)
-    ]
+def installed_version() -> str:
+    """Return the full version of the ansible-core that runs use."""
+    return version("ansible-core")
+
+
+def is_supported(full_version: str) -> bool:
+    """Return whether the patches are tested for this version of ansible-core."""
+    return ".".join(full_version.split(".")[:2]) in SUPPORTED

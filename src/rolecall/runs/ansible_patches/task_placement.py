@@ -1,7 +1,7 @@
-"""Where a task runs: in the process of ansible-playbook or in a worker of its own.
+"""Where a task runs: in the process of ansible-playbook or in a worker process.
 
-A task may begin in the process of ansible-playbook and turn out to need a worker. It is then given up and begins again
-in a worker, which is told how the modules ended that have run already, so that nothing is done twice.
+A task may start in the process of ansible-playbook and turn out to need a worker. It is then abandoned and starts again
+in a worker. The worker is given the results of the modules that have run already, so that nothing is done twice.
 """
 
 from collections import deque
@@ -11,11 +11,11 @@ from typing import NamedTuple, NoReturn
 
 
 class NeedsWorker(BaseException):
-    """Unwinds a task that cannot go on in the process of ansible-playbook."""
+    """Unwinds a task that needs a worker; no error, so that no handler of Ansible's catches it."""
 
 
 class ModuleResult(NamedTuple):
-    """How the process of a module ended: exit code as a shell says it, standard output, standard error."""
+    """How the process of a module ended: the exit code as a shell reports it, stdout and stderr."""
 
     code: int
     out: bytes
@@ -23,48 +23,48 @@ class ModuleResult(NamedTuple):
 
 
 class TaskPlacement:
-    """The place of the one task that this process works on."""
+    """Where the current task of this process runs, and the results of its modules so far."""
 
     def __init__(self) -> None:
-        self.is_inside = False
+        self.is_in_process = False
         """Whether the task runs in the process of ansible-playbook."""
-        self._done: deque[tuple[str, ModuleResult]] = deque()
+        self._results: deque[tuple[str, ModuleResult]] = deque()
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Run a task in the process of ansible-playbook; what its modules did is kept only if it is given up."""
-        self.is_inside = True
+    def in_process(self) -> Iterator[None]:
+        """Run a task in the process of ansible-playbook; results are only kept if it has to start again in a worker."""
+        self.is_in_process = True
         try:
             yield
-            # The next task may begin in a worker, and is not this one.
-            self._done.clear()
+            # The next task may start in a worker and must not find these results.
+            self._results.clear()
         finally:
-            self.is_inside = False
+            self.is_in_process = False
 
     @contextmanager
     def in_worker(self) -> Iterator[None]:
-        """Start a worker, which finds what the same task has done inside."""
+        """Start a worker, which finds the results that the same task has recorded."""
         try:
             yield
         finally:
-            self._done.clear()
+            self._results.clear()
 
     def require_worker(self, reason: str) -> None:
-        """Go on only if this is a worker. Raises NeedsWorker."""
-        if self.is_inside:
-            self.give_up(reason)
+        """Return if this is a worker. Raises NeedsWorker if not."""
+        if self.is_in_process:
+            self.restart_in_worker(reason)
 
-    def give_up(self, reason: str) -> NoReturn:
-        """Let the task begin again in a worker. Raises NeedsWorker."""
+    def restart_in_worker(self, reason: str) -> NoReturn:
+        """Make the task start again in a worker. Raises NeedsWorker."""
         raise NeedsWorker(reason)
 
-    def note(self, module: str, outcome: ModuleResult) -> None:
-        """Take note of a module that has run inside."""
-        if self.is_inside:
-            self._done.append((module, outcome))
+    def record_result(self, module: str, result: ModuleResult) -> None:
+        """Record the result of a module, unless this is a worker."""
+        if self.is_in_process:
+            self._results.append((module, result))
 
-    def done_before(self, module: str) -> ModuleResult | None:
-        """Return how the next module ended if the task has run it inside, before it was given up."""
-        if self.is_inside or not self._done or self._done[0][0] != module:
+    def recorded_result(self, module: str) -> ModuleResult | None:
+        """Return the result of a module that this task has run before it needed a worker; None if there is none."""
+        if self.is_in_process or not self._results or self._results[0][0] != module:
             return None
-        return self._done.popleft()[1]
+        return self._results.popleft()[1]

@@ -1,8 +1,8 @@
-"""The operator's end of the fork server: starting it, asking for plays, noticing its end.
+"""The operator's end of the fork server: launch it, ask it for forks, notice when it dies.
 
-A play that the server has forked is a `ForkedProcess`, which looks like a process that asyncio has started. Signals go
-to its process descriptor, so that no other process can be hit. When the server dies its plays get SIGTERM and become
-children of this process, which then takes note of their end itself.
+A forked run is a ``ForkedProcess``, which has the interface of a process that asyncio has started. Signals go to its
+pidfd, so they cannot reach another process that has got the same id. When the server dies, its children get
+``runner_process.PARENT_DIED`` and become children of the operator, which reaps them itself.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from typing import Any, Self
 from rolecall.logs import get_logger
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
-from rolecall.runs.subprocess_runner import LINE_LIMIT_BYTES, inherited_environment
+from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES, inherited_environment
 
-logger = get_logger("warm")
+logger = get_logger("forkserver")
 
 SERVER_MODULE = "rolecall.runs.forkserver.server"
 _MESSAGE_LIMIT_BYTES = 4096
 
 
 class ServerGoneError(Exception):
-    """The server has ended before it could do what it was asked for."""
+    """The server ended before it could fork."""
 
 
 class StaleServerError(ServerGoneError):
-    """What the server has imported is no longer what lies on disk; it does not fork any more."""
+    """What the server has imported is no longer what is on disk, so it refuses to fork."""
 
 
 class ForkedProcess:
-    """A play that the server has forked."""
+    """A run that the server has forked; see ``runner.RunProcess``."""
 
     def __init__(self, ident: str, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
         self.ident = ident
@@ -50,35 +50,35 @@ class ForkedProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, below zero for a signal; None as long as it lives."""
+        """Its exit code, negative for a signal; None while it is running."""
         return self._ended.result() if self._ended.done() else None
 
     async def started(self) -> None:
-        """Wait until it exists. Raises ServerGoneError."""
+        """Wait until it has been forked. Raises ServerGoneError."""
         await asyncio.shield(self._started)
 
     async def wait(self) -> int:
-        """Return the exit code once the process has ended."""
+        """Wait until the process has ended and return its exit code."""
         return await asyncio.shield(self._ended)
 
     def terminate(self) -> None:
-        """Ask it to end. Raises ProcessLookupError when it has ended."""
+        """Send SIGTERM. Raises ProcessLookupError if the process has ended."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it. Raises ProcessLookupError when it has ended."""
+        """Send SIGKILL. Raises ProcessLookupError if the process has ended."""
         self._signal(signal.SIGKILL)
 
-    def has_started(self, pid: int) -> None:
-        """Take the process id that the server tells."""
+    def set_started(self, pid: int) -> None:
+        """Record the process id that the server has sent."""
         self.pid = pid
         with suppress(ProcessLookupError):
             self._descriptor = os.pidfd_open(pid)
         if not self._started.done():
             self._started.set_result(None)
 
-    def has_ended(self, code: int, error: Exception | None = None) -> None:
-        """Take the exit code; the error is why it was not even started."""
+    def set_ended(self, code: int, error: Exception | None = None) -> None:
+        """Record the exit code; ``error`` says why the process was not even forked."""
         if not self._started.done():
             self._started.set_exception(error or ServerGoneError("the server has ended"))
         if self._descriptor >= 0:
@@ -88,9 +88,9 @@ class ForkedProcess:
             self._ended.set_result(code)
 
     def adopt(self) -> None:
-        """Wait for the process ourselves, because the server is gone."""
+        """Reap the process in this process, because the server is gone."""
         if self._descriptor < 0:
-            self.has_ended(-signal.SIGKILL)
+            self.set_ended(-signal.SIGKILL)
             return
         asyncio.get_running_loop().add_reader(self._descriptor, self._reap)
 
@@ -99,7 +99,7 @@ class ForkedProcess:
         code = -int(signal.SIGKILL)
         with suppress(ChildProcessError):
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        self.has_ended(code)
+        self.set_ended(code)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._descriptor < 0:
@@ -108,13 +108,13 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A running server; make one with `launch`."""
+    """A running server; ``launch`` starts one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, folder: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: Path) -> None:
         self.process = process
         self._control = control
-        self._folder = folder
-        self._plays: dict[str, ForkedProcess] = {}
+        self._directory = directory
+        self._children: dict[str, ForkedProcess] = {}
         loop = asyncio.get_running_loop()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -124,13 +124,13 @@ class ForkServer:
 
     @classmethod
     async def launch(cls, contents: Sequence[Path], growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
-        """Start a server that prepares for these roles and playbooks and may grow so much. Raises OSError."""
+        """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        folder = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
+        directory = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", SERVER_MODULE),
-                *(str(theirs.fileno()), str(folder), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
+                *(str(theirs.fileno()), str(directory), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
@@ -138,26 +138,26 @@ class ForkServer:
                 start_new_session=True,
             )
         ours.settimeout(0)
-        return cls(process, ours, folder)
+        return cls(process, ours, directory)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it takes requests."""
+        """Whether the server takes requests."""
         return self._control.fileno() >= 0
 
     async def start(self, ident: str, lines: Sequence[bytes]) -> ForkedProcess:
-        """Fork a play and send it these lines; its standard input stays open. Raises ServerGoneError, OSError."""
+        """Fork a child and write these lines to its stdin, which stays open. Raises ServerGoneError, OSError."""
         loop = asyncio.get_running_loop()
         pipes = [os.pipe() for _ in range(3)]
         (their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr) = pipes
         theirs = [their_stdin, their_stdout, their_stderr]
         process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr))
-        self._plays[ident] = process
+        self._children[ident] = process
         self.idle.clear()
         try:
             socket.send_fds(self._control, [json.dumps({"start": ident}).encode()], theirs)
         except OSError as error:
-            del self._plays[ident]
+            del self._children[ident]
             os.close(stdin)
             raise ServerGoneError from error
         finally:
@@ -170,12 +170,12 @@ class ForkServer:
         return process
 
     async def stop(self) -> None:
-        """End the server and what it still runs, and remove its folder."""
+        """Stop the server and its children, and remove its directory."""
         self._close()
         with suppress(ProcessLookupError):
             self.process.terminate()
         await self.process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _read(self) -> None:
         try:
@@ -193,16 +193,16 @@ class ForkServer:
         if "ready" in message:
             self.ready.set_result(None)
         elif "started" in message:
-            self._plays[message["started"]].has_started(message["pid"])
+            self._children[message["started"]].set_started(message["pid"])
         elif "stale" in message:
-            self._plays.pop(message["stale"]).has_ended(-1, StaleServerError(message["reason"]))
-            self._drained()
+            self._children.pop(message["stale"]).set_ended(-1, StaleServerError(message["reason"]))
+            self._check_idle()
         elif "ended" in message:
-            self._plays.pop(message["ended"]).has_ended(message["code"])
-            self._drained()
+            self._children.pop(message["ended"]).set_ended(message["code"])
+            self._check_idle()
 
-    def _drained(self) -> None:
-        if not self._plays:
+    def _check_idle(self) -> None:
+        if not self._children:
             self.idle.set()
 
     def _close(self) -> None:
@@ -211,10 +211,10 @@ class ForkServer:
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
-            self.ready.set_exception(ServerGoneError("the server has ended while it prepared itself"))
-        for play in self._plays.values():
-            play.adopt()
-        self._plays.clear()
+            self.ready.set_exception(ServerGoneError("the server ended while it was preparing itself"))
+        for child in self._children.values():
+            child.adopt()
+        self._children.clear()
         self.idle.set()
 
 

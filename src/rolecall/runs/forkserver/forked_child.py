@@ -1,7 +1,7 @@
-"""What a forked child needs to be like a process of its own: descriptors, signals, standard streams, exit.
+"""What makes a forked child like a process that was executed: descriptors, signals, standard streams, exit.
 
-A child inherits everything: open files, signal handlers, exit hooks, the parent's idea of standard output. Each
-function here undoes one part of that, in the first moments after a fork, in the child.
+A child inherits everything: open files, signal handlers, exit hooks, the parent's ``sys.stdout``. Each function here
+undoes one part of that. Call them in the child, right after the fork.
 """
 
 import atexit
@@ -21,14 +21,14 @@ from typing import NoReturn
 _SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20
 _INTERRUPTED = -2
-"""Stands for the exit code of an interpreter that a KeyboardInterrupt has ended: it sends itself the signal."""
+"""Stands in for the exit code after a KeyboardInterrupt, when an interpreter sends itself SIGINT."""
 _ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
 _IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
-"""What the interpreter chose for the standard streams of this process, by its locale and by PYTHONUNBUFFERED."""
+"""What the interpreter has chosen for the standard streams, from the locale and from PYTHONUNBUFFERED."""
 
 
 def reset_signals() -> None:
-    """Give every signal the handling that a new Python has; ignored signals stay ignored, as after `exec`."""
+    """Restore the signal handlers of a new interpreter; ignored signals stay ignored, as after ``exec``."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -36,15 +36,15 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def tell_of_parent(parent: int, number: signal.Signals) -> None:
-    """Get this signal when the parent ends, at once if it has ended already. Linux only."""
+def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
+    """Have this process sent a signal when its parent ends, at once if it has ended already. Linux only."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
-def keep_descriptors(kept: Iterable[int] = ()) -> None:
-    """Close every descriptor but the standard ones and these."""
+def close_descriptors_except(kept: Iterable[int] = ()) -> None:
+    """Close every descriptor except the standard ones and these."""
     first = 3
     for descriptor in sorted(kept):
         os.closerange(first, descriptor)
@@ -53,7 +53,7 @@ def keep_descriptors(kept: Iterable[int] = ()) -> None:
 
 
 def set_standard_streams(stdin: int, stdout: int, stderr: int) -> None:
-    """Make these descriptors the standard ones, for Python and for what is started later."""
+    """Make these descriptors the standard streams of Python and of processes that are started later."""
     taken = [os.dup(descriptor) for descriptor in (stdin, stdout, stderr)]
     for number, descriptor in enumerate(taken):
         os.dup2(descriptor, number)
@@ -62,14 +62,14 @@ def set_standard_streams(stdin: int, stdout: int, stderr: int) -> None:
 
 
 def open_standard_streams() -> None:
-    """Let Python's standard streams use what the descriptors 0, 1 and 2 are now."""
+    """Open Python's standard streams again, on the current descriptors 0, 1 and 2."""
     sys.stdin = sys.__stdin__ = _stream(0, "r", _ERRORS)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", _ERRORS)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
 
 
 def set_environment(environment: Mapping[str, str]) -> None:
-    """Replace the whole environment, and forget what Python has derived from the old one."""
+    """Replace the whole environment, and drop what Python has derived from the old one."""
     os.environ.clear()
     ctypes.CDLL(None).clearenv()  # what a C library has set is not known to Python
     os.environ.update(environment)
@@ -77,11 +77,11 @@ def set_environment(environment: Mapping[str, str]) -> None:
     tempfile.tempdir = None
 
 
-def leave(work: Callable[[], object]) -> NoReturn:
-    """Do all the work of a forked process and end it as the interpreter would: own exit hooks, own exit code."""
+def run_and_exit(work: Callable[[], object]) -> NoReturn:
+    """Do the work of a forked process, then exit as an interpreter does: with its own exit hooks and exit code."""
     code = 1
     try:
-        atexit._clear()  # noqa: SLF001 - the parent's hooks are not the child's; there is no public way
+        atexit._clear()  # noqa: SLF001 - these are the parent's hooks; there is no public way
         code = _exit_code(work)
         with suppress(Exception):
             threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads

@@ -1,8 +1,8 @@
-"""Whether what the server has imported is still what lies on disk, and whether it has stayed small.
+"""Whether the server still has imported what is on disk, and whether it has stayed small.
 
-Plugins, modules, collections and ansible.cfg may change while the operator runs; a play that starts after that must see
-the change. The server looks at each file that it has loaded before each fork, which takes less than a millisecond for
-some hundred files: no change is missed and nothing has to be watched.
+Plugins, modules, collections and ansible.cfg may change while the operator runs; a run that starts after a change must
+see it. The server looks at every file that it has loaded before each fork, which takes less than a millisecond for a
+few hundred files: no change is missed and nothing has to be watched.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
-"""How much memory the server may gain before it is replaced; it runs nothing, so that it should gain none."""
+"""By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
 
 _OWN = ("ansible", "ansible_collections", "ansible_runner", "rolecall")
 _State = tuple[int, int, int] | None
@@ -22,7 +22,7 @@ _State = tuple[int, int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """The state of files and folders, and of memory, at one time."""
+    """The state of files and directories, and of memory, at one time."""
 
     states: Mapping[str, _State]
     memory_bytes: int
@@ -30,18 +30,22 @@ class Freshness:
 
     @classmethod
     def now(cls, growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
-        """Take the state of everything that this process has loaded."""
-        paths = set(_loaded_files()) | set(_configuration_files())
-        folders = {os.path.dirname(path) for path in paths}  # noqa: PTH120 - plain text, and many
-        return cls({path: _state(path) for path in sorted(paths | folders)}, _memory_bytes(), growth_limit_bytes)
+        """Record the state of everything that this process has loaded.
+
+        The directories of modules and plugins count too: a new file there may take the place of another one.
+        """
+        loaded = set(_loaded_files())
+        directories = {os.path.dirname(path) for path in loaded}  # noqa: PTH120 - plain text, and many
+        paths = sorted(loaded | directories | set(_configuration_files()))
+        return cls({path: _state(path) for path in paths}, _memory_bytes(), growth_limit_bytes)
 
     def lost(self) -> str:
-        """Return what has changed since; empty text when nothing has."""
+        """Return what has changed since; an empty string if nothing has."""
         for path, state in self.states.items():
             if _state(path) != state:
                 return f"{path} has changed"
-        grown = _memory_bytes() - self.memory_bytes
-        return f"the server has grown by {grown} bytes" if grown > self.growth_limit_bytes else ""
+        growth = _memory_bytes() - self.memory_bytes
+        return f"the server has grown by {growth} bytes" if growth > self.growth_limit_bytes else ""
 
 
 def _loaded_files() -> Iterator[str]:
@@ -52,7 +56,7 @@ def _loaded_files() -> Iterator[str]:
 
 
 def _configuration_files() -> Iterable[str]:
-    """Return every place where ansible.cfg may come to lie, but for the folder of a play, and what lists plugins."""
+    """Return every path where ansible-core looks for ansible.cfg, except the directory of a run."""
     named = os.environ.get("ANSIBLE_CONFIG")
     home = Path("~").expanduser()
     return [str(home / ".ansible.cfg"), "/etc/ansible/ansible.cfg", *([named] if named else [])]

@@ -1,8 +1,8 @@
 """What the server imports and looks up before the first run.
 
-Everything here happens once instead of in every run: importing ansible-core, ansible-runner and the Kubernetes client,
-finding plugins and reading their options, loading collections and the code that modules need. Nothing of it depends on
-a run. The instances of vars plugins are left out: their loader keeps them, and they belong to a run.
+All of this happens once instead of in every run: the server imports ansible-core, ansible-runner and the Kubernetes
+client, finds plugins and reads their options, and loads collections and the code that modules need. None of it depends
+on a run. Vars plugins are not instantiated: their loader keeps the instances, which belong to a run.
 """
 
 import ast
@@ -20,36 +20,36 @@ from typing import Protocol
 COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.legacy.stat", "ansible.legacy.file")
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
 _TASK = re.compile(r"^[\s-]*([a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_.]*)\s*:", re.MULTILINE)
-_REMARKS = ("_errors", "WARNINGS", "DEPRECATED")
+_CONFIG_WARNINGS = ("_errors", "WARNINGS", "DEPRECATED")
 _TASK_FILES = ("*.yml", "*.yaml")
 
 
 class Preparation(Protocol):
-    """Something that was prepared for runs."""
+    """Something that the server has prepared for runs."""
 
     def install(self) -> None:
-        """Use it from now on in this process."""
+        """Use it from now on in this process, the child that becomes ansible-playbook."""
 
 
 def preload(contents: Sequence[Path]) -> list[Preparation]:
-    """Prepare for the roles and playbooks that lie below these folders; return what a run has to install."""
-    give_remarks_back = _take_remarks()
+    """Prepare for the roles and playbooks in these directories; return what each run has to install."""
+    restore_config_warnings = _hold_config_warnings()
     _import_ansible()
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run will say it for itself
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # each run prints it itself
         _look_up_plugins()
-        _rehearse()
+        _fill_caches()
         for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
-            with suppress(Exception):  # a role may name what is not there; its run will say so
+            with suppress(Exception):  # a role may name a module that does not exist; its run reports that
                 _prepare_module(name)
         preparations = list(_preparations(contents))
-    give_remarks_back()
+    restore_config_warnings()
     return preparations
 
 
-def _take_remarks() -> Callable[[], None]:
-    """Take what Ansible has to say of its settings, so that the server does not; return what lets each run say it."""
+def _hold_config_warnings() -> Callable[[], None]:
+    """Hold back warnings about Ansible's configuration in the server; return a function that restores them for runs."""
     config = importlib.import_module("ansible.constants").config
-    taken = {name: getattr(config, name) for name in _REMARKS}
+    taken = {name: getattr(config, name) for name in _CONFIG_WARNINGS}
     for name, remarks in taken.items():
         setattr(config, name, type(remarks)())
 
@@ -63,12 +63,9 @@ def _take_remarks() -> Callable[[], None]:
 def _preparations(contents: Sequence[Path]) -> Iterator[Preparation]:
     documents = importlib.import_module("rolecall.runs.ansible_patches.parsed_yaml")
     templates = importlib.import_module("rolecall.runs.ansible_patches.compiled_templates")
-    if documents.missing():
-        return
     parsed = documents.Documents.of_roles(contents)
     yield parsed
-    if not templates.missing():
-        yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
+    yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
 
 
 def _import_ansible() -> None:
@@ -80,7 +77,6 @@ def _import_ansible() -> None:
         "ansible.module_utils._internal._ansiballz._loader",
         "ansible._internal._templating._engine",
         "rolecall.runs.ansible_patches.forked_modules",
-        "rolecall.runs.ansible_patches.strategy_wakeup",
         "rolecall.runs.ansible_patches.in_process_tasks",
     ):
         importlib.import_module(name)
@@ -110,7 +106,7 @@ def _look_up_plugins() -> None:
 
 
 def _read_vars_plugins(loader: ModuleType) -> None:
-    """Import them and read their options without asking their loader, which must find them itself in each run."""
+    """Import vars plugins and read their options, but not through their loader, which would keep instances."""
     package = importlib.import_module("ansible.plugins.vars")
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         module = importlib.import_module(found.name)
@@ -118,8 +114,8 @@ def _read_vars_plugins(loader: ModuleType) -> None:
         loader.vars_loader._load_config_defs(name, module, module.__file__)  # noqa: SLF001 - what it does itself
 
 
-def _rehearse() -> None:
-    """Do what every run does and what leaves nothing but caches: read arguments, compile templates, encode results."""
+def _fill_caches() -> None:
+    """Do what every run does and what only fills caches: parse arguments, compile templates, encode results."""
     importlib.import_module("ansible.cli.playbook").PlaybookCLI(["ansible-playbook"]).init_parser()
     template = importlib.import_module("ansible.template")
     tags = importlib.import_module("ansible._internal._datatag._tags")

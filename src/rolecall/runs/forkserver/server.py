@@ -1,4 +1,4 @@
-"""The fork server: `python -P -m rolecall.runs.forkserver.server DESCRIPTOR FOLDER GROWTH ROOM [CONTENT...]`.
+"""The fork server: ``python -P -m rolecall.runs.forkserver.server DESCRIPTOR DIRECTORY GROWTH ROOM [CONTENT...]``.
 
 It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
 a run; the server forks a child for it, which does what ``rolecall.runs.runner_process`` does. It sends the operator the
@@ -26,14 +26,14 @@ from rolecall.runs import runner_process
 from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
 from rolecall.runs.ansible_patches.task_placement import TaskPlacement
 from rolecall.runs.forkserver.forked_child import (
-    keep_descriptors,
+    close_descriptors_except,
     reset_signals,
     set_environment,
     set_standard_streams,
-    tell_of_parent,
+    signal_on_parent_death,
 )
 from rolecall.runs.forkserver.freshness import Freshness
-from rolecall.runs.forkserver.playbook_process import ForkContext, fork_spawn
+from rolecall.runs.forkserver.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runs.forkserver.preload import Preparation, preload
 from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, ProcessTitles
 
@@ -66,14 +66,14 @@ class _Server:
                     return
 
     def _answer(self) -> bool:
-        """Start what the next request asks for; return whether there will be more."""
+        """Fork for the next request; return whether there can be more."""
         message, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE_LIMIT_BYTES, _STANDARD_DESCRIPTORS)
         if not message:
             return False
         ident = json.loads(message)["start"]
         try:
             if reason := self.freshness.lost():
-                self._tell({"stale": ident, "reason": reason})
+                self._send({"stale": ident, "reason": reason})
             else:
                 self._start(ident, descriptors)
         finally:
@@ -85,61 +85,65 @@ class _Server:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_a_play(ident, descriptors, server)
+            self._run_child(ident, descriptors, server)
         self.children[pid] = ident
-        self._tell({"started": ident, "pid": pid})
+        self._send({"started": ident, "pid": pid})
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = found
                 if ident := self.children.pop(pid, ""):
-                    self._tell({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
+                    self._send({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
 
-    def _tell(self, message: Mapping[str, object]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.control.send(json.dumps(message).encode())
 
-    def _be_a_play(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
+    def _run_child(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
         try:
             reset_signals()
             os.setsid()
             self.titles.mark(ident)
             self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
             set_standard_streams(*descriptors)
-            keep_descriptors()
-            tell_of_parent(server, runner_process.PARENT_DIED)
+            close_descriptors_except()
+            signal_on_parent_death(server, runner_process.PARENT_DIED)
             surroundings = json.loads(sys.stdin.buffer.readline())
             os.chdir(surroundings["directory"])
             set_environment(surroundings["environment"] | {RUN_VARIABLE: ident})
             notes = runner_process.Notes()
             channel = EventChannel()
-            pexpect.spawn = fork_spawn(
-                ForkContext(
-                    self.environment, self.titles, notes.write, notes.descriptor, channel.descriptor, self._install
-                )
+            context = ForkContext(
+                server_environment=self.environment,
+                titles=self.titles,
+                add_note=notes.add,
+                note_descriptor=notes.descriptor,
+                event_descriptor=channel.descriptor,
+                apply_patches=self._apply_patches,
             )
+            pexpect.spawn = fork_spawn_class(context)
             runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
         finally:
-            os._exit(1)  # the end of a play is in `main`; whatever came here must not return into the server
+            os._exit(1)  # ``main`` exits by itself; an exception must not return into the server
 
-    def _install(self, context: ForkContext) -> None:
-        _install_seams(context)
+    def _apply_patches(self, context: ForkContext) -> None:
+        _patch_ansible(context)
         for preparation in self.preparations:
             preparation.install()
 
 
 def main() -> None:
-    """Prepare, say so, and serve until the operator is gone."""
-    descriptor, folder, growth_limit_bytes, _room, *contents = sys.argv[1:]
+    """Prepare, report that the server is ready, and serve until the operator is gone."""
+    descriptor, server_directory, growth_limit_bytes, _room, *contents = sys.argv[1:]
     control = socket.socket(fileno=int(descriptor))
     titles = ProcessTitles.find()
     del os.environ[SLOT_VARIABLE]
     titles.rename(sys.executable, "-P", "-m", MODULE)
     directory = os.getcwd()  # noqa: PTH109 - as it is
-    environment = _environment_of_a_run(Path(folder))
+    environment = _environment_of_a_run(Path(server_directory))
     set_environment(environment)
-    os.chdir(Path(folder) / "project")
+    os.chdir(Path(server_directory) / "project")
     sys.path.insert(_user_paths(), str(runner_process.COLLECTIONS))
     preparations = preload([Path(content) for content in contents])
     os.chdir(directory)
@@ -149,20 +153,20 @@ def main() -> None:
     server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations)
     control.send(json.dumps({"ready": True}).encode())
     server.serve()
-    os._exit(0)  # its folder is removed by the operator, and the exit hooks of Ansible are for plays
+    os._exit(0)  # the operator removes the directory, and the exit hooks of Ansible are for runs
 
 
-def _environment_of_a_run(folder: Path) -> dict[str, str]:
-    """Return the environment that ansible-runner gives to any run of this operator."""
-    run = runner_process.RunnerInput(ident="warm", workspace=str(folder), role=str(folder / "role"))
+def _environment_of_a_run(directory: Path) -> dict[str, str]:
+    """Return the environment that ansible-runner gives to every run of this operator."""
+    run = runner_process.RunnerInput(ident="warm", workspace=str(directory), role=str(directory / "role"))
     for name in ("project", "inventory", "env"):
-        (folder / name).mkdir()
-    (folder / "inventory" / "hosts").write_text("localhost\n")
+        (directory / name).mkdir()
+    (directory / "inventory" / "hosts").write_text("localhost\n")
     return dict(runner_process.configure(run).config.env)
 
 
 def _user_paths() -> int:
-    """Return how many places of PYTHONPATH stand at the front of the search path."""
+    """Return how many entries of PYTHONPATH are at the front of ``sys.path``."""
     return sum(1 for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part in sys.path[:8])
 
 
@@ -174,24 +178,13 @@ def _wake_up_on_children() -> int:
     return reading
 
 
-def _install_seams(context: ForkContext) -> None:
-    from rolecall.runs.ansible_patches import (  # noqa: PLC0415 - they import Ansible, which `main` prepares first
-        forked_modules,
-        in_process_tasks,
-        strategy_wakeup,
-    )
+def _patch_ansible(context: ForkContext) -> None:
+    # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
+    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks  # noqa: PLC0415
 
     placement = TaskPlacement()
-    if names := forked_modules.missing():
-        context.note(f"modules are not forked: this ansible-core has no {', '.join(names)}")
-    else:
-        forked_modules.install(context, placement)
-        if names := in_process_tasks.missing():
-            context.note(f"workers are not spared: this ansible-core has no {', '.join(names)}")
-        else:
-            in_process_tasks.install(placement)
-    if not strategy_wakeup.missing():
-        strategy_wakeup.install()
+    forked_modules.install(context, placement)
+    in_process_tasks.install(placement)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ def test_the_cause_of_a_live_change_has_the_version_of_its_object() -> None:
 
 
 def test_the_cause_of_a_change_that_a_list_showed_has_no_identity() -> None:
-    change = make_change(make_object(), make_object(resourceVersion="2"), live=False)
+    change = make_change(make_object(), make_object(resourceVersion="2"), from_watch=False)
     assert change.cause("text") == Cause("text")
 
 
 def test_a_change_of_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="Kind=Pod without an old and a new entry"):
+    with pytest.raises(ValueError, match="Kind=Pod without entries, expected an old or a new one"):
         _ = Change(ChangeType.ADDED, POD, None, None, {}).key
 
 
@@ -33,13 +33,13 @@ def test_a_reason_names_the_fields_that_changed() -> None:
     assert make_change(None, web).reason == "Pod default/web created"
     assert make_change(web, running).reason == "Pod default/web: status.phase"
     assert make_change(web, make_object(resourceVersion="2", status={"phase": "Pending"})).reason == (
-        "Pod default/web: written without a change"
+        "Pod default/web: updated without a visible change"
     )
     assert make_change(web, None).reason == "Pod default/web deleted"
 
 
 def test_what_was_there_before_the_operator_was_found_not_created() -> None:
     entry = make_change(None, make_object()).new
-    assert Change(ChangeType.ADDED, POD, None, entry, {}, live=False, initial=True).reason == (
-        "Pod default/web found at the start"
+    assert Change(ChangeType.ADDED, POD, None, entry, {}, from_watch=False, in_initial_list=True).reason == (
+        "Pod default/web found at startup"
     )

@@ -29,7 +29,7 @@ class World:
         self.informer.subscribe(self.changes.append, (PHASE,))
 
     @property
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """The changes since the last look, as text."""
         texts = [str(change) for change in self.changes]
         self.changes.clear()
@@ -67,7 +67,7 @@ async def test_what_is_there_is_told_as_initial_and_not_live(server: FakeServer)
         server.put(name)
     async with running(World(server)) as world:
         await world.informer.synced()
-        assert [(change.type, change.initial, change.live) for change in world.changes] == [
+        assert [(change.type, change.in_initial_list, change.from_watch) for change in world.changes] == [
             (ChangeType.ADDED, True, False)
         ] * 5
         assert [change.obj["kind"] for change in world.changes] == ["Widget"] * 5
@@ -92,7 +92,7 @@ async def test_changes_at_the_watch_are_told_live_with_old_and_new(server: FakeS
         await settle()
         added, modified, deleted = world.changes
     assert (added.type, modified.type, deleted.type) == (ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED)
-    assert all(change.live and not change.initial for change in world.changes)
+    assert all(change.from_watch and not change.in_initial_list for change in world.changes)
     assert modified.old is added.new
     assert modified.has_changed((PHASE,))
     assert deleted.new is None
@@ -131,7 +131,7 @@ async def test_a_stream_that_ends_is_resumed_from_the_last_version_without_a_lis
         server.end_streams()
         server.put("b")
         await world.pass_seconds(0.3)
-        assert world.told == ["Widget default/a added", "Widget default/b added"]
+        assert world.reported == ["Widget default/a added", "Widget default/b added"]
         assert server.watched_from == ["100", "101"]
         assert server.lists == 1
 
@@ -143,7 +143,7 @@ async def test_a_bookmark_moves_the_version_to_resume_from(server: FakeServer) -
         server.end_streams()
         await world.pass_seconds(0.3)
         assert server.watched_from == ["100", "101"]
-        assert world.told == []
+        assert world.reported == []
 
 
 @pytest.mark.parametrize("as_event", [True, False])
@@ -151,7 +151,7 @@ async def test_gone_leads_to_a_list_and_only_differences_are_told(server: FakeSe
     for name in ("same", "changed", "removed", "replaced"):
         server.put(name)
     async with running(World(server)) as world:
-        assert len(world.told) == 4
+        assert len(world.reported) == 4
         stream_error = GoneError(410, "Expired", "") if as_event else UnreachableError("reset")
         server.end_streams(stream_error)
         server.put("changed", spec={"a": 2})
@@ -162,8 +162,8 @@ async def test_gone_leads_to_a_list_and_only_differences_are_told(server: FakeSe
         server.forget_history()
         await world.pass_seconds(1)
         assert server.lists == 2
-        assert not any(change.live or change.initial for change in world.changes)
-        assert sorted(world.told) == [
+        assert not any(change.from_watch or change.in_initial_list for change in world.changes)
+        assert sorted(world.reported) == [
             "Widget default/changed modified",
             "Widget default/new added",
             "Widget default/removed deleted",
@@ -201,10 +201,10 @@ async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(ser
             server.failure = None
             server.put("new")
             await world.pass_seconds(2)
-        assert world.told == ["Widget default/new added"]
+        assert world.reported == ["Widget default/new added"]
         assert server.lists == 1
-        assert warnings_of(logs) == ["API server does not answer, retrying"]
-        assert logs[-1]["event"] == "Kind is watched again"
+        assert warnings_of(logs) == ["API server is unreachable; retrying"]
+        assert logs[-1]["event"] == "Watching this kind again"
 
 
 async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(server: FakeServer) -> None:
@@ -217,9 +217,9 @@ async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(serve
             server.failure = None
             server.put("web")
             await world.pass_seconds(4)
-            assert world.told == ["Widget default/web added"]
+            assert world.reported == ["Widget default/web added"]
             assert world.informer.has_synced
-    assert warnings_of(logs) == ["Kind is not installed, waiting for it"]
+    assert warnings_of(logs) == ["Kind is not installed; waiting for it"]
     assert "example.com/v1, Kind=Widget" in str(logs[0]["reason"])
 
 
@@ -232,7 +232,7 @@ async def test_a_kind_that_is_removed_and_installed_anew_is_listed_again(server:
         del server.objects[WEB]
         server.failure = None
         await world.pass_seconds(4)
-        assert world.told == ["Widget default/web added", "Widget default/web deleted"]
+        assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
 
 
 async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server: FakeServer) -> None:
@@ -246,7 +246,7 @@ async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server:
             server.forbidden_namespaces.clear()
             await world.pass_seconds(30, step=0.5)
             assert world.informer.has_synced
-    assert warnings_of(logs) == ["Kind may not be watched, its changes start nothing"]
+    assert warnings_of(logs) == ["Not permitted to watch this kind; its changes will not trigger reconciles"]
 
 
 async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server: FakeServer) -> None:
@@ -257,7 +257,7 @@ async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server:
         server.failure = None
         server.put("web")
         await world.pass_seconds(2)
-        assert world.told == ["Widget default/web added"]
+        assert world.reported == ["Widget default/web added"]
 
 
 @pytest.mark.parametrize("status", [401, 405, 429, 500])
@@ -297,7 +297,7 @@ async def test_a_failing_handler_stops_neither_the_informer_nor_the_other_handle
             server.put("b")
             await settle()
     assert len(seen) == 2
-    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["Handler of a change failed"] * 2
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["Event handler failed"] * 2
 
 
 async def test_each_namespace_is_watched_by_itself_and_one_that_is_forbidden_stops_no_other(
@@ -310,14 +310,14 @@ async def test_each_namespace_is_watched_by_itself_and_one_that_is_forbidden_sto
     async with running(World(server, ("one", "two"))) as world:
         await world.informer.settled()
         assert not world.informer.has_synced
-        assert world.told == ["Widget one/web added"]
+        assert world.reported == ["Widget one/web added"]
         server.put("new", "one")
         server.put("new", "three")
         await settle()
-        assert world.told == ["Widget one/new added"]
+        assert world.reported == ["Widget one/new added"]
         server.forbidden_namespaces.clear()
         await world.pass_seconds(2)
-        assert world.told == ["Widget two/web added"]
+        assert world.reported == ["Widget two/web added"]
         assert world.informer.has_synced
 
 
@@ -335,7 +335,7 @@ async def test_cluster_scoped_kinds_are_watched_once_whatever_the_namespaces() -
     server = FakeServer(namespaced=False)
     server.put("web")
     async with running(World(server, ("one", "two"))) as world:
-        assert world.told == ["Widget web added"]
+        assert world.reported == ["Widget web added"]
         assert server.streams == 1
         assert world.informer.has_synced
 
@@ -346,7 +346,7 @@ async def test_a_change_of_no_version_is_not_told_twice(server: FakeServer) -> N
         server.end_streams(GoneError(410, "Expired", ""))
         await world.pass_seconds(1)
         assert server.lists == 2
-        assert world.told == ["Widget default/web added"]
+        assert world.reported == ["Widget default/web added"]
 
 
 async def test_an_object_replaced_between_two_events_is_told_as_deleted_and_added(server: FakeServer) -> None:
@@ -354,14 +354,14 @@ async def test_an_object_replaced_between_two_events_is_told_as_deleted_and_adde
         server.put("web")
         server.put("web", uid="another")
         await settle()
-        assert world.told == ["Widget default/web added", "Widget default/web deleted", "Widget default/web added"]
+        assert world.reported == ["Widget default/web added", "Widget default/web deleted", "Widget default/web added"]
 
 
 async def test_the_deletion_of_an_object_that_was_not_known_is_told(server: FakeServer) -> None:
     async with running(World(server)) as world:
         obj = server.put("web")
-        world.informer.changed("DELETED", obj)
-        assert world.told[0] == "Widget default/web deleted"
+        world.informer.on_watch_event("DELETED", obj)
+        assert world.reported[0] == "Widget default/web deleted"
 
 
 async def test_a_burst_of_events_lets_other_tasks_have_their_turn(server: FakeServer) -> None:
@@ -386,7 +386,7 @@ async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: 
         while len(server.watched_from) < 2:
             await world.pass_seconds(0.1)
         await world.pass_seconds(0.2)
-        assert world.told == ["Widget default/new added"]
+        assert world.reported == ["Widget default/new added"]
 
 
 async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_lists_all_the_time(
@@ -400,4 +400,4 @@ async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_list
         server.forget_everything = False
         server.put("new")
         await world.pass_seconds(12)
-        assert world.told == ["Widget default/new added"]
+        assert world.reported == ["Widget default/new added"]

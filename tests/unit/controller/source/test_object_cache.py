@@ -71,7 +71,7 @@ async def test_changes_and_bookmarks_move_the_position(kept: Kept, server: FakeS
         await settle()
         view = kept.view()
         assert view is not None
-        assert view.position == str(server.version)
+        assert view.resource_version == str(server.version)
         stored = view.get(ObjectKey("default", "w"))
         assert stored is not None
         content = json.loads(stored.body)
@@ -80,7 +80,7 @@ async def test_changes_and_bookmarks_move_the_position(kept: Kept, server: FakeS
     await settle()
     view = kept.view()
     assert view is not None
-    assert view.position == str(server.version)
+    assert view.resource_version == str(server.version)
 
 
 async def test_what_is_deleted_is_not_there(kept: Kept, server: FakeServer) -> None:
@@ -90,7 +90,7 @@ async def test_what_is_deleted_is_not_there(kept: Kept, server: FakeServer) -> N
     await settle()
     view = kept.view()
     assert view is not None
-    assert (view.get(ObjectKey("default", "w")), view.position) == (None, str(server.version))
+    assert (view.get(ObjectKey("default", "w")), view.resource_version) == (None, str(server.version))
 
 
 async def test_while_it_is_listed_anew_there_is_no_view_and_then_nothing_that_went_in_between(

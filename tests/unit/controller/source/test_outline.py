@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.controller.source.outline import Outline, told
+from rolecall.controller.source.outline import Outline, summarize_fields
 from tests.unit.json_values import JSON
 
 WEB: dict[str, Any] = {
@@ -30,7 +30,7 @@ WEB: dict[str, Any] = {
     ],
 )
 def test_the_fields_that_changed_are_named_to_the_second_level(changes: dict[str, Any], fields: list[str]) -> None:
-    assert Outline.of(WEB).changed(Outline.of(WEB | changes)) == fields
+    assert Outline.of(WEB).changed_fields(Outline.of(WEB | changes)) == fields
 
 
 def test_objects_of_one_shape_share_their_names() -> None:
@@ -39,11 +39,11 @@ def test_objects_of_one_shape_share_their_names() -> None:
 
 
 def test_a_few_names_are_told_and_how_many_more_there_are() -> None:
-    assert told(["a", "b"]) == "a, b"
-    assert told(list("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert summarize_fields(["a", "b"]) == "a, b"
+    assert summarize_fields(list("abcdefg")) == "a, b, c, d, e and 2 more"
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.dictionaries(st.text(), JSON, max_size=4))
 def test_no_object_is_too_odd(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert Outline.of(one).changed(Outline.of(one)) == []
-    assert Outline.of(one).changed(Outline.of(other)) == Outline.of(other).changed(Outline.of(one))
+    assert Outline.of(one).changed_fields(Outline.of(one)) == []
+    assert Outline.of(one).changed_fields(Outline.of(other)) == Outline.of(other).changed_fields(Outline.of(one))

@@ -3,7 +3,7 @@ import tracemalloc
 import pytest
 
 from rolecall.controller.field_paths import FieldPath
-from rolecall.controller.source.store import NOTHING, Entry, Store
+from rolecall.controller.source.store import EMPTY, Entry, Store
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from tests.unit.controller.samples import make_object
 
@@ -25,7 +25,7 @@ def test_an_entry_has_what_predicates_and_triggers_ask_for() -> None:
     )
     entry = Entry.of(obj, (FieldPath.parse("$.status.phase"), FieldPath.parse("$.spec.x")))
     assert (entry.key, entry.uid, entry.resource_version) == (ObjectKey("default", "web"), "uid-web", "1")
-    assert (entry.generation, entry.deleting, entry.labels) == (3, True, {"app": "nginx"})
+    assert (entry.generation, entry.is_deleting, entry.labels) == (3, True, {"app": "nginx"})
     assert (entry.primary_resource, entry.primary_resource_type) == ("ns/x", "Foo.example.com")
     assert entry.owners == (OwnerReference("apps/v1", "ReplicaSet", "rs", "u", controller=True),)
     assert entry.values == ("Running", ())
@@ -34,7 +34,7 @@ def test_an_entry_has_what_predicates_and_triggers_ask_for() -> None:
 def test_an_object_without_metadata_is_an_empty_entry() -> None:
     entry = Entry.of({})
     assert (entry.key, entry.generation, entry.labels, entry.annotations_digest) == (ObjectKey("", ""), 0, {}, b"")
-    assert entry.labels is NOTHING
+    assert entry.labels is EMPTY
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_everything_else_changes_the_digest(other: RawObject) -> None:
 
 
 def test_what_is_left_of_a_cluster_scoped_object_has_no_namespace() -> None:
-    assert Entry.of(make_object(namespace="")).as_object(GVK("", "v1", "Node")) == {
+    assert Entry.of(make_object(namespace="")).tombstone(GVK("", "v1", "Node")) == {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "web", "uid": "uid-web", "resourceVersion": "1"},

@@ -13,20 +13,20 @@ def test_a_missing_kind_is_told_once_then_rarely_and_asked_for_every_few_seconds
     waited = 0.0
     with capture_logs() as logs:
         while waited < 1300:
-            seconds = retry.failed(MISSING)
+            seconds = retry.delay_after_failure(MISSING)
             assert seconds <= 3
             waited += seconds
-    told = [line for line in logs if line["log_level"] == "warning"]
-    assert [line["event"] for line in told] == ["Kind is not installed, waiting for it"] * 3
-    assert "is its CustomResourceDefinition installed?" in told[0]["reason"]
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert [line["event"] for line in warnings] == ["Kind is not installed; waiting for it"] * 3
+    assert "is its CustomResourceDefinition installed?" in warnings[0]["reason"]
 
 
 def test_another_trouble_is_told_at_once() -> None:
     retry = WatchRetry(WIDGET, None)
     with capture_logs() as logs:
-        retry.failed(MISSING)
-        retry.failed(MISSING)
-        retry.failed(ForbiddenError(403, "Forbidden", "no"))
-        retry.recovered()
-        retry.failed(MISSING)
+        retry.delay_after_failure(MISSING)
+        retry.delay_after_failure(MISSING)
+        retry.delay_after_failure(ForbiddenError(403, "Forbidden", "no"))
+        retry.record_recovery()
+        retry.delay_after_failure(MISSING)
     assert len([line for line in logs if line["log_level"] == "warning"]) == 3

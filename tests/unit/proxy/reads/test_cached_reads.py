@@ -16,7 +16,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.stored_object import StoredObject
 from rolecall.proxy import Proxy, ReadWatermark, SessionSpec
-from rolecall.proxy.reads.cached_reads import equalities
+from rolecall.proxy.reads.cached_reads import equality_labels
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import DEMO
 
@@ -28,7 +28,7 @@ POD = GVK("", "v1", "Pod")
 class Kept:
     """What the cache holds, by plural."""
 
-    position: str = "100"
+    resource_version: str = "100"
     objects: list[StoredObject] = field(default_factory=list)
     namespaces: set[str] = field(default_factory=lambda: {"ns", ""})
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -56,10 +56,10 @@ class Kept:
 
 @dataclass
 class Reader:
-    """A run whose reads may come from the cache."""
+    """A run whose reads may be answered from the cache."""
 
     session: aiohttp.ClientSession
-    seen: ReadWatermark
+    watermark: ReadWatermark
     kept: Kept
     api_server: ApiServer
     dependents: list[GVK]
@@ -72,24 +72,24 @@ class Reader:
 
 @pytest.fixture
 async def reader(api_server: ApiServer) -> AsyncIterator[Reader]:
-    kept, seen = Kept(), ReadWatermark()
+    kept, watermark = Kept(), ReadWatermark()
     dependents: list[GVK] = []
     async with Client(Configuration(host=api_server.url)) as client:
         proxy = Proxy(client, cache=kept)
         await proxy.start()
-        run = SessionSpec(
+        spec = SessionSpec(
             request_gvk=DEMO,
             key=ObjectKey("ns", "one"),
             uid="uid-of-one",
             namespaced=True,
             on_write=lambda _obj: None,
             on_dependent=lambda resource, _ownership: dependents.append(resource.gvk),
-            seen=seen,
+            watermark=watermark,
             uncached=frozenset({GVK("", "v1", "ConfigMap")}),
         )
-        headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
+        headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
         async with aiohttp.ClientSession(proxy.url, headers=headers) as session:
-            yield Reader(session, seen, kept, api_server, dependents)
+            yield Reader(session, watermark, kept, api_server, dependents)
         await proxy.stop()
 
 
@@ -97,7 +97,7 @@ async def test_an_object_comes_from_the_cache_whole(reader: Reader) -> None:
     obj = reader.kept.keep("web", annotations={"a": "ü"})
     assert await reader.get(f"{PODS}/web") == (True, 200, obj)
     assert await reader.get(f"{PODS}/web/status") == (True, 200, obj)
-    assert reader.api_server.seen == []
+    assert reader.api_server.received == []
 
 
 async def test_what_the_cache_does_not_have_is_asked_for(reader: Reader) -> None:
@@ -137,6 +137,7 @@ async def test_labels_are_selected_by_equality(reader: Reader, selector: str, ex
         f"{PODS}?continue=abc",
         f"{PODS}?limit=1",
         f"{PODS}?limit=x",
+        f"{PODS}?=x",
         f"{PODS}?resourceVersion=70",
         f"{PODS}?resourceVersion=0&resourceVersionMatch=NotOlderThan",
         f"{PODS}/a/log",
@@ -180,7 +181,7 @@ async def test_a_watch_is_never_answered_with_an_object(reader: Reader) -> None:
 
 
 async def test_an_own_write_is_read_back_however_far_behind_the_cache_is(reader: Reader) -> None:
-    reader.kept.position, old = "90", reader.kept.keep("web", "90")
+    reader.kept.resource_version, old = "90", reader.kept.keep("web", "90")
     reader.api_server.objects[f"{PODS}/web"] = old | {"metadata": {**old["metadata"], "resourceVersion": "90"}}
     assert (await reader.get(f"{PODS}/web"))[0]
     async with reader.session.put(f"{PODS}/web", json=old | {"spec": {"a": 1}}) as answer:
@@ -192,7 +193,7 @@ async def test_an_own_write_is_read_back_however_far_behind_the_cache_is(reader:
     assert not (await reader.get(PODS))[0]
     reader.kept.objects.clear()
     reader.kept.keep("web", version)
-    reader.kept.position = version
+    reader.kept.resource_version = version
     assert (await reader.get(f"{PODS}/web"))[0]
 
 
@@ -211,7 +212,7 @@ async def test_what_the_run_has_deleted_does_not_come_back(reader: Reader) -> No
 
 async def test_what_the_previous_run_saw_counts_too(reader: Reader) -> None:
     reader.kept.keep("web")
-    reader.seen.version(("", "pods"), "101")
+    reader.watermark.record_version(("", "pods"), "101")
     assert not (await reader.get(f"{PODS}/web"))[0]
 
 
@@ -224,7 +225,7 @@ async def test_the_version_of_a_list_that_was_forwarded_counts(reader: Reader) -
     reader.api_server.answers["GET", PODS] = listed
     assert not (await reader.get(f"{PODS}?continue=x"))[0]
     assert not (await reader.get(f"{PODS}/web"))[0]
-    reader.kept.position = "120"
+    reader.kept.resource_version = "120"
     assert (await reader.get(f"{PODS}/web"))[0]
 
 
@@ -251,4 +252,4 @@ async def test_the_log_says_what_was_not_looked_up_in_the_words_that_tools_searc
 
 @pytest.mark.parametrize("selector", ["a in (b)", "!a", "a", "a!=b", "a=b=c", "a=b,a=c", "ä=b"])
 def test_a_selector_of_another_form_is_none(selector: str) -> None:
-    assert equalities(selector) is None
+    assert equality_labels(selector) is None

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.proxy.reads.read_watermark import MOST_MISSING, ReadWatermark, passing
+from rolecall.proxy.reads.read_watermark import MAX_ABSENT_KEYS, ReadWatermark, track_read
 from rolecall.proxy.request_info import parse
 
 PODS = ("", "pods")
@@ -12,28 +12,31 @@ POD_PATH = "/api/v1/namespaces/ns/pods"
 WEB = ObjectKey("ns", "web")
 
 
-def pod(version: str, name: str = "web") -> RawObject:
-    return {"kind": "Pod", "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": version}}
+def pod(record_version: str, name: str = "web") -> RawObject:
+    return {
+        "kind": "Pod",
+        "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": record_version},
+    }
 
 
-def pods(version: str, *items: RawObject) -> RawObject:
-    return {"kind": "PodList", "metadata": {"resourceVersion": version}, "items": list(items)}
+def pods(record_version: str, *items: RawObject) -> RawObject:
+    return {"kind": "PodList", "metadata": {"resourceVersion": record_version}, "items": list(items)}
 
 
 @pytest.fixture
-def seen() -> ReadWatermark:
-    seen = ReadWatermark()
-    seen.version(PODS, "10")
-    return seen
+def watermark() -> ReadWatermark:
+    watermark = ReadWatermark()
+    watermark.record_version(PODS, "10")
+    return watermark
 
 
 def test_who_has_seen_nothing_takes_any_position() -> None:
-    assert ReadWatermark().covers(PODS, "1")
+    assert ReadWatermark().is_reached_by(PODS, "1")
 
 
 @pytest.mark.parametrize("position", ["", "abc", "-1"])
 def test_a_position_that_is_no_number_covers_nothing(position: str) -> None:
-    assert not ReadWatermark().covers(PODS, position)
+    assert not ReadWatermark().is_reached_by(PODS, position)
 
 
 @pytest.mark.parametrize(
@@ -49,17 +52,17 @@ def test_a_position_that_is_no_number_covers_nothing(position: str) -> None:
     ],
 )
 def test_a_cache_has_to_come_as_far_as_any_answer_and_no_further(
-    seen: ReadWatermark, method: str, target: str, content: Any
+    watermark: ReadWatermark, method: str, target: str, content: Any
 ) -> None:
-    seen.answer(parse(method, target), 200, content)
-    assert not seen.covers(PODS, "19")
-    assert seen.covers(PODS, "20")
-    assert seen.covers(("", "secrets"), "1")
+    watermark.record_response(parse(method, target), 200, content)
+    assert not watermark.is_reached_by(PODS, "19")
+    assert watermark.is_reached_by(PODS, "20")
+    assert watermark.is_reached_by(("", "secrets"), "1")
 
 
-def test_what_was_seen_stays_seen_whatever_older_comes_later(seen: ReadWatermark) -> None:
-    seen.answer(parse("GET", f"{POD_PATH}/web"), 200, pod("5"))
-    assert not seen.covers(PODS, "9")
+def test_what_was_seen_stays_seen_whatever_older_comes_later(watermark: ReadWatermark) -> None:
+    watermark.record_response(parse("GET", f"{POD_PATH}/web"), 200, pod("5"))
+    assert not watermark.is_reached_by(PODS, "9")
 
 
 @pytest.mark.parametrize(
@@ -73,15 +76,15 @@ def test_what_was_seen_stays_seen_whatever_older_comes_later(seen: ReadWatermark
     ],
 )
 def test_after_an_answer_that_does_not_say_how_new_it_is_only_a_list_finds_the_way_back(
-    seen: ReadWatermark, method: str, target: str, content: Any
+    watermark: ReadWatermark, method: str, target: str, content: Any
 ) -> None:
-    seen.answer(parse(method, target), 200, content)
-    assert not seen.covers(PODS, "1000")
-    seen.answer(parse("GET", f"{POD_PATH}/web"), 200, pod("12"))
-    assert not seen.covers(PODS, "1000")
-    seen.answer(parse("GET", POD_PATH), 200, pods("13"))
-    assert seen.covers(PODS, "13")
-    assert not seen.covers(PODS, "12")
+    watermark.record_response(parse(method, target), 200, content)
+    assert not watermark.is_reached_by(PODS, "1000")
+    watermark.record_response(parse("GET", f"{POD_PATH}/web"), 200, pod("12"))
+    assert not watermark.is_reached_by(PODS, "1000")
+    watermark.record_response(parse("GET", POD_PATH), 200, pods("13"))
+    assert watermark.is_reached_by(PODS, "13")
+    assert not watermark.is_reached_by(PODS, "12")
 
 
 @pytest.mark.parametrize(
@@ -95,70 +98,70 @@ def test_after_an_answer_that_does_not_say_how_new_it_is_only_a_list_finds_the_w
     ],
 )
 def test_what_was_missing_or_deleted_is_remembered_until_it_is_seen_again(
-    seen: ReadWatermark, method: str, target: str, status: int, content: Any
+    watermark: ReadWatermark, method: str, target: str, status: int, content: Any
 ) -> None:
-    seen.answer(parse(method, target), status, content)
-    assert seen.missing(PODS) == {WEB}
-    assert seen.covers(PODS, "1000")
-    seen.answer(parse("GET", f"{POD_PATH}/web"), 200, pod("12"))
-    assert seen.missing(PODS) == frozenset()
+    watermark.record_response(parse(method, target), status, content)
+    assert watermark.absent_keys(PODS) == {WEB}
+    assert watermark.is_reached_by(PODS, "1000")
+    watermark.record_response(parse("GET", f"{POD_PATH}/web"), 200, pod("12"))
+    assert watermark.absent_keys(PODS) == frozenset()
 
 
-def test_a_list_says_what_is_missing(seen: ReadWatermark) -> None:
-    seen.answer(parse("GET", f"{POD_PATH}/web"), 404, None)
-    seen.answer(parse("GET", POD_PATH), 200, pods("20"))
-    assert seen.missing(PODS) == frozenset()
+def test_a_list_says_what_is_missing(watermark: ReadWatermark) -> None:
+    watermark.record_response(parse("GET", f"{POD_PATH}/web"), 404, None)
+    watermark.record_response(parse("GET", POD_PATH), 200, pods("20"))
+    assert watermark.absent_keys(PODS) == frozenset()
 
 
 def test_a_missing_namespace_lies_in_no_namespace() -> None:
-    seen = ReadWatermark()
-    seen.answer(parse("GET", "/api/v1/namespaces/ns"), 404, None)
-    assert seen.missing(("", "namespaces")) == {ObjectKey("", "ns")}
+    watermark = ReadWatermark()
+    watermark.record_response(parse("GET", "/api/v1/namespaces/ns"), 404, None)
+    assert watermark.absent_keys(("", "namespaces")) == {ObjectKey("", "ns")}
 
 
-def test_the_number_of_missing_objects_is_bounded(seen: ReadWatermark) -> None:
-    for number in range(MOST_MISSING + 1):
-        seen.gone(PODS, ObjectKey("ns", str(number)))
-    assert seen.missing(PODS) == frozenset()
-    assert not seen.covers(PODS, "1000")
+def test_the_number_of_missing_objects_is_bounded(watermark: ReadWatermark) -> None:
+    for number in range(MAX_ABSENT_KEYS + 1):
+        watermark.record_absent(PODS, ObjectKey("ns", str(number)))
+    assert watermark.absent_keys(PODS) == frozenset()
+    assert not watermark.is_reached_by(PODS, "1000")
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 422, 500, 503])
-def test_a_refusal_shows_nothing(seen: ReadWatermark, status: int) -> None:
-    seen.answer(parse("GET", f"{POD_PATH}/web"), status, {"kind": "Status"})
-    assert seen.covers(PODS, "10")
+def test_a_refusal_shows_nothing(watermark: ReadWatermark, status: int) -> None:
+    watermark.record_response(parse("GET", f"{POD_PATH}/web"), status, {"kind": "Status"})
+    assert watermark.is_reached_by(PODS, "10")
 
 
-def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(seen: ReadWatermark) -> None:
+def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(watermark: ReadWatermark) -> None:
     info = parse("GET", f"{POD_PATH}?watch=true")
-    with passing(seen, info, 200):
-        seen.answer(parse("GET", POD_PATH), 200, pods("20"))
-        assert not seen.covers(PODS, "1000")
-    assert not seen.covers(PODS, "1000")
-    seen.answer(parse("GET", POD_PATH), 200, pods("30"))
-    assert seen.covers(PODS, "30")
+    with track_read(watermark, info, 200):
+        watermark.record_response(parse("GET", POD_PATH), 200, pods("20"))
+        assert not watermark.is_reached_by(PODS, "1000")
+    assert not watermark.is_reached_by(PODS, "1000")
+    watermark.record_response(parse("GET", POD_PATH), 200, pods("30"))
+    assert watermark.is_reached_by(PODS, "30")
 
 
 @pytest.mark.parametrize("target", [f"{POD_PATH}/web/log?follow=true", "/version"])
-def test_what_holds_no_objects_shows_none(seen: ReadWatermark, target: str) -> None:
-    with passing(seen, parse("GET", target), 200) as tell:
-        tell(b"text")
-    assert seen.covers(PODS, "10")
+def test_what_holds_no_objects_shows_none(watermark: ReadWatermark, target: str) -> None:
+    with track_read(watermark, parse("GET", target), 200) as record_body:
+        record_body(b"text")
+    assert watermark.is_reached_by(PODS, "10")
 
 
-def test_an_answer_that_passes_is_noted_when_it_is_told(seen: ReadWatermark) -> None:
-    with passing(seen, parse("GET", POD_PATH), 200) as tell:
-        tell(json.dumps(pods("20")).encode())
-    assert seen.covers(PODS, "20")
-    assert not seen.covers(PODS, "19")
+def test_an_answer_that_passes_is_noted_when_it_is_told(watermark: ReadWatermark) -> None:
+    with track_read(watermark, parse("GET", POD_PATH), 200) as record_body:
+        record_body(json.dumps(pods("20")).encode())
+    assert watermark.is_reached_by(PODS, "20")
+    assert not watermark.is_reached_by(PODS, "19")
 
 
-def test_an_answer_that_nobody_read_to_its_end_leaves_no_way_to_tell(seen: ReadWatermark) -> None:
-    with passing(seen, parse("GET", POD_PATH), 200):
+def test_an_answer_that_nobody_read_to_its_end_leaves_no_way_to_tell(watermark: ReadWatermark) -> None:
+    with track_read(watermark, parse("GET", POD_PATH), 200):
         pass
-    assert not seen.covers(PODS, "1000")
+    assert not watermark.is_reached_by(PODS, "1000")
 
 
 def test_without_a_cache_nothing_is_noted() -> None:
-    with passing(None, parse("GET", POD_PATH), 200) as tell:
-        tell(b"{}")
+    with track_read(None, parse("GET", POD_PATH), 200) as record_body:
+        record_body(b"{}")

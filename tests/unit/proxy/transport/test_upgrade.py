@@ -33,7 +33,7 @@ async def test_revocation_ends_a_websocket(run: Run) -> None:
     async with run.session.ws_connect(EXEC) as socket:
         await socket.send_bytes(b"abc")
         await socket.receive_bytes()
-        await run.proxy.revoke(run.run)
+        await run.proxy.revoke(run.spec)
         message = await socket.receive()
         assert message.type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR, aiohttp.WSMsgType.CLOSE}
 
@@ -43,7 +43,7 @@ async def test_an_upgrade_without_a_live_secret_gets_401(run: Run, api_server: A
         with pytest.raises(aiohttp.WSServerHandshakeError) as failure:
             await session.ws_connect(EXEC)
     assert failure.value.status == 401
-    assert api_server.seen == []
+    assert api_server.received == []
 
 
 async def test_a_declined_upgrade_comes_back_as_an_answer(run: Run, api_server: ApiServer) -> None:
@@ -252,7 +252,7 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """A tunnel in which nothing moves any more, because both sides send and neither reads."""
+    """An upgraded connection that is blocked, because both sides send and neither reads."""
 
     flood: Flood
     proxy: Proxy
@@ -289,7 +289,7 @@ async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded:
 async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
     flooded: Flooded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rolecall.proxy.transport.upgrade.LAST_BYTES_SECONDS", 0.1)
+    monkeypatch.setattr("rolecall.proxy.transport.upgrade.CLOSE_TIMEOUT_SECONDS", 0.1)
     flooded.pouring.cancel()
     flooded.writer.transport.abort()
     await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rolecall.proxy.writes.conditional_writes import with_condition
+from rolecall.proxy.writes.conditional_writes import with_precondition
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import Run
 
@@ -143,7 +143,7 @@ async def test_the_runs_own_create_and_write_need_no_read_before_the_next_write(
     await send(run, "POST", {"metadata": {"name": "cm"}}, "application/json", collection)
     for value in ("1", "2"):
         await send(run, "PATCH", {"data": {"a": value}}, MERGE)
-    assert [seen.method for seen in api_server.seen] == ["POST", "PATCH", "PATCH"]
+    assert [request.method for request in api_server.received] == ["POST", "PATCH", "PATCH"]
     assert len(noted(run)) == 3
 
 
@@ -172,4 +172,4 @@ async def test_a_delete_that_leaves_the_object_is_noted(run: Run, api_server: Ap
     ],
 )
 def test_a_body_that_takes_no_condition_is_left_alone(body: bytes, content_type: str) -> None:
-    assert with_condition(body, content_type, "7") is None
+    assert with_precondition(body, content_type, "7") is None

@@ -9,9 +9,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.writes.ownership import (
     Owner,
     Ownership,
-    asks_for_adoption,
-    ownership_between,
     ownership_of,
+    requests_adoption,
+    required_ownership,
     with_owner,
 )
 
@@ -32,7 +32,7 @@ REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one",
     ],
 )
 def test_the_four_cases_of_scope(owner: Owner, namespace: str, expected: Ownership) -> None:
-    assert ownership_between(owner, namespace) is expected
+    assert required_ownership(owner, namespace) is expected
 
 
 @pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
@@ -100,12 +100,12 @@ def test_malformed_metadata_is_refused(obj: RawObject, ownership: Ownership) -> 
     ],
 )
 def test_the_primary_is_known_in_any_version(gvk: GVK, key: ObjectKey, expected: bool) -> None:  # noqa: FBT001 - a table
-    assert NAMESPACED.is_object(gvk, key) is expected
+    assert NAMESPACED.refers_to(gvk, key) is expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("True", False), ("false", False), (True, False)])
 def test_adoption_is_asked_for_by_the_word_true(value: object, expected: bool) -> None:  # noqa: FBT001 - a table
-    assert asks_for_adoption({"metadata": {"annotations": {"rolecall.dev/adopt": value}}}) is expected
+    assert requests_adoption({"metadata": {"annotations": {"rolecall.dev/adopt": value}}}) is expected
 
 
 JSON = st.recursive(

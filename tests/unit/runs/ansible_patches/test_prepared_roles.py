@@ -12,7 +12,7 @@ from ansible.parsing import dataloader
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import trust_as_template
 
-from rolecall.runs.ansible_patches import compiled_templates, parsed_yaml
+from rolecall.runs.ansible_patches import compiled_templates
 from rolecall.runs.ansible_patches.compiled_templates import Templates
 from rolecall.runs.ansible_patches.parsed_yaml import Documents
 
@@ -45,11 +45,6 @@ def ansible_as_it_was() -> Iterator[None]:
 
 def _load(role: Path, *, trusted: bool = True) -> Any:
     return DataLoader().load_from_file(str(role / "tasks" / "main.yml"), trusted_as_template=trusted)
-
-
-def test_this_ansible_has_what_they_need() -> None:
-    assert parsed_yaml.missing() == []
-    assert compiled_templates.missing() == []
 
 
 def test_a_file_is_not_parsed_again(role: Path) -> None:

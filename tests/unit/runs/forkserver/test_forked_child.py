@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from rolecall.runs.forkserver.forked_child import (
-    keep_descriptors,
-    leave,
+    close_descriptors_except,
     reset_signals,
+    run_and_exit,
     set_environment,
     set_standard_streams,
 )
@@ -25,7 +25,7 @@ def in_a_child(work: Callable[[], object]) -> tuple[int, str, str]:
             set_standard_streams(os.open(os.devnull, os.O_RDONLY), out_writing, err_writing)
             work()
 
-        leave(all_of_it)
+        run_and_exit(all_of_it)
     os.close(out_writing)
     os.close(err_writing)
     with os.fdopen(out_reading) as out, os.fdopen(err_reading) as err:
@@ -90,7 +90,7 @@ def test_signals_are_as_in_a_new_process() -> None:
 def test_descriptors_are_closed_unless_they_are_kept() -> None:
     def work() -> None:
         kept, other = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
-        keep_descriptors([kept])
+        close_descriptors_except([kept])
         os.fstat(kept)
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(other)

@@ -51,6 +51,13 @@ def test_a_new_ansible_cfg_is_noticed(plugin: Path, tmp_path: Path) -> None:
     assert "has changed" in before.lost()
 
 
+def test_a_file_that_nothing_was_loaded_from_does_not_count(plugin: Path, tmp_path: Path) -> None:
+    assert plugin.exists()
+    before = Freshness.now()
+    (tmp_path / ".bash_history").write_text("ls\n")
+    assert before.lost() == ""
+
+
 def test_growth_beyond_the_bound_is_noticed(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plugin.exists()
     before = Freshness.now()

@@ -1,8 +1,9 @@
-"""The runner that forks each play from a process in which Ansible is imported already.
+"""The warm way to start a run: fork it from a process that has imported Ansible already.
 
-A play is the same program as a cold one and keeps the same promises; only its start differs. While the server is not
-there, because it has died or something that it has imported has changed on disk, a run waits for the next one, or
-starts cold when that is quicker.
+A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
+there is no fork server, because it has died or because a file that it has imported has changed, a run waits for the
+next server. If that one does not get ready either, runs start in a new interpreter for a while. They always do with a
+version of ansible-core that is not supported.
 """
 
 import asyncio
@@ -16,41 +17,51 @@ from typing import Self
 
 from rolecall.logs import get_logger
 from rolecall.process_tree import kill_run_processes
+from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
 from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
-from rolecall.runs.runner import RunSpec
-from rolecall.runs.subprocess_runner import RunProcess, SubprocessRunner, describe, inherited_environment
+from rolecall.runs.runner import RunProcess, RunSpec
+from rolecall.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
 
-logger = get_logger("warm")
+logger = get_logger("forkserver")
 
 _READY_LIMIT_SECONDS = 20.0
 _ANSWER_LIMIT_SECONDS = 20.0
-_PAUSE_AFTER_FAILURE_SECONDS = 60.0
+_COLD_AFTER_FAILURE_SECONDS = 60.0
 
 
-class ForkserverRunner(SubprocessRunner):
-    """Runs each job in a process that a warm server forks; use it as an asynchronous context manager.
+class ForkserverStarter:
+    """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
-    `contents` are the folders of the roles and playbooks for which the server shall prepare itself. A server that has
-    grown by more than `growth_limit_bytes` is replaced.
+    ``contents`` are the directories of the roles and playbooks for which the server prepares itself. A server that has
+    grown by more than ``growth_limit_bytes`` is replaced.
     """
 
     def __init__(self, contents: Sequence[Path] = (), growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> None:
-        super().__init__()
         self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
+        self._subprocess = SubprocessStarter()
         self._server: ForkServer | None = None
         self._launching = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()
         self._cold_until = 0.0
 
     async def __aenter__(self) -> Self:
-        """Start the server; it prepares itself in the background."""
-        self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+        """Launch the server, which prepares itself in the background; log a warning if there can be none."""
+        found = installed_version()
+        if is_supported(found):
+            self._server = await self._launch()
+        else:
+            self._cold_until = float("inf")
+            logger.warning(
+                "Runs start cold, which takes about ten times as long: this version of ansible-core is not supported",
+                found=found,
+                supported=[f"{minor}.*" for minor in SUPPORTED],
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the server, and those that were waiting for their last plays."""
+        """Stop the server, and those that wait for their last runs."""
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
@@ -59,38 +70,38 @@ class ForkserverRunner(SubprocessRunner):
 
     @property
     def server(self) -> ForkServer | None:
-        """The server of new plays, if there is one."""
+        """The server that forks new runs, if there is one."""
         return self._server
 
-    async def start(self, job: RunSpec) -> RunProcess:
-        """Fork the process of a play, or start it cold when there is no server."""
-        forking = asyncio.create_task(self._fork(job))
+    async def start(self, spec: RunSpec) -> RunProcess:
+        """Fork the process of a run, or start a new interpreter if there is no server; see ``runner.Starter``."""
+        forking = asyncio.create_task(self._fork(spec))
         try:
             process = await asyncio.shield(forking)
         except asyncio.CancelledError:
-            await _undo(forking, job.ident)
+            await _undo(forking, spec.ident)
             raise
-        return process or await super().start(job)
+        return process or await self._subprocess.start(spec)
 
-    async def _fork(self, job: RunSpec) -> RunProcess | None:
-        """Return the forked process; None when the play has to start cold. Raises OSError."""
+    async def _fork(self, spec: RunSpec) -> RunProcess | None:
+        """Return the forked process; None when the run has to start in a new interpreter. Raises OSError."""
         surroundings = {"directory": os.getcwd(), "environment": inherited_environment()}  # noqa: PTH109 - as it is
-        lines = [json.dumps(surroundings).encode() + b"\n", describe(job).to_line()]
+        lines = [json.dumps(surroundings).encode() + b"\n", runner_input(spec).to_line()]
         for _ in range(2):
             server = await self._ready_server()
             if not server:
                 return None
             try:
                 async with asyncio.timeout(_ANSWER_LIMIT_SECONDS):
-                    return await server.start(job.ident, lines)
+                    return await server.start(spec.ident, lines)
             except StaleServerError as error:
-                logger.info("The warm server is replaced", reason=str(error))
+                logger.info("Replacing the fork server", reason=str(error))
                 self._retire(server)
             except ServerGoneError:
                 pass  # the next one is tried
             except TimeoutError:
                 server.process.kill()
-                raise OSError("the warm server does not answer") from None
+                raise OSError("the fork server does not answer") from None
         return None
 
     async def _ready_server(self) -> ForkServer | None:
@@ -101,24 +112,29 @@ class ForkserverRunner(SubprocessRunner):
                 if time.monotonic() < self._cold_until:
                     return None
                 if server:
-                    logger.warning("The warm server has ended and is started again")
+                    logger.warning("The fork server has died; starting another one")
                     await server.stop()
-                server = self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+                server = self._server = await self._launch()
             try:
                 async with asyncio.timeout(_READY_LIMIT_SECONDS):
                     await asyncio.shield(server.ready)
             except (ServerGoneError, TimeoutError) as error:
                 logger.warning(
-                    "Runs start cold for a while: the warm server could not prepare itself", error=repr(error)
+                    "Runs start cold for a while: the fork server did not get ready",
+                    error=repr(error),
+                    next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
                 )
-                self._cold_until = time.monotonic() + _PAUSE_AFTER_FAILURE_SECONDS
+                self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
                 await server.stop()
                 self._server = None
                 return None
         return server
 
+    async def _launch(self) -> ForkServer:
+        return await ForkServer.launch(self._contents, self._growth_limit_bytes)
+
     def _retire(self, server: ForkServer) -> None:
-        """Let a server finish its plays and end it then."""
+        """Let a server finish its runs, then stop it."""
         if self._server is server:
             self._server = None
             task = asyncio.create_task(_stop_when_idle(server))
@@ -134,7 +150,7 @@ async def _stop_when_idle(server: ForkServer) -> None:
 
 
 async def _undo(forking: asyncio.Task[RunProcess | None], ident: str) -> None:
-    """End a play that was started for a run that nobody wants any more."""
+    """Kill the process of a run whose start was cancelled."""
     await asyncio.wait({forking})
     process = None if forking.cancelled() or forking.exception() else forking.result()
     if process:

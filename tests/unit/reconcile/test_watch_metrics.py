@@ -2,7 +2,8 @@ from rolecall.controller.source.changes import Change, ChangeType
 from rolecall.controller.source.store import Entry
 from rolecall.kube.references import GVK, RawObject
 from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.metrics.watch_metrics import WatchMetricsFactory, controller_names
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory, controller_names
+from rolecall.runs.events import RunSummary
 
 CACHE = GVK("cache.example.com", "v1alpha1", "Memcached")
 OTHER = GVK("other.example.com", "v1alpha1", "Memcached")
@@ -44,7 +45,7 @@ def test_the_series_of_an_object_goes_with_it() -> None:
 def test_outcomes_are_counted_from_the_start() -> None:
     telemetry = OperatorMetrics("test")
     metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
-    metrics.count_outcome(succeeded=False)
+    metrics.run_ended(RunSummary("failed"))
     text = telemetry.render().decode()
     gvk = 'GVK="cache.example.com/v1alpha1, Kind=Memcached"'
     assert f'ansible_operator_reconcile_result{{{gvk},result="failed"}} 1.0' in text

@@ -1,7 +1,7 @@
-"""The metrics of each watch, and the names of controllers in them.
+"""The metrics of each watch, and the names of its controller.
 
-A controller is named ``<kind>-<version>-controller``, as in the Go runner. If two groups have the same kind, the name
-includes the group, so that names are unique.
+A controller is named ``<kind>-<version>-controller``, as in the Go runner. If two groups have a kind of that name, the
+name contains the group too, so that no two controllers share one.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK
 from rolecall.metrics.controller_metrics import ControllerMetrics
 from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.runs.events import RunSummary
 
 
 def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
@@ -29,14 +30,14 @@ def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
 
 @dataclass(frozen=True, slots=True)
 class WatchMetrics:
-    """The metrics of one watch: its controller and queue (``observer``), its objects, the results of its reconciles."""
+    """Measures one watch: its controller and queue through ``observer``, its objects, and its runs."""
 
     metrics: OperatorMetrics
     gvk: GVK
     observer: ControllerMetrics
 
     def primary_changed(self, change: Change, *, selected: bool) -> None:
-        """Record when an object was created, or that it is deleted or no longer selected."""
+        """Record when a primary was created; drop the series of one that is gone or no longer selected."""
         key, gvk = change.key, self.gvk
         labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
         if selected:
@@ -44,21 +45,21 @@ class WatchMetrics:
         else:
             self.metrics.resource_created_at.remove(labels)
 
-    def count_outcome(self, *, succeeded: bool) -> None:
-        """Count the result of a reconcile."""
-        self.metrics.count_outcome(str(self.gvk), succeeded=succeeded)
+    def run_ended(self, summary: RunSummary) -> None:
+        """Count a run by how it ended."""
+        self.metrics.count_outcome(str(self.gvk), succeeded=summary.is_successful)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchMetricsFactory:
-    """Create the metrics of all watches of an operator."""
+    """Makes the metrics of each watch of an operator."""
 
     metrics: OperatorMetrics
     names: Mapping[GVK, str]
 
     @classmethod
     def of_kinds(cls, metrics: OperatorMetrics, kinds: Iterable[GVK]) -> Self:
-        """Return the factory for the kinds of ``watches.yaml``."""
+        """Return a factory for the kinds of ``watches.yaml``."""
         return cls(metrics, controller_names(kinds))
 
     def of(self, gvk: GVK, workers: int) -> WatchMetrics:
