@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from rolecall.kube.durations import parse_duration
+from rolecall.kube.durations import parse_non_negative_duration
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -81,10 +81,7 @@ def _integer(value: object) -> int:
 def _seconds(value: object) -> float:
     if not isinstance(value, str):
         raise _expected("a duration with a unit such as 15s or 1m30s", value)
-    found = parse_duration(value)
-    if found < 0:
-        raise ValueError(f"a duration cannot be negative: {value!r}")
-    return found
+    return parse_non_negative_duration(value)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

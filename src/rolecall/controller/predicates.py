@@ -16,7 +16,7 @@ Predicate = Callable[[Change], bool]
 
 
 def generation_changed(change: Change) -> bool:
-    """Tell whether an update has a new generation, or, for a kind without generations, a new resourceVersion.
+    """Return whether an update has a new generation, or, for a kind without generations, a new resourceVersion.
 
     Creation and deletion always pass.
     """
@@ -29,13 +29,13 @@ def generation_changed(change: Change) -> bool:
 
 
 def annotations_changed(change: Change) -> bool:
-    """Tell whether an update changed an annotation. Creation and deletion always pass."""
+    """Return whether an update changed an annotation. Creation and deletion always pass."""
     old, new = change.old, change.new
     return old is None or new is None or old.annotations_digest != new.annotations_digest
 
 
 def dependent_changed(change: Change) -> bool:
-    """Tell whether a dependent was deleted, or updated in more than its status. Creation never passes."""
+    """Return whether a dependent was deleted, or updated in more than its status. Creation never passes."""
     if change.type is ChangeType.ADDED:
         return False
     return change.old is None or change.new is None or change.old.digest != change.new.digest
@@ -57,7 +57,7 @@ class PrimaryPredicate:
     has_finalizer: bool = False
 
     def __call__(self, change: Change) -> bool:
-        """Tell whether the change passes."""
+        """Return whether the change passes."""
         return self._has_relevant_change(change) and self._is_selected(change)
 
     def _is_selected(self, change: Change) -> bool:

@@ -23,7 +23,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet the requirement."""
+        """Return whether the labels meet the requirement."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -56,7 +56,7 @@ class LabelSelector:
         return cls((*_read_labels(raw.get("matchLabels")), *_read_expressions(raw.get("matchExpressions"))))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet all requirements."""
+        """Return whether the labels meet all requirements."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 

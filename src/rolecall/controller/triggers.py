@@ -108,7 +108,7 @@ def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
 
 
 def _has_same_references(change: Change) -> bool:
-    """Tell whether an update changed neither the labels nor the owners of the object."""
+    """Return whether an update changed neither the labels nor the owners of the object."""
     old, new = change.old, change.new
     return old is not None and new is not None and old.labels == new.labels and old.owners == new.owners
 

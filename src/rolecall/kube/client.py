@@ -51,7 +51,7 @@ OnRequest = Callable[[str, str, str], None]
 class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
-    ``on_request`` hears of each request: the status of the answer (``<error>`` without one), method and host.
+    ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
     """
 
     def __init__(self, configuration: Configuration, on_request: OnRequest | None = None) -> None:

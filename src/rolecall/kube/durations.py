@@ -24,6 +24,14 @@ def parse_duration(text: str) -> float:
     return -seconds if text.startswith("-") else seconds
 
 
+def parse_non_negative_duration(text: str) -> float:
+    """Return the seconds of a duration like ``parse_duration``. Raise ValueError if it is negative."""
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
 def format_duration(seconds: float) -> str:
     """Return a short readable text: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
     if seconds < 0:

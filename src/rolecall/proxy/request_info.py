@@ -44,17 +44,17 @@ class RequestInfo:
 
     @property
     def is_long_running(self) -> bool:
-        """Tell whether there is no time limit for the response: a watch, a log, an upgrade, or a non-resource path."""
+        """Return whether the response has no time limit: a watch, a log, an upgrade, or a non-resource path."""
         return not self.is_resource or self.verb in {"watch", "proxy"} or self.subresource in _RAW_SUBRESOURCES
 
     @property
     def may_upgrade(self) -> bool:
-        """Tell whether the request may upgrade to another protocol; writes and plain reads may not."""
+        """Return whether the request may upgrade to another protocol; writes and plain reads may not."""
         return self.is_long_running or (bool(self.subresource) and not self.is_write)
 
     @property
     def is_write(self) -> bool:
-        """Tell whether the request creates, changes or deletes objects."""
+        """Return whether the request creates, changes or deletes objects."""
         verbs = {"create", "update", "patch", "delete", "deletecollection"}
         return self.is_resource and self.verb in verbs and self.subresource not in _RAW_SUBRESOURCES
 
@@ -74,7 +74,7 @@ def parse(method: str, target: str) -> RequestInfo:
 
 
 def is_valid_target(target: str) -> bool:
-    """Tell whether a target in origin form is a path with an optional query, in characters that URLs allow.
+    """Return whether a target in origin form is a path with an optional query, in characters that URLs allow.
 
     The target is appended to the API server's URL. Any other text could change the meaning of that URL: a fragment
     would be dropped, and text that does not start with a slash would become a part of the host.

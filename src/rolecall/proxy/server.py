@@ -142,7 +142,7 @@ class Proxy:
         if info.is_write:
             body = await request.content.read()
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
-            _narrow_accept_to_json(headers)
+            _request_decodable_response(headers)
             write = replace(write, body=await self._owner_injector.inject(session, write))
             return await session.shield_write(self._send_write(session, write, headers))
         if self._cached is not None and request.method == "GET":
@@ -177,7 +177,7 @@ class Proxy:
         return buffered_response(result.response, result.body)
 
 
-def _narrow_accept_to_json(headers: Headers) -> None:
+def _request_decodable_response(headers: Headers) -> None:
     """Ask for a response to a write that can be decoded here: uncompressed, and in JSON if the client accepts it."""
     for name in ("Accept-Encoding", "Content-Length"):
         headers.popall(name, None)

@@ -73,9 +73,9 @@ class RunnerInput:
 class RunnerThread(threading.Thread):
     """Runs ansible-runner and writes events to ``output``; ``finished_descriptor`` becomes readable at its end."""
 
-    def __init__(self, given: RunnerInput, output: "Output", adapt: Adapt) -> None:
+    def __init__(self, run_input: RunnerInput, output: "Output", adapt: Adapt) -> None:
         super().__init__(name="ansible-runner", daemon=True)
-        self._input = given
+        self._input = run_input
         self._output = output
         self._adapt = adapt
         self.finished_descriptor, self._finish = os.pipe()
@@ -120,21 +120,21 @@ class RunnerThread(threading.Thread):
         return True
 
 
-def configure(given: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
+def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
     """Return the ``ansible_runner.Runner`` of a run, ready to start."""
     # Imported here: an input that cannot be read must not wait for it.
     from ansible_runner.interface import init_runner  # noqa: PLC0415
 
     return init_runner(
-        private_data_dir=given.workspace,
-        ident=given.ident,
-        verbosity=max(given.verbosity, 0),
-        envvars=_environment(given) | dict(given.environment),
+        private_data_dir=run_input.workspace,
+        ident=run_input.ident,
+        verbosity=max(run_input.verbosity, 0),
+        envvars=_environment(run_input) | dict(run_input.environment),
         fact_cache_type="memory",
         quiet=True,
         suppress_env_files=True,
         **callbacks,
-        **given.arguments,
+        **run_input.arguments,
     )
 
 
@@ -182,14 +182,14 @@ def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     output = Output(_take_standard_output())
     wake_up = _wake_up_on_signals()
     become_subreaper()
-    given = RunnerInput.from_line(sys.stdin.buffer.readline())
-    thread = RunnerThread(given, output, adapt)
+    run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
+    thread = RunnerThread(run_input, output, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
-    survivors = thread.end(given.grace_seconds)
+    survivors = thread.end(run_input.grace_seconds)
     reap_children()
     ending = stopped or thread.ending
-    _clean_up(given)
+    _clean_up(run_input)
     if found := notes.read() if notes else []:
         output.write(json.dumps({"notes": found}))
     output.write(json.dumps({"ending": ending, "survivors": survivors}))
@@ -228,7 +228,7 @@ def _wait(finished: int, wake_up: int) -> dict[str, Any]:
     return {"status": "canceled", "reason": "the run was asked to end"}
 
 
-def _environment(given: RunnerInput) -> dict[str, str]:
+def _environment(run_input: RunnerInput) -> dict[str, str]:
     """Return what the environment of the run needs beyond this process's own."""
     programs = Path(sys.executable).parent
     python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
@@ -239,15 +239,15 @@ def _environment(given: RunnerInput) -> dict[str, str]:
         # ansible-runner's default writes facts, and with them the environment, into a file.
         "ANSIBLE_CACHE_PLUGIN": "memory",
         # A run that is killed cannot remove its temporary files.
-        "ANSIBLE_LOCAL_TEMP": f"{given.workspace}/{TEMPORARY}",
+        "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
     }
 
 
-def _clean_up(given: RunnerInput) -> None:
-    workspace = Path(given.workspace)
-    redact_folder(workspace / "artifacts" / given.ident, given.secrets.values())
+def _clean_up(run_input: RunnerInput) -> None:
+    workspace = Path(run_input.workspace)
+    redact_folder(workspace / "artifacts" / run_input.ident, run_input.secrets.values())
     shutil.rmtree(workspace / TEMPORARY, ignore_errors=True)
-    if given.role:
+    if run_input.role:
         (workspace / "project" / "main.json").unlink(missing_ok=True)
 
 

@@ -13,7 +13,7 @@ from rolecall.scaffold.errors import ScaffoldError
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """The files to write below a directory: texts by paths relative to it."""
+    """The files to create and the files to extend below a directory: texts by relative path."""
 
     directory: Path
     created: dict[str, str]

@@ -60,7 +60,7 @@ class Checker:
     _checked: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Make what ansible-core reads variables from: an inventory with nothing in it but this host."""
+        """Create the variable manager, with an inventory that has only localhost."""
         inventory = InventoryManager(loader=self._loader, sources="localhost,")
         self._variables = VariableManager(loader=self._loader, inventory=inventory)
 

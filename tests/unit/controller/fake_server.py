@@ -1,4 +1,4 @@
-"""A small API server in memory, with the three calls that informers make, and every kind of failure on demand."""
+"""A fake API server in memory, with the three requests that informers make, and every type of failure on demand."""
 
 import asyncio
 import copy
@@ -59,13 +59,13 @@ class FakeServer:
         self._record("DELETED", obj)
 
     def bookmark(self) -> None:
-        """Tell every stream how far it has come."""
+        """Send a bookmark to every stream."""
         self.version += 1
         for _, stream in self._streams:
             stream.put_nowait(("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))
 
     def forget_history(self) -> None:
-        """Answer watches from an earlier version with 410."""
+        """Respond with 410 to watches from an earlier version."""
         self.version += 1
         self._history.clear()
         self._oldest = self.version
@@ -77,17 +77,17 @@ class FakeServer:
 
     @property
     def streams(self) -> int:
-        """The number of streams that are open."""
+        """The number of open streams."""
         return len(self._streams)
 
     async def resource(self, gvk: GVK) -> ApiResource:
-        """Return how the kind is served."""
+        """Return the API resource of the kind."""
         if self.failure is not None:
             raise self.failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
     async def list_pages(self, _gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
-        """Yield pages."""
+        """Yield the objects page by page."""
         self._check(namespace)
         self.lists += 1
         version = str(self.version)
@@ -98,7 +98,7 @@ class FakeServer:
     async def watch(
         self, _gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
     ) -> AsyncIterator[tuple[str, RawObject]]:
-        """Yield what was and what comes."""
+        """Yield past and future events."""
         self._check(namespace)
         self.watched_from.append(resource_version)
         if int(resource_version) < self._oldest or self.forget_everything:

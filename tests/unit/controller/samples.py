@@ -11,7 +11,7 @@ POD = GVK("", "v1", "Pod")
 
 
 def make_object(name: str = "web", namespace: str = "default", **fields: Any) -> RawObject:
-    """Make an object; ``fields`` go into its metadata, except for spec and status."""
+    """Return an object; ``fields`` are added to its metadata, except for spec and status."""
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1"} | (
         {"namespace": namespace} if namespace else {}
     )
@@ -22,7 +22,7 @@ def make_object(name: str = "web", namespace: str = "default", **fields: Any) ->
 def make_change(
     old: RawObject | None, new: RawObject | None, fields: tuple[FieldPath, ...] = (), *, from_watch: bool = True
 ) -> Change:
-    """Make the change from one object to another; None stands for nothing there."""
+    """Return the change from one object to another; None means that the object does not exist."""
     kind = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
     before = None if old is None else Entry.of(old, fields)
     after = None if new is None else Entry.of(new, fields)

@@ -636,8 +636,8 @@ async def test_a_fault_of_the_proxys_own_is_a_status_too_and_creates_nothing(
         raise LookupError(f"no watch on {resource.gvk} by {ownership}")
 
     key = ObjectKey("ns", "one")
-    run = SessionSpec(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
-    headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
+    spec = SessionSpec(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
+    headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
     async with aiohttp.request("POST", proxy.url + CONFIG_MAPS, json=config_map(), headers=headers) as answer:
         status = await answer.json()
     assert (answer.status, status["reason"]) == (500, "InternalError")

@@ -1,4 +1,4 @@
-"""Requests that look like something else: none gets around what the proxy does, whoever reads them on the way."""
+"""Unusual request targets: none bypasses the proxy, however servers on the way parse it."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ BODY = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name":
 
 
 async def ask(run: Run, request_line: str, *headers: str, body: bytes = b"") -> int:
-    """Send a request byte by byte as it is written here, and return the status of the answer."""
+    """Send a request exactly as given, and return the status of the response."""
     host, port = run.credentials.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     authorization = f"Authorization: Bearer {run.credentials.secret}"

@@ -35,7 +35,10 @@ def test_a_field_without_an_argument_is_told(project: Path) -> None:
         (
             "crd.yaml",
             18,
-            "spec.shoeSizes is not an argument of the role: 'shoe_sizes' is missing in roles/thing/meta/argument_specs.yml",
+            (
+                "spec.shoeSizes is not an argument of the role: "
+                "'shoe_sizes' is missing in roles/thing/meta/argument_specs.yml"
+            ),
         )
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rolecall.cli.flags.flag import ValueType
 from rolecall.config.environment import parse_boolean
-from rolecall.kube.durations import format_duration, parse_duration
+from rolecall.kube.durations import format_duration, parse_non_negative_duration
 
 
 def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -41,13 +41,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _duration(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < 0:
-        raise ValueError(f"a duration cannot be negative: {text!r}")
-    return seconds
-
-
 def _quoted(text: str) -> str:
     """Return the text without a pair of single quotes around it; manifests often have them."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
@@ -77,4 +70,4 @@ ADDRESS = ValueType("ADDRESS", str)
 INTEGER = ValueType("N", _as_argument_type(_integer))
 POSITIVE = ValueType("N", _as_argument_type(_positive))
 PORT = ValueType("PORT", _as_argument_type(_port))
-DURATION = ValueType("DURATION", _as_argument_type(_duration), format_duration)
+DURATION = ValueType("DURATION", _as_argument_type(parse_non_negative_duration), format_duration)

@@ -61,7 +61,7 @@ class Change:
         return self.entry.key
 
     def has_changed(self, paths: tuple[FieldPath, ...]) -> bool:
-        """Tell whether one of these fields was added, removed or changed, or has no fingerprint yet."""
+        """Return whether one of these fields was added, removed or changed, or has no fingerprint yet."""
         if self.old is None or self.new is None:
             return True
         before, after = self.old.values, self.new.values

@@ -44,7 +44,7 @@ class Informer:
 
     @property
     def has_synced(self) -> bool:
-        """Tell whether the first list is complete."""
+        """Return whether the first list is complete."""
         return self._synced.is_set()
 
     def subscribe(self, handler: Handler, fields: tuple[FieldPath, ...] = ()) -> None:
@@ -85,7 +85,7 @@ class Informer:
                     self._settled.set()
                 await sleep(self._clock, seconds)
             else:
-                retry.record_recovery()
+                retry.record_success()
                 return resource
 
     def on_listed(self, obj: RawObject) -> None:

@@ -98,7 +98,7 @@ class Reflector:
         """List if necessary, watch once, and return the delay in seconds before the next watch."""
         if not self.resource_version:
             self.resource_version = await self._list()
-            retry.record_recovery()
+            retry.record_success()
         started = self.clock.monotonic()
         events = await self._watch(retry)
         if events or self.clock.monotonic() - started >= 1:

@@ -53,7 +53,7 @@ class WatchFailure(Enum):
 
     @property
     def needs_intervention(self) -> bool:
-        """Tell whether a user must act before a retry can succeed, so that startup should not wait for it."""
+        """Return whether a user must act before a retry can succeed, so that startup should not wait for it."""
         return self in {WatchFailure.NOT_INSTALLED, WatchFailure.FORBIDDEN}
 
 
@@ -95,9 +95,9 @@ class WatchRetry:
     def record_progress(self) -> None:
         """Record that a watch delivered an event, or lasted long enough."""
         self.expiries = 0
-        self.record_recovery()
+        self.record_success()
 
-    def record_recovery(self) -> None:
+    def record_success(self) -> None:
         """Record that a request succeeded."""
         if self.failure is not None:
             logger.info("Watching this kind again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")

@@ -67,7 +67,7 @@ class ReadRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether the response is a complete object or list in JSON, without impersonation."""
+        """Return whether the response is a complete object or list in JSON, without impersonation."""
         info = self.info
         if not (info.is_resource and info.verb in {"get", "list"} and info.subresource in {"", "status"}):
             return False

@@ -34,7 +34,7 @@ class DependentDiscovery:
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
-        """Tell whether a response may contain dependents or the version of an object."""
+        """Return whether a response may contain dependents or the version of an object."""
         is_read = info.verb in {"get", "list"} and not info.is_long_running
         is_json = media_type(response.headers.get("Content-Type", "")) == "application/json"
         return is_read and is_json and response.status == 200  # noqa: PLR2004 - a plain success

@@ -42,7 +42,7 @@ class ReadWatermark:
     _open_watches: Counter[GroupResource] = field(default_factory=Counter)
 
     def is_reached_by(self, resource: GroupResource, version: str) -> bool:
-        """Tell whether a cache at this resourceVersion contains everything the runs have seen of a resource."""
+        """Return whether a cache at this resourceVersion contains everything the runs have seen of a resource."""
         if resource in self._unknown or self._open_watches[resource] or not version.isdigit():
             return False
         return int(version) >= self._versions.get(resource, 0)

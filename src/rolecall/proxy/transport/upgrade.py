@@ -66,7 +66,7 @@ class _HijackedProtocol(asyncio.StreamReaderProtocol):
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Tell whether a request asks for a protocol upgrade."""
+    """Return whether a request asks for a protocol upgrade."""
     return "Upgrade" in request.headers and "upgrade" in request.headers.get("Connection", "").lower()
 
 

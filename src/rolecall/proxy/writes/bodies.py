@@ -37,7 +37,7 @@ def media_type(content_type: str) -> str:
 
 
 def is_readable(content_type: str) -> bool:
-    """Tell whether ``decode`` supports this Content-Type."""
+    """Return whether ``decode`` supports this Content-Type."""
     found = media_type(content_type)
     return found in _READABLE or found.endswith(_READABLE_SUFFIXES)
 

@@ -23,6 +23,7 @@ from rolecall.proxy.writes.owner_injection import ACCEPT_PARTIAL_METADATA, Write
 
 JSON_PATCH: Final = "application/json-patch+json"
 _VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
+# A failed ``test`` operation of a JSON patch gives 422 instead of 409.
 _PRECONDITION_FAILED: Final = {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 

@@ -29,7 +29,7 @@ def removed_uid(info: RequestInfo, result: WriteResult) -> str:
 
 
 def _is_removed(obj: RawObject) -> bool:
-    """Tell whether the returned object no longer exists: no grace period and no finalizer delays its deletion."""
+    """Return whether the returned object no longer exists: no grace period and no finalizer delays its deletion."""
     metadata = metadata_of(obj)
     is_terminating = is_being_deleted(obj) and metadata.get("deletionGracePeriodSeconds") != 0
     return not is_terminating and not metadata.get("finalizers")

@@ -57,17 +57,17 @@ class WriteRequest:
 
     @property
     def is_create(self) -> bool:
-        """Tell whether the request can only create an object."""
+        """Return whether the request can only create an object."""
         return self.info.verb == "create"
 
     @property
     def is_merge(self) -> bool:
-        """Tell whether the body is merged into an object, which must exist."""
+        """Return whether the body is merged into an object, which must exist."""
         return self.info.verb == "patch" and media_type(self.content_type) in MERGE_MEDIA_TYPES
 
     @property
     def may_need_owner(self) -> bool:
-        """Tell whether the body must be decoded; plain patches, the most frequent writes, need not be."""
+        """Return whether the body must be decoded; plain patches, the most frequent writes, need not be."""
         if not self.info.is_resource or self.info.subresource:
             return False
         if self.is_merge:

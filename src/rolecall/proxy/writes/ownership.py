@@ -38,7 +38,7 @@ class Owner:
         return f"{self.gvk.kind}.{self.gvk.group}" if self.gvk.group else self.gvk.kind
 
     def refers_to(self, gvk: GVK, key: ObjectKey) -> bool:
-        """Tell whether a kind, in any version, and a key identify the primary itself."""
+        """Return whether a kind, in any version, and a key identify the primary itself."""
         return (gvk.group, gvk.kind, key) == (self.gvk.group, self.gvk.kind, self.key)
 
 
@@ -59,17 +59,17 @@ def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
 
 
 def is_event(gvk: GVK) -> bool:
-    """Tell whether this is the Event kind; Events expire and need no owner."""
+    """Return whether this is the Event kind; Events expire and need no owner."""
     return gvk.kind == "Event" and gvk.group in ("", "events.k8s.io")
 
 
 def requests_adoption(obj: RawObject) -> bool:
-    """Tell whether the object has the annotation with which a role adopts an existing object."""
+    """Return whether the object has the annotation with which a role adopts an existing object."""
     return annotation_of(obj, ADOPT_ANNOTATION) == "true"
 
 
 def opts_out_of_ownership(obj: RawObject) -> bool:
-    """Tell whether the object has the annotation with which a role creates an object without an owner."""
+    """Return whether the object has the annotation with which a role creates an object without an owner."""
     return annotation_of(obj, ADOPT_ANNOTATION) == "false"
 
 

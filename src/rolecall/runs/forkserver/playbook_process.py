@@ -55,12 +55,12 @@ def fork_spawn_class(context: ForkContext) -> type[pexpect.spawn]:
             super().__init__(command, args, maxread=_READ_BYTES, **options)
 
         def _spawnpty(self, args: list[bytes], **options: Any) -> ptyprocess.PtyProcess:
-            start = _Command([os.fsdecode(arg) for arg in args], **options)
-            if reason := _reason_not_to_fork(context, start):
+            parsed = _Command([os.fsdecode(arg) for arg in args], **options)
+            if reason := _reason_not_to_fork(context, parsed):
                 context.add_note(f"ansible-playbook is not forked: {reason}")
                 process = super()._spawnpty(args, **options)
             else:
-                process = _fork(context, start)
+                process = _fork(context, parsed)
             # pexpect sleeps after closing the terminal; the process has ended by then.
             process.delayafterclose = 0
             return process
@@ -80,16 +80,16 @@ class _Command:
         self.dimensions = options.get("dimensions", (24, 80))
 
 
-def _reason_not_to_fork(context: ForkContext, start: _Command) -> str:
+def _reason_not_to_fork(context: ForkContext, command: _Command) -> str:
     """Return why ansible-playbook cannot be forked; an empty string if it can."""
-    if start.words[0] != os.path.join(os.path.dirname(sys.executable), PROGRAM):  # noqa: PTH118, PTH120 - plain text
-        return f"the program is {start.words[0]}"
-    if os.path.exists(f"{start.cwd}/ansible.cfg"):  # noqa: PTH110 - plain text
-        return f"there is an ansible.cfg in {start.cwd}"
-    playbook_folder = os.path.dirname(os.path.join(start.cwd, start.words[-1]))  # noqa: PTH118, PTH120 - plain text
+    if command.words[0] != os.path.join(os.path.dirname(sys.executable), PROGRAM):  # noqa: PTH118, PTH120 - plain text
+        return f"the program is {command.words[0]}"
+    if os.path.exists(f"{command.cwd}/ansible.cfg"):  # noqa: PTH110 - plain text
+        return f"there is an ansible.cfg in {command.cwd}"
+    playbook_folder = os.path.dirname(os.path.join(command.cwd, command.words[-1]))  # noqa: PTH118, PTH120 - plain text
     if os.path.isdir(f"{playbook_folder}/collections"):  # noqa: PTH112 - plain text
         return f"there are collections beside the playbook in {playbook_folder}"
-    names = sorted(_different(context.server_environment, start.environment) - reset_state.PER_RUN)
+    names = sorted(_different(context.server_environment, command.environment) - reset_state.PER_RUN)
     return f"these variables differ from the server's: {', '.join(names)}" if names else ""
 
 
@@ -98,29 +98,29 @@ def _different(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
     return {name for name in names if one.get(name) != other.get(name)}
 
 
-def _fork(context: ForkContext, start: _Command) -> ptyprocess.PtyProcess:
+def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
     pid, terminal = os.forkpty()
     if pid == 0:
-        run_and_exit(lambda: _run_playbook(context, start))
+        run_and_exit(lambda: _run_playbook(context, command))
     process = ptyprocess.PtyProcess(pid, terminal)
-    process.setwinsize(*start.dimensions)
+    process.setwinsize(*command.dimensions)
     return process
 
 
-def _run_playbook(context: ForkContext, start: _Command) -> None:
+def _run_playbook(context: ForkContext, command: _Command) -> None:
     from ansible.cli.playbook import main  # noqa: PLC0415 - only the server has Ansible
 
     reset_signals()
-    start.prepare()
-    ptyprocess.ptyprocess._setwinsize(0, *start.dimensions)  # noqa: SLF001 - as pexpect does in its child
-    if not start.echo:
+    command.prepare()
+    ptyprocess.ptyprocess._setwinsize(0, *command.dimensions)  # noqa: SLF001 - as pexpect does in its child
+    if not command.echo:
         _disable_echo()
     open_standard_streams()
     close_descriptors_except([context.note_descriptor, context.event_descriptor])
-    os.chdir(start.cwd)
-    set_environment(start.environment)
-    context.titles.rename(sys.executable, *start.words)
-    sys.argv = list(start.words)
+    os.chdir(command.cwd)
+    set_environment(command.environment)
+    context.titles.rename(sys.executable, *command.words)
+    sys.argv = list(command.words)
     reset_state.reset_for_run(context.server_environment, context.event_descriptor)
     defer_display_events()
     reset_state.report_config_warnings()

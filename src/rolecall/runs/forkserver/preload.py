@@ -77,7 +77,6 @@ def _import_ansible() -> None:
         "ansible.module_utils._internal._ansiballz._loader",
         "ansible._internal._templating._engine",
         "rolecall.runs.ansible_patches.forked_modules",
-        "rolecall.runs.ansible_patches.strategy_wakeup",
         "rolecall.runs.ansible_patches.in_process_tasks",
     ):
         importlib.import_module(name)

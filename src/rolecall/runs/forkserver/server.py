@@ -179,16 +179,12 @@ def _wake_up_on_children() -> int:
 
 
 def _patch_ansible(context: ForkContext) -> None:
-    from rolecall.runs.ansible_patches import (  # noqa: PLC0415 - they import Ansible, which `main` prepares first
-        forked_modules,
-        in_process_tasks,
-        strategy_wakeup,
-    )
+    # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
+    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks  # noqa: PLC0415
 
     placement = TaskPlacement()
     forked_modules.install(context, placement)
     in_process_tasks.install(placement)
-    strategy_wakeup.install()
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class ForkserverStarter:
                     await asyncio.shield(server.ready)
             except (ServerGoneError, TimeoutError) as error:
                 logger.warning(
-                    "The fork server did not get ready; runs start cold until the next attempt",
+                    "Runs start cold for a while: the fork server did not get ready",
                     error=repr(error),
                     next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
                 )

@@ -19,7 +19,7 @@ WEB = ObjectKey("default", "web")
 
 
 class World:
-    """A server, an informer on it, and what the informer told."""
+    """A server, an informer of it, and the changes that the informer reported."""
 
     def __init__(self, server: FakeServer, namespaces: tuple[str, ...] | None = None) -> None:
         self.server = server
@@ -30,13 +30,13 @@ class World:
 
     @property
     def reported(self) -> list[str]:
-        """The changes since the last look, as text."""
+        """The changes since the last call, as text."""
         texts = [str(change) for change in self.changes]
         self.changes.clear()
         return texts
 
     async def pass_seconds(self, seconds: float, step: float = 0.1) -> None:
-        """Let time pass in steps, with turns for the tasks in between."""
+        """Advance the clock in steps, and let tasks run in between."""
         for _ in range(round(seconds / step)):
             await self.clock.advance_and_settle(step)
 

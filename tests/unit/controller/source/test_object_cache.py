@@ -14,7 +14,7 @@ WIDGETS = ApiResource(WIDGET, "widgets", True, frozenset(), frozenset())  # noqa
 
 
 class Kept:
-    """A cache of widgets, asked for a namespace at a time."""
+    """A cache of widgets, read one namespace at a time."""
 
     def __init__(self, server: FakeServer, namespaces: tuple[str, ...] | None = None) -> None:
         self.server = server
@@ -22,7 +22,7 @@ class Kept:
         self.cache = ObjectCache(server, namespaces, self.clock)
 
     def view(self, namespace: str = "") -> View | None:
-        """Ask for the view."""
+        """Return the view of a namespace."""
         return self.cache.view(WIDGETS, namespace)
 
     def names(self, namespace: str = "") -> list[str] | None:
@@ -31,7 +31,7 @@ class Kept:
         return None if view is None else [str(stored.key) for stored in view]
 
     async def preload(self) -> None:
-        """Ask for the first time and wait for the first list."""
+        """Read for the first time and wait for the first list."""
         assert self.view() is None
         await settle()
         assert self.view() is not None

@@ -27,6 +27,6 @@ def test_another_trouble_is_told_at_once() -> None:
         retry.delay_after_failure(MISSING)
         retry.delay_after_failure(MISSING)
         retry.delay_after_failure(ForbiddenError(403, "Forbidden", "no"))
-        retry.record_recovery()
+        retry.record_success()
         retry.delay_after_failure(MISSING)
     assert len([line for line in logs if line["log_level"] == "warning"]) == 3

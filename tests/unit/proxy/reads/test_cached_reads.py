@@ -1,4 +1,4 @@
-"""Reads from the cache: what is answered from there is what the API server would say, and nothing else is."""
+"""Reads from the cache: it gives the same responses as the API server, and leaves all other reads to it."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +26,7 @@ POD = GVK("", "v1", "Pod")
 
 @dataclass
 class Kept:
-    """What the cache holds, by plural."""
+    """A fake cache."""
 
     resource_version: str = "100"
     objects: list[StoredObject] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Kept:
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def view(self, resource: ApiResource, namespace: str) -> "Kept | None":
-        """Return what is held."""
+        """Return the cache itself, None for a namespace that is not cached."""
         self.asked.append((resource.plural, namespace))
         return self if namespace in self.namespaces else None
 

@@ -16,14 +16,14 @@ def address(run: Run) -> str:
 
 
 async def ask(connection: Connection, text: str) -> bytes:
-    """Send lines and return the head of the answer."""
+    """Send lines and return the head of the response."""
     reader, writer = connection
     writer.write(text.replace("\n", "\r\n").encode())
     return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
 
 
 async def connected(run: Run, destination: str = "") -> Connection:
-    """Open a connection and ask for one within; the answer's status is checked."""
+    """Open a connection and a CONNECT tunnel in it; check the status of the response."""
     connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
     user = base64.b64encode(f"{run.credentials.secret}:".encode()).decode()
     to = destination or address(run)

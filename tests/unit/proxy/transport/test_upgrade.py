@@ -73,14 +73,14 @@ async def test_an_upgrade_when_the_api_server_is_gone_gives_503(run: Run, api_se
 async def proxied(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[tuple[Proxy, SessionSpec, Callable[[], Awaitable[Connection]]]]:
-    """Run a server behind a proxy; give both and a function that sends the head of a SPDY request."""
+    """Run a server behind a proxy; yield the proxy, a run and a function that sends the head of a SPDY request."""
     server = await asyncio.start_server(serve, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
         proxy = Proxy(client)
         await proxy.start()
-        run = SessionSpec(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
-        credentials = proxy.register(run)
+        spec = SessionSpec(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
+        credentials = proxy.register(spec)
 
         async def connect() -> Connection:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(credentials.url.rpartition(":")[2]))
@@ -89,7 +89,7 @@ async def proxied(
             return reader, writer
 
         try:
-            yield proxy, run, connect
+            yield proxy, spec, connect
         finally:
             await proxy.stop()
 
@@ -167,10 +167,10 @@ async def test_revocation_ends_a_tunnel_at_once() -> None:
         await reader.read()
         writer.close()
 
-    async with proxied(stubborn) as (proxy, run, connect):
+    async with proxied(stubborn) as (proxy, spec, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
-        await proxy.revoke(run)
+        await proxy.revoke(spec)
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
 
@@ -236,14 +236,14 @@ class Flood:
         writer.close()
 
     async def pour(self, writer: asyncio.StreamWriter, who: str) -> None:
-        """Send as much as is taken."""
+        """Send until the send buffer is full."""
         while self.sent[who] < FLOOD_BYTES:
             writer.write(bytes(1 << 16))
             await writer.drain()
             self.sent[who] += 1 << 16
 
     async def stopped(self) -> None:
-        """Wait until nothing has moved for a while."""
+        """Wait until no byte has been sent for a while."""
         before: dict[str, int] = {}
         while before != self.sent:
             before = dict(self.sent)
@@ -256,33 +256,33 @@ class Flooded:
 
     flood: Flood
     proxy: Proxy
-    run: SessionSpec
+    spec: SessionSpec
     writer: asyncio.StreamWriter
     pouring: "asyncio.Task[None]"
 
 
 @pytest.fixture
 async def flooded() -> AsyncIterator[Flooded]:
-    """Give a flooded tunnel."""
+    """Yield a blocked connection."""
     flood = Flood()
-    async with proxied(flood.serve) as (proxy, run, connect):
+    async with proxied(flood.serve) as (proxy, spec, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         pouring = asyncio.create_task(flood.pour(writer, "client"))
         await flood.stopped()
-        yield Flooded(flood, proxy, run, writer, pouring)
+        yield Flooded(flood, proxy, spec, writer, pouring)
         pouring.cancel()
-        await proxy.revoke(run)
+        await proxy.revoke(spec)
         writer.close()
 
 
 async def test_who_does_not_read_is_not_read_ahead_for(flooded: Flooded) -> None:
-    """What the proxy holds for a slow client is bounded, in both directions."""
+    """Check that the proxy buffers a bounded amount for a slow client, in both directions."""
     assert 0 < max(flooded.flood.sent.values()) < FLOOD_BYTES
 
 
 async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded: Flooded) -> None:
-    await flooded.proxy.revoke(flooded.run)
+    await flooded.proxy.revoke(flooded.spec)
     await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)
 
 

@@ -16,7 +16,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 async def send(run: Run, method: str, content: Any, content_type: str, path: str = PATH) -> tuple[int, str]:
-    """Send a write; give the answer's status and version."""
+    """Send a write; return the status and version of the response."""
     headers = {"Content-Type": content_type}
     async with run.session.request(method, path, data=json.dumps(content), headers=headers) as answer:
         return answer.status, (await answer.json()).get("metadata", {}).get("resourceVersion", "")
@@ -41,7 +41,7 @@ READS_FIRST = pytest.mark.parametrize("reads_first", [True, False])
 
 @pytest.fixture
 def by_user(api_server: ApiServer) -> Any:
-    """Give a function that changes the object as a user does."""
+    """Return a function that changes the object like a user."""
 
     def change(value: str) -> None:
         version = str(int(api_server.objects[PATH]["metadata"]["resourceVersion"]) + 1000)
