@@ -11,7 +11,12 @@ BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
-COVERED := src/rolecall/reconcile/status.py,src/rolecall/config/watches.py,src/rolecall/runs/extra_vars.py,src/rolecall/runs/snake_case.py,src/rolecall/controller/predicates.py,src/rolecall/controller/triggers.py,src/rolecall/controller/reference_index.py,src/rolecall/controller/work_queue.py,src/rolecall/controller/timers.py,roles/*/filter_plugins/*.py
+
+# "make test" does two targets at a time; what one prints is kept together, but for the stories, which show their progress.
+ifneq ($(filter test,$(MAKECMDGOALS)),)
+MAKEFLAGS += --jobs=2 --output-sync=target
+endif
+WORKERS ?= 2
 
 PYTHONS ?= 3.11 3.12 3.13
 MATRIX := tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py
@@ -61,7 +66,7 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 ##@ Check it
 
 .PHONY: test
-test: setup check unit parity integration molecule ## Everything that needs no cluster; CI adds e2e
+test: setup unit check integration parity molecule ## Everything that needs no cluster; CI adds e2e
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
@@ -75,12 +80,20 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
-	$(RUN) coverage run -m pytest tests/unit tests/static
-	$(BIN)/coverage report --include='$(COVERED)' --fail-under=95 --show-missing
+	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) --cov
 
 .PHONY: integration
-integration: setup ## The stories, on the embedded control plane with real Ansible
-	$(RUN) pytest tests/integration --timeout 300
+integration: beside alone ## The stories, on the embedded control plane with real Ansible
+
+# The stories that bear others beside them, a file in one process.
+.PHONY: beside
+beside: setup
+	$(RUN) pytest tests/integration -m 'not alone' --timeout 300 --numprocesses $(WORKERS) --dist loadfile
+
+# The stories that need the machine for themselves.
+.PHONY: alone
+alone: setup | beside $(if $(filter test,$(MAKECMDGOALS)),unit check parity molecule)
+	$(RUN) pytest tests/integration -m alone --timeout 300
 
 .PHONY: parity
 parity: setup ## Roles and playbooks of every kind, warm and cold, compared

@@ -15,12 +15,13 @@ from tests.integration.example_projects import ADVANCED, MEMCACHED
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.proxied import run
 from tests.integration.things import DEFINITION
-from tests.integration.world import World, eventually
+from tests.integration.world import FOO, HIKAWA, POD_SCALER, World, eventually, names
 
 __all__ = ["control_plane", "run"]
 
 NAMESPACE = GVK("", "v1", "Namespace")
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
+EVERY_NAMESPACE = ""
 
 
 @pytest.fixture(scope="session")
@@ -46,33 +47,31 @@ async def world(defined: ControlPlane) -> AsyncIterator[World]:
         await client.delete(NAMESPACE, ObjectKey("", name))
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Give a folder with this repository's own watches.yaml and roles."""
-    copy_project(tmp_path, "watches.yaml", "roles", "ansible.cfg")
-    return tmp_path
-
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def account_kubeconfig(defined: ControlPlane) -> Path:
     """Give the kubeconfig of the operator's service account."""
     return defined.service_account_kubeconfig("rolecall-system", "rolecall")
 
 
-@pytest.fixture
-def operator(project: Path, world: World, account_kubeconfig: Path) -> Iterator[Operator]:
-    """Give an operator for this repository's watches.yaml under its service account, not started yet."""
-    operator = Operator(project, account_kubeconfig, world.namespace)
-    yield operator
-    operator.stop()
-
-
-@pytest.fixture
-async def running(operator: Operator) -> Operator:
-    """Give the operator of ``operator``, started and ready."""
+@pytest.fixture(scope="module")
+def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Give an operator for this repository's watches.yaml under its service account; the tests of a file share it."""
+    folder = tmp_path_factory.mktemp("four")
+    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
+    operator = Operator(folder, account_kubeconfig, EVERY_NAMESPACE)
     operator.start()
+    yield operator
+    assert operator.stop() == 0
+
+
+@pytest.fixture
+async def running(operator: Operator, world: World) -> AsyncIterator[Operator]:
+    """Give the operator of ``operator``, ready; what the test has left for it goes with the test."""
     await wait_until_ready(operator)
-    return operator
+    yield operator
+    for gvk in (POD_SCALER, HIKAWA, FOO):
+        for name in names(await world.objects(gvk)):
+            await world.delete(gvk, name)
 
 
 @pytest.fixture

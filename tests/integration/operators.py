@@ -1,4 +1,4 @@
-"""Operators under test: real ``rolecall run`` processes, each for one namespace and in a project folder of its own.
+"""Operators under test: real ``rolecall run`` processes, each in a project folder of its own.
 
 They run under the service account of ``deploy/rbac``, unless a test brings kinds that this account knows nothing of.
 What they did is read from the cluster; only how often something ran is read from the log, for no object tells that.
@@ -95,9 +95,9 @@ class Operator:
         """Return the log lines with this message and these fields."""
         return [line for line in self.lines() if line.get("msg") == message and fields.items() <= line.items()]
 
-    def runs(self, kind: str, name: str) -> int:
+    def runs(self, kind: str, name: str, **fields: str) -> int:
         """Count the reconciles of an object that were started."""
-        return len(self.messages("Reconcile started", kind=kind, name=name))
+        return len(self.messages("Reconcile started", kind=kind, name=name, **fields))
 
     def is_ready(self) -> bool:
         """Tell whether its workers have started."""

@@ -13,12 +13,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 import psutil
+import pytest
 
 from rolecall.kube.errors import ConflictError, NotFoundError
 from rolecall.kube.metadata import metadata_of
 from tests.integration.operators import Operator
 from tests.integration.world import POD, POD_SCALER, World, eventually, is_true
 
+pytestmark = pytest.mark.alone
 SECONDS = float(os.environ.get("ROLECALL_DISORDER_SECONDS", "15"))
 SEED = int(os.environ.get("ROLECALL_DISORDER_SEED", "1"))
 SCALERS = 6

@@ -73,7 +73,7 @@ async def test_makes_its_deployment_and_keeps_it(world: World, running: Operator
     await world.patch(FOO, NAME, {"spec": {"replicas": 3}})
     await world.wait_for(DEPLOYMENT, "foo-deployment", lambda obj: obj["spec"]["replicas"] == 3, PATIENCE)
     await wait_for_replicas(world, 3)
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: World, running: Operator) -> None:
@@ -89,10 +89,10 @@ async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: Wo
     await world.wait_for(FOO, NAME, has_failed, PATIENCE)
     (event, *_) = await eventually(lambda: events(world, "ErrResourceExists"), bool, PATIENCE, "the Warning event")
     assert (event["type"], event["message"]) == ("Warning", message)
-    assert running.runs("Foo", NAME) >= 1
+    assert running.runs("Foo", NAME, namespace=world.namespace) >= 1
 
     async def runs() -> int:
-        return running.runs("Foo", NAME)
+        return running.runs("Foo", NAME, namespace=world.namespace)
 
     # By now the back-off is so long that a recovery within AT_ONCE can only come from the trigger.
     await eventually(runs, lambda count: count >= 5, 120, "several retries with back-off")

@@ -17,6 +17,7 @@ from rolecall.kube.references import RawObject
 from tests.integration.operators import PROJECT, Operator
 from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, always, eventually, names
 
+pytestmark = pytest.mark.alone
 PATIENCE = 150.0
 END = ["Zun", "Zun", "Zun", "Zun", "Doko"]
 
@@ -131,7 +132,7 @@ async def test_sings_its_song_to_the_end(world: World, running: Operator, interv
     gaps = [after - before for (before, *_), (after, *_) in itertools.pairwise(seen)]
     # The watch itself takes a few milliseconds, not always the same ones.
     assert min(gaps) >= interval_millis / 1000 - 0.01
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operator, running: Operator) -> None:
@@ -147,7 +148,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
     said = [name for _, kind, name in seen if kind == "ADDED"]
     assert said == [*expected("hikawa-sample", song(seed)), "hikawa-sample-kiyoshi"]
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 @pytest.mark.usefixtures("running")

@@ -30,13 +30,14 @@ async def wait_for_count(world: World, count: int) -> None:
     await world.wait_for(REPLICA_SET, NAME, holds, PATIENCE)
 
 
-async def settled(operator: Operator) -> int:
+async def settled(operator: Operator, world: World) -> int:
     """Wait until nothing is reconciled any more and return how often it was."""
     seen: list[int] = []
 
     async def look() -> list[int]:
-        finished = len(operator.messages("Reconcile succeeded", kind="ReplicaSet", name=NAME))
-        seen.append(operator.runs("ReplicaSet", NAME) if finished == operator.runs("ReplicaSet", NAME) else -1)
+        started = operator.runs("ReplicaSet", NAME, namespace=world.namespace)
+        finished = len(operator.messages("Reconcile succeeded", kind="ReplicaSet", namespace=world.namespace))
+        seen.append(started if finished == started else -1)
         return seen
 
     def is_quiet(counts: list[int]) -> bool:
@@ -55,18 +56,18 @@ async def test_counts_the_pods_of_every_replica_set(world: World, running: Opera
     await wait_for_count(world, 1)
     await world.patch(REPLICA_SET, NAME, {"spec": {"replicas": 0}})
     await wait_for_count(world, 0)
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 async def test_its_own_label_starts_no_run(world: World, running: Operator) -> None:
     """The write of the label is followed by nothing; a pod that goes is followed by a run."""
     await world.create(MANIFEST)
     await wait_for_count(world, 2)
-    before = await settled(running)
-    told = [text for line in running.messages("Reconcile started", name=NAME) for text in line["causes"]]
+    before = await settled(running, world)
+    told = [text for line in running.messages("Reconcile started", namespace=world.namespace) for text in line["causes"]]
     assert not [text for text in told if text.startswith("ReplicaSet") and ": " in text]
     victim = names(await world.pods(app="counted"))[0]
     await world.delete(POD, victim)
     await eventually(lambda: world.pods(app="counted"), lambda pods: victim not in names(pods), PATIENCE, "it is gone")
-    assert await settled(running) > before
+    assert await settled(running, world) > before
     await wait_for_count(world, 2)

@@ -86,7 +86,7 @@ async def test_keeps_the_number_of_pods_through_the_article(world: World, runnin
         return len(pods) == 4 and victim not in names(pods)
 
     await eventually(lambda: world.pods(app="nginx"), is_replaced, TRIGGERED, "the deleted pod is replaced")
-    causes = [line["causes"] for line in running.messages("Reconcile started", kind="PodScaler")]
+    causes = [line["causes"] for line in running.messages("Reconcile started", namespace=world.namespace)]
     assert any(f"Pod {world.namespace}/{victim}" in text for told in causes for text in told)
 
 
@@ -108,7 +108,7 @@ async def test_gives_way_to_a_deployment_and_does_not_fight_with_it(world: World
     settled = names(await eventually(look, is_settled, PATIENCE, "four pods, three of them the Deployment's"))
     await always(look, lambda pods: names(pods) == settled, 30, "nobody makes or deletes pods any more")
     assert len(seen) == 3, "a pod of the Deployment was replaced, so one had been deleted"
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 async def test_leaves_pods_alone_that_a_controller_would_bring_back(world: World, running: Operator) -> None:
@@ -118,7 +118,7 @@ async def test_leaves_pods_alone_that_a_controller_would_bring_back(world: World
     await world.create(POD_SCALER_MANIFEST)
     await wait_for_status(world, pods=6, surplus=2)
     assert names(await world.pods(app="nginx")) == names(before)
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 @pytest.mark.usefixtures("running")
@@ -181,7 +181,7 @@ async def test_two_with_the_same_selector_do_not_fight(world: World, running: Op
         return names(await world.pods(app="nginx"))
 
     await always(look, lambda found: found == names(before), 20, "neither makes or deletes pods")
-    assert running.messages("Task failed") == []
+    assert running.messages("Task failed", namespace=world.namespace) == []
 
 
 @pytest.mark.usefixtures("running")
