@@ -17,10 +17,10 @@ import pytest
 
 from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.process_tree import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.runner import RunSpec, new_ident
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs, Workspace

@@ -16,10 +16,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.config.content import RoleContent
-from rolecall.process_tree import processes_of_run, reap_children
+from rolecall.process_tree import reap_children
 from rolecall.runs.events import RunSummary
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies

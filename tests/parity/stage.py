@@ -14,9 +14,9 @@ from typing import Any
 
 from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.process_tree import processes_of_run
 from rolecall.runs.api_access import RunCredentials
 from rolecall.runs.events import RunEvent
+from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.runner import Runner, RunSpec, new_ident
 from rolecall.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case

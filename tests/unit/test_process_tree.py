@@ -1,34 +1,19 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
 
-from rolecall.process_tree import (
-    RUN_VARIABLE,
-    RUNNER_MODULE,
-    become_subreaper,
-    descendants,
-    end_descendants,
-    kill_abandoned_runs,
-    kill_run_processes,
-    processes_of_run,
-)
+from rolecall.process_tree import descendants, end_descendants
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are walked through /proc")
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(300)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + SLEEP
-ABANDON = f"""
-import subprocess, sys
-command = [sys.executable, '-c', {STUBBORN!r}, {RUNNER_MODULE!r}]
-process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
-process.stdout.readline()
-"""
 DETACHED = f"""
 import subprocess, sys
 process = subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)
@@ -86,31 +71,15 @@ def test_a_process_that_is_gone_has_no_descendants() -> None:
     assert descendants(process.pid) == []
 
 
-def test_processes_of_a_run_are_found_by_their_mark() -> None:
-    with (
-        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "41"}) as process,
-        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "410"}),
-    ):
-        assert [found.pid for found in processes_of_run("41")] == [process.pid]
-
-
-def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
-    become_subreaper()
-    with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
-        process.wait(timeout=10)
-    orphan = processes_of_run("42")[0].pid
-    assert kill_run_processes("42") == []
-    assert not psutil.pid_exists(orphan)
-
-
-def test_a_run_without_its_play_is_stranded() -> None:
-    with running(STUBBORN, **{RUN_VARIABLE: "43"}) as process:
-        assert "43" in kill_abandoned_runs()
-        assert processes_of_run("43") == []
-        assert not psutil.pid_exists(process.pid)
-
-
-def test_a_run_with_its_play_is_not_stranded() -> None:
-    with running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
-        assert "44" not in kill_abandoned_runs()
-        assert process.poll() is None
+def test_a_tree_is_ended_by_a_process_with_more_descriptors_than_select_takes() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    held = [os.dup(0) for _ in range(1100)]
+    try:
+        with running(DETACHED) as process:
+            assert end_descendants(process.pid, 5) == []
+            assert descendants(process.pid) == []
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

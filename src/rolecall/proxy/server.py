@@ -172,7 +172,7 @@ class Proxy:
         if session.spec.watermark is not None:
             content = decode(result.body, result.response.headers.get("Content-Type", ""))
             session.spec.watermark.record_response(write.info, result.response.status, content)
-        if uid := removed_uid(write.info, result):
+        if (uid := removed_uid(write.info, result)) and session.spec.on_removal is not None:
             session.spec.on_removal(uid)
         return buffered_response(result.response, result.body)
 

@@ -28,10 +28,6 @@ WRITE_GRACE_SECONDS = 2.0
 _Result = TypeVar("_Result")
 
 
-def _ignore_removal(_uid: str) -> None:
-    """Ignore a removal; the default of ``on_removal``."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionSpec:
     """What the proxy must know about a run. Two specs are never equal.
@@ -54,7 +50,7 @@ class SessionSpec:
     ident: str = ""
     watermark: ReadWatermark | None = None
     uncached: frozenset[GVK] = frozenset()
-    on_removal: Callable[[str], None] = _ignore_removal
+    on_removal: Callable[[str], None] | None = None
 
     @property
     def owner(self) -> Owner:

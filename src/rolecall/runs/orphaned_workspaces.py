@@ -16,8 +16,8 @@ from pathlib import Path
 from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
-from rolecall.process_tree import processes_of_run
 from rolecall.runs.api_access import KUBECONFIG_PREFIX
+from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.workspace import Workspace, workspaces_of
 
 logger = get_logger("workspace")

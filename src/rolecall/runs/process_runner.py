@@ -14,8 +14,9 @@ from typing import Any
 
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
-from rolecall.process_tree import become_subreaper, kill_abandoned_runs, kill_run_processes
+from rolecall.process_tree import become_subreaper
 from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.run_processes import kill_abandoned_runs, kill_run_processes
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
 
@@ -150,7 +151,8 @@ async def _revoke(spec: RunSpec) -> None:
     """Revoke the run's credentials; its processes are ended even if that fails."""
     try:
         async with asyncio.timeout(_REVOKE_LIMIT_SECONDS):
-            await spec.revoke()
+            if spec.revoke is not None:
+                await spec.revoke()
     except Exception:
         logger.exception("Could not revoke the credentials of a run")
 

@@ -19,10 +19,6 @@ from rolecall.runs.workspace import Workspace
 OnEvent = Callable[[RunEvent], None]
 
 
-async def _revoke_nothing() -> None:
-    """Stand in for ``revoke`` where a run has no credentials."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """Everything that one run of a role or playbook needs; its workspace must be prepared for ``ident``.
@@ -39,7 +35,7 @@ class RunSpec:
     verbosity: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
     secret_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    revoke: Callable[[], Awaitable[None]] = _revoke_nothing
+    revoke: Callable[[], Awaitable[None]] | None = None
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
     unreachable_ok: bool = False

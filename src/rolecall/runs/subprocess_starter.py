@@ -8,7 +8,7 @@ import os
 import sys
 
 from rolecall.config.content import RoleContent
-from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.runner_process import RunnerInput
 

@@ -111,6 +111,7 @@ async def test_a_run_can_be_shut_out_before_it_ends(launcher: Launcher, recorder
 
     class Revoking(Recorder):
         async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
+            assert job.revoke is not None
             await job.revoke()
             let_in.append(self.is_let_in(job))
             return await super().run(job, on_event)

@@ -4,8 +4,8 @@ import pytest
 
 from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.process_tree import RUN_VARIABLE
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces, remove_old_kubeconfigs
+from rolecall.runs.run_processes import RUN_VARIABLE
 from rolecall.runs.workspace import Inputs, Workspace, workspaces_of
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster

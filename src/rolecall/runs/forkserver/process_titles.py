@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rolecall.process_tree import RUN_VARIABLE
+from rolecall.runs.run_processes import RUN_VARIABLE
 
 SLOT_VARIABLE = "ROLECALL_NON"
 """Reserves space for the mark; its name is as long as ``RUN_VARIABLE``, which overwrites it."""

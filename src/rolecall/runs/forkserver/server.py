@@ -21,7 +21,6 @@ from typing import NoReturn
 
 import pexpect
 
-from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runs import runner_process
 from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
 from rolecall.runs.ansible_patches.task_placement import TaskPlacement
@@ -36,6 +35,7 @@ from rolecall.runs.forkserver.freshness import Freshness
 from rolecall.runs.forkserver.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runs.forkserver.preload import Preparation, preload
 from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, ProcessTitles
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
 
 MODULE = "rolecall.runs.forkserver.server"
 MESSAGE_LIMIT_BYTES = 4096
@@ -104,8 +104,9 @@ class _Server:
         try:
             reset_signals()
             os.setsid()
-            self.titles.mark(ident)
+            # In this order: an operator that starts now kills whatever has a mark and is not below this program.
             self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
+            self.titles.mark(ident)
             set_standard_streams(*descriptors)
             close_descriptors_except()
             signal_on_parent_death(server, runner_process.PARENT_DIED)

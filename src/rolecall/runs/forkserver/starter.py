@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Self
 
 from rolecall.logs import get_logger
-from rolecall.process_tree import kill_run_processes
 from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
 from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
+from rolecall.runs.run_processes import kill_run_processes
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from rolecall.process_tree import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM, ProcessTitles
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
 
 PROGRAM = """
 import os, sys
