@@ -101,7 +101,7 @@ _CASES = (
         rule="become takes the ordinary path, and a refusal is told in the same words",
         status="failed",
         says=("asked", "you may not"),
-        ordinary=("it runs as somebody else",),
+        ordinary=("it runs as another user",),
         environment={"ANSIBLE_BECOME_ALLOW_SAME_USER": "true"},
     ),
     Case(
