@@ -84,7 +84,7 @@ async def status(operator: Operator, world: World) -> dict[str, Any]:
 def test_a_project_whose_playbook_names_its_roles_is_valid_as_it_is(project: Path) -> None:
     command = [sys.executable, "-m", "rolecall", "validate", "--strict"]
     done = subprocess.run(command, cwd=project, env=NOTHING_SET, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "watches.yaml: 1 kind, 1 role or playbook, nothing is wrong\n")
+    assert (done.returncode, done.stdout) == (0, "watches.yaml: 1 kind, 1 role or playbook, no problems found\n")
 
 
 async def test_facts_are_there_only_for_a_play_that_asks_for_them(status: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""``rolecall version``: which rolecall this is, and what it runs on.
+"""``rolecall version``: prints the versions of rolecall, Python and ansible-core, and the commit.
 
-The commit is that of the checkout in which the package lies (with "-dirty" when files have changed since), or the one
-that pip recorded when it installed from a repository. Elsewhere nothing records it: it is "unknown".
+The commit is that of the checkout that contains the package (with ``-dirty`` if files have changed), or the one that
+pip recorded for an installation from a repository. Otherwise it is ``unknown``.
 """
 
 import argparse
@@ -20,13 +20,13 @@ _GIT_SECONDS = 5.0
 
 
 class ShowVersion(argparse.Action):
-    """The flag ``--version`` of the program: prints the same as the command and exits with 0."""
+    """The flag ``--version``: print the same as the command and exit with 0."""
 
     def __init__(self, option_strings: list[str], dest: str, help: str | None = None) -> None:  # noqa: A002 - argparse's
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print the versions and end the program."""
+        """Print the versions and exit."""
         sys.stdout.write(as_text(versions()))
         parser.exit()
 
@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the version of everything that bug reports ask for."""
+    """Return the versions that a bug report needs."""
     return {
         "rolecall": version("rolecall"),
         "commit": commit(),
@@ -56,7 +56,7 @@ def versions() -> dict[str, str]:
 
 
 def commit(top: Path = _TOP) -> str:
-    """Return the commit of this program; ``top`` is where a checkout of it would lie."""
+    """Return the commit of this program; ``top`` is the root of its checkout, if there is one."""
     return _commit_of_checkout(top) or _commit_of_installation() or UNKNOWN
 
 

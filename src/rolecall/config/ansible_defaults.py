@@ -1,8 +1,8 @@
-"""Settings of Ansible for which rolecall has a default of its own.
+"""Settings of Ansible for which rolecall has its own default.
 
-What the user has set, in the environment or in an ansible.cfg that runs find, always wins or comes first. The roles
-path and the gathering of facts become environment variables of the operator, which its runs and the fork server inherit
-alike; folders below HOME become variables of localhost, because they must not reach other hosts.
+Your settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles path and
+the gathering of facts become environment variables of the operator, which its runs and the fork server inherit.
+Directories below HOME become variables of localhost, because they must not reach other hosts.
 """
 
 import configparser
@@ -19,24 +19,24 @@ _FOLDER_VARIABLES = {
     "async_dir": ("ANSIBLE_ASYNC_DIR",),
 }
 _USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
-"""Where Python's getpass, and so Ansible's local connection, looks for the user's name before the passwd file."""
+"""Where Python's ``getpass``, and so Ansible's local connection, looks for the user name before the passwd file."""
 
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
 
 
 @dataclass(frozen=True, slots=True)
 class AnsibleConfig:
-    """The section ``defaults`` of the ansible.cfg that runs read: its folder and its keys."""
+    """The section ``defaults`` of the ansible.cfg that runs read: its directory and its keys."""
 
-    folder: Path = Path("/")
+    directory: Path = Path("/")
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> "AnsibleConfig":
-        """Return the first file that is there, as Ansible looks for it; nothing is set when there is none.
+        """Return the first ansible.cfg in Ansible's search order, or an empty one.
 
-        An ansible.cfg in the working directory is not read: a run works in its workspace. One that cannot be parsed
-        counts as empty, because the run itself reports it.
+        An ansible.cfg in the working directory is not read, because the working directory of a run is its workspace. A
+        file that cannot be parsed counts as empty, because the run itself reports it.
         """
         for path in _config_files(environment):
             if path.is_file() and os.access(path, os.R_OK):
@@ -45,15 +45,15 @@ class AnsibleConfig:
 
 
 def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
-    """Return where playbooks look for roles: where the user or Ansible says, then ``roles`` in the directory.
+    """Return the search path of roles: the configured or default one, then ``roles`` in the directory.
 
-    Relative folders of ANSIBLE_ROLES_PATH lie in the directory, not in the workspace in which a run works.
+    Relative paths in ANSIBLE_ROLES_PATH are relative to the directory, not to the workspace of a run.
     """
     config = AnsibleConfig.find(environment)
     if given := environment.get(ROLES_PATH):
         folders = _absolute(given, directory)
     elif given := config.defaults.get("roles_path"):
-        folders = _absolute(given, config.folder)
+        folders = _absolute(given, config.directory)
     else:
         home = environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
         folders = iter((f"{home}/roles", *_SYSTEM_ROLES))
@@ -61,16 +61,16 @@ def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
 
 
 def gathering(default: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that sets when facts are gathered; nothing without a default, or when the user has set it."""
+    """Return the environment variable for fact gathering; empty without a default, or if you have configured it."""
     is_set = GATHERING in environment or "gathering" in AnsibleConfig.find(environment).defaults
     return {} if is_set or not default else {GATHERING: default}
 
 
 def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which localhost keeps Ansible's files below HOME; none where it does so anyway.
+    """Return the variables that make localhost keep Ansible's files below HOME; empty if it already does.
 
-    Ansible expands ``~`` by the passwd file in some places and by HOME in others. Where these differ, as for the random
-    users of OpenShift, it would look for a task in the background in another folder than the one where that runs.
+    Ansible expands ``~`` with the passwd file in some places and with HOME in others. If these differ, as for random
+    users of OpenShift, it would look for an asynchronous task in another directory than the one in which it runs.
     """
     home = environment.get("HOME", "")
     if not home or home == _home_by_name(environment):
@@ -85,7 +85,7 @@ def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _home_by_name(environment: Mapping[str, str]) -> str:
-    """Return what a shell makes of ``~NAME`` for the name that Ansible takes for the user's, HOME if there is none."""
+    """Return the expansion of ``~NAME`` for the user name that Ansible determines, or HOME."""
     name = next((environment[variable] for variable in _USER_VARIABLES if environment.get(variable)), "")
     try:
         return (pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())).pw_dir
@@ -95,7 +95,7 @@ def _home_by_name(environment: Mapping[str, str]) -> str:
 
 def _config_files(environment: Mapping[str, str]) -> Iterator[Path]:
     if named := environment.get("ANSIBLE_CONFIG"):
-        path = Path(os.path.expanduser(named))  # noqa: PTH111 - a user who is not there is no error
+        path = Path(os.path.expanduser(named))  # noqa: PTH111 - an unknown user is no error
         yield path / "ansible.cfg" if path.is_dir() else path
     yield Path(environment.get("HOME") or "/") / ".ansible.cfg"
     yield Path("/etc/ansible/ansible.cfg")

@@ -40,30 +40,30 @@ class ContentFinder:
     directory: Path
     environment: Mapping[str, str]
 
-    def content(self, fields: MappingReader) -> Content | None:
+    def content(self, reader: MappingReader) -> Content | None:
         """Return the playbook or the role of an entry; the playbook takes precedence.
 
         Return None if the entry has neither, or if the file is missing; add an error in the latter case.
         """
-        playbook, role = fields.read(PLAYBOOK), fields.read(ROLE)
+        playbook, role = reader.read(PLAYBOOK), reader.read(ROLE)
         if playbook:
-            return self._playbook(fields, playbook)
-        return self._role(fields, role) if role else None
+            return self._playbook(reader, playbook)
+        return self._role(reader, role) if role else None
 
-    def _playbook(self, fields: MappingReader, text: str) -> PlaybookContent | None:
+    def _playbook(self, reader: MappingReader, text: str) -> PlaybookContent | None:
         path = self.directory / text
         if path.is_file():
             return PlaybookContent(path)
-        fields.add_error(PLAYBOOK.name, f"playbook: {path} not found")
+        reader.add_error(PLAYBOOK.name, f"playbook: {path} not found")
         return None
 
-    def _role(self, fields: MappingReader, text: str) -> RoleContent | None:
+    def _role(self, reader: MappingReader, text: str) -> RoleContent | None:
         candidates = list(self._role_candidates(text))
         for candidate in candidates:
             if candidate.is_dir():
                 return RoleContent(candidate)
         looked = ", ".join(map(str, candidates))
-        fields.add_error(ROLE.name, f"role: {text} not found (looked for {looked})")
+        reader.add_error(ROLE.name, f"role: {text} not found (looked for {looked})")
         return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:

@@ -1,10 +1,10 @@
-"""The process in which ansible-core reads roles and playbooks without running them.
+"""The process in which ansible-core loads roles and playbooks without running them.
 
-Standard input is a list of contents in JSON, ``{"role": path}`` or ``{"playbook": path}``; standard output is the list
-of what is wrong: ``file``, ``line`` (or null) and ``message``. The working directory is an empty folder, as in a run.
-Every task is read for itself, so that one mistake does not hide the next: Ansible's own check of a playbook ends with
-the first, and passes over what is included later. This is a process of its own because ansible-core keeps settings and
-search paths for the life of a process.
+Standard input is a list of contents in JSON, ``{"role": path}`` or ``{"playbook": path}``. Standard output is a list of
+problems: ``file``, ``line`` (or null) and ``message``. The working directory is an empty directory, as in a run. Every
+task is loaded separately, so that one error does not hide the next: Ansible's own check of a playbook stops at the
+first error, and skips dynamic includes. It is a separate process because ansible-core keeps settings and search paths
+for the life of a process.
 """
 
 import json
@@ -51,7 +51,7 @@ class _Surroundings:
 
 @dataclass(slots=True)
 class Checker:
-    """Reads contents; ``problems`` has what is wrong in them, each thing once."""
+    """Load contents and collect their problems, each problem once."""
 
     problems: list[dict[str, Any]] = field(default_factory=list)
     _loader: Any = field(default_factory=DataLoader)
@@ -65,12 +65,12 @@ class Checker:
         self._variables = VariableManager(loader=self._loader, inventory=inventory)
 
     def check_role(self, path: Path) -> None:
-        """Read a role and what it depends on; as in a run, other roles are found beside it and nowhere else."""
+        """Check a role and its dependencies. As in a run, other roles are found only beside it."""
         self._enter(Path.cwd())
         self._read_role(path, [])
 
     def check_playbook(self, path: Path) -> None:
-        """Read every task of a playbook and of the files it includes, its roles, then the playbook as a whole."""
+        """Check every task of a playbook and of its included files, its roles, then the playbook as a whole."""
         if path in self._checked:
             return
         self._checked.add(path)
@@ -84,7 +84,7 @@ class Checker:
             self._attempt(path, lambda: Playbook.load(str(path), self._variables, self._loader))
 
     def _read_role(self, path: Path, roles_path: list[str]) -> None:
-        """Read every file of a role, then the role as a whole."""
+        """Check every file of a role, then the role as a whole."""
         if path in self._checked:
             return
         self._checked.add(path)
@@ -105,7 +105,7 @@ class Checker:
             self._attempt(path, lambda: self._load_role(str(path), role[0]))
 
     def _enter(self, folder: Path) -> None:
-        """Find what lies beside a playbook, as ansible-playbook does: roles, plugins, collections."""
+        """Add the roles, plugins and collections beside a playbook, as ansible-playbook does."""
         self._loader.set_basedir(str(folder))
         constants.DEFAULT_ROLES_PATH = self._roles_path
         add_all_plugin_dirs(str(folder))
@@ -139,7 +139,7 @@ class Checker:
             self._note(file, content, "expected a mapping with the key argument_specs")
 
     def _check_tasks(self, file: Path, tasks: Any, around: _Surroundings) -> None:
-        """Read each task of a list for itself, those in blocks too."""
+        """Check each task of a list separately, including tasks in blocks."""
         if tasks is None:
             return
         if not isinstance(tasks, list):
@@ -147,11 +147,11 @@ class Checker:
             return
         for task in tasks:
             if not isinstance(task, dict):
-                self._note(file, task, f"expected a task, which is a mapping, found {_shown(task)}")
+                self._note(file, task, f"expected a task (a mapping), found {_shown(task)}")
             elif Block.is_block(task):
                 for name in _LISTS_OF_A_BLOCK:
                     self._check_tasks(file, task.get(name), around)
-                # What is left says whether the keywords of the block are right.
+                # The block without its tasks shows whether its keywords are valid.
                 self._read_task(file, {**task, **{name: [] for name in _LISTS_OF_A_BLOCK if name in task}}, around)
             elif self._check_include(file, task, around):
                 self._read_task(file, task, around)
@@ -171,7 +171,7 @@ class Checker:
         )
 
     def _check_include(self, file: Path, task: dict[str, Any], around: _Surroundings) -> bool:
-        """Check the file that a task includes if it has no variable in its name; tell whether it may be loaded."""
+        """Check the file that a task includes, unless its name has a variable; return whether to load the task."""
         target = _included(task)
         if not target or "{{" in target:
             return True
@@ -185,7 +185,7 @@ class Checker:
         return around.role is not None
 
     def _role(self, path: Path, meta: Any) -> tuple[Any, Any]:
-        """Return a play and an empty role in it, in which single tasks can be read."""
+        """Return a play with an empty role, in which single tasks can be loaded."""
         play = self._play()
         role = Role(play=play)
         role._role_path, role._role_name = str(path), path.name  # noqa: SLF001 - what loading the role would set
@@ -209,7 +209,7 @@ class Checker:
         return self._attempt(file, lambda: self._loader.load_from_file(str(file), trusted_as_template=True))
 
     def _attempt(self, file: Path, read: Any, culprit: Any = None) -> Any:
-        """Return what ansible-core reads; what it refuses is noted, and None is returned."""
+        """Return what ansible-core loads; on an error, record a problem and return None."""
         try:
             return read()
         except AnsibleError as error:
@@ -219,7 +219,7 @@ class Checker:
             KeyError,
             TypeError,
             ValueError,
-        ) as error:  # ansible-core on data that it does not expect
+        ) as error:  # raised by ansible-core for unexpected data
             self._note(file, culprit, f"cannot be read: {type(error).__name__}: {error}")
         return None
 
@@ -276,9 +276,9 @@ def _shown(value: object) -> str:
 
 
 def main() -> None:
-    """Check what standard input names, and print what is wrong."""
+    """Check the contents on standard input, and print the problems."""
     output = os.dup(1)
-    os.dup2(2, 1)  # whatever ansible-core prints must not get into the answer
+    os.dup2(2, 1)  # the output of ansible-core must not get into the result
     contents = json.load(sys.stdin)
     init_plugin_loader([])
     checker = Checker()

@@ -68,7 +68,7 @@ def _of_the_file(file: Path, error: ConfigurationError) -> Problem:
 
 
 def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Let ansible-core read roles and playbooks. Its settings are those of a run, so its working directory is too."""
+    """Check roles and playbooks with ansible-core, with the settings and a working directory like those of a run."""
     if not contents:
         return
     asked = [{"role" if isinstance(each, RoleContent) else "playbook": str(each.path)} for each in contents]
@@ -91,6 +91,6 @@ def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> 
         said = " ".join(done.stderr.decode(errors="replace").splitlines()[-_LAST_LINES:])
         raise ConfigurationError(f"the check with ansible-core failed (exit code {done.returncode}): {said}")
     for found in json.loads(done.stdout):
-        # That the working folder was looked through as well helps nobody.
+        # The temporary directory in the search path would only confuse.
         message = found["message"].replace(f"{folder}/roles:", "").replace(f":{folder}", "")
         yield Problem(found["file"], found["line"], message)
