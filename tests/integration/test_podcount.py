@@ -64,7 +64,9 @@ async def test_its_own_label_starts_no_run(world: World, running: Operator) -> N
     await world.create(MANIFEST)
     await wait_for_count(world, 2)
     before = await settled(running, world)
-    told = [text for line in running.messages("Reconcile started", namespace=world.namespace) for text in line["causes"]]
+    told = [
+        text for line in running.messages("Reconcile started", namespace=world.namespace) for text in line["causes"]
+    ]
     assert not [text for text in told if text.startswith("ReplicaSet") and ": " in text]
     victim = names(await world.pods(app="counted"))[0]
     await world.delete(POD, victim)

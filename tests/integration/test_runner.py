@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from rolecall.jobs.cold import ColdRunner
 from rolecall.jobs.events import JobEvent, RunSummary
@@ -22,6 +23,8 @@ from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_
 from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.jobs.workspace import Inputs, Workspace
 from rolecall.kube.references import GVK, ObjectKey
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STUBBORN = """
 #!/usr/bin/python
@@ -76,17 +79,22 @@ class Bench:
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
 
 
-@pytest.fixture(params=["cold", "warm"])
-async def bench(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Bench]:
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    if request.param == "cold":
-        yield Bench(tmp_path, ColdRunner())
-        return
-    async with WarmRunner() as runner:
-        yield Bench(tmp_path, runner)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["cold", "warm"])
+async def runner(request: pytest.FixtureRequest) -> AsyncIterator[Runner]:
+    """Give a runner of each kind, whose server starts with the environment that its runs have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANSIBLE_GATHERING", "explicit")
+        patch.delenv("ANSIBLE_INVENTORY", raising=False)
+        if request.param == "cold":
+            yield ColdRunner()
+            return
+        async with WarmRunner() as runner:
+            yield runner
+
+
+@pytest.fixture
+def bench(runner: Runner, tmp_path: Path) -> Bench:
+    return Bench(tmp_path, runner)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 40) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.jobs.cold import ColdRunner
@@ -22,6 +23,8 @@ from rolecall.jobs.runner import RoleContent
 from rolecall.jobs.warm.runner import WarmRunner
 from rolecall.jobs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
@@ -95,14 +98,16 @@ PARENTS = """
 """
 
 
-@pytest.fixture
-async def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[WarmRunner]:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    reap_children()  # operators that other tests have killed have left some to this process
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    async with WarmRunner() as runner:
-        yield runner
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WarmRunner]:
+    """Give a runner for the whole file; a test that ends its server gets a new one from it, as an operator does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        reap_children()  # operators that other tests have killed have left some to this process
+        patch.setenv("ANSIBLE_GATHERING", "explicit")
+        patch.delenv("ANSIBLE_INVENTORY", raising=False)
+        async with WarmRunner() as runner:
+            yield runner
 
 
 @pytest.fixture
