@@ -12,9 +12,10 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 
-# "make test" does two targets at a time; what one prints is kept together, but for the stories, which show their progress.
+# "make test" does two targets at a time. What a target prints is kept together, so it comes when the target has ended.
 ifneq ($(filter test,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2 --output-sync=target
+$(info Two targets at a time, each told when it has ended: unit, check, integration, parity, molecule)
 endif
 WORKERS ?= 2
 
@@ -88,7 +89,7 @@ integration: beside alone ## The stories, on the embedded control plane with rea
 # The stories that bear others beside them, a file in one process.
 .PHONY: beside
 beside: setup
-	$(RUN) pytest tests/integration -m 'not alone' --timeout 300 --numprocesses $(WORKERS) --dist loadfile
+	$(RUN) pytest tests/integration -m 'not alone' --timeout 300 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The stories that need the machine for themselves.
 .PHONY: alone

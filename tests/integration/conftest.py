@@ -1,5 +1,6 @@
 """What integration tests share: one control plane with our definitions, a namespace for each test, operators in it."""
 
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,19 +10,30 @@ import pytest
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
+from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.control_plane import control_plane
 from tests.integration.example_projects import ADVANCED, MEMCACHED
-from tests.integration.operators import PROJECT, Operator, copy_project
+from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy_project
 from tests.integration.proxied import run
-from tests.integration.things import DEFINITION
+from tests.integration.shared import Shared, Things
+from tests.integration.things import DEFINITIONS
 from tests.integration.world import FOO, HIKAWA, POD_SCALER, World, eventually, names
 
 __all__ = ["control_plane", "run"]
 
 NAMESPACE = GVK("", "v1", "Namespace")
 READY_SECONDS = 60.0
-EVERY_NAMESPACE = ""
+
+
+LONGEST_FIRST = ("test_scaffold.py", "test_guides.py", "test_controlplane.py", "test_runner.py", "test_podscaler.py")
+"""The files that take longest: they begin first, so that no process does one of them while the others have ended."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest before all others."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +42,7 @@ def defined(control_plane: ControlPlane) -> ControlPlane:
     applier = Applier(control_plane.kubeconfig)
     for part in ("deploy/crds", "deploy/rbac", "deploy/podcount/rbac.yaml"):
         applier.apply(read_manifests(PROJECT / part))
-    applier.apply([DEFINITION])
+    applier.apply(DEFINITIONS)
     # Those of the projects too: a garbage collector takes up to half a minute to hear of a new kind.
     for project in (ADVANCED, MEMCACHED):
         applier.apply(read_manifests(project.definitions))
@@ -80,6 +92,31 @@ def thing_operator(tmp_path: Path, defined: ControlPlane, world: World) -> Itera
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--backoff-max", "20s"))
     yield operator
     operator.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_operator(
+    request: pytest.FixtureRequest, defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """Give the operator for ``SHARED`` of a file, with an administrator's rights."""
+    shared: Shared = request.module.SHARED
+    operator = shared.operator(tmp_path_factory.mktemp("shared"), defined.kubeconfig)
+    operator.start()
+    yield operator
+    assert operator.stop() == 0
+
+
+@pytest.fixture
+async def things(request: pytest.FixtureRequest, shared_operator: Operator, world: World) -> AsyncIterator[Things]:
+    """Give the kinds of ``SHARED`` in the test's namespace, once the operator works; its objects go with the test."""
+    await wait_until_ready(shared_operator)
+    shared: Shared = request.module.SHARED
+    yield Things(shared, shared_operator, world)
+    for gvk in map(shared.gvk, shared.roles):
+        for name in names(await world.objects(gvk)):
+            with contextlib.suppress(NotFoundError):
+                await world.delete(gvk, name)
+                await world.patch(gvk, name, {"metadata": {"finalizers": None}})
 
 
 async def wait_until_ready(operator: Operator) -> None:

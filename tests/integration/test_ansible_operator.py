@@ -1,16 +1,11 @@
 """The program under its other name: an entry point, a layout on disk and a log that were made for the Go runner."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from rolecall.controlplane import ControlPlane
-from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import ANSIBLE_OPERATOR, Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, condition, is_true
+from tests.integration.operators import ANSIBLE_OPERATOR
+from tests.integration.shared import Role, Shared, Thing, Things
+from tests.integration.world import CONFIG_MAP, World, condition, eventually
 
 ROLE = """
 - name: Look for what cannot be found
@@ -32,96 +27,98 @@ BROKEN_ROLE = """
   ansible.builtin.fail: {msg: no more coffee}
 """
 INVENTORY = "localhost ansible_connection=local ansible_python_interpreter={{ ansible_playbook_python }}\n"
-SPEC_MANIFEST = MANIFEST.replace("size: 1", "podSize: 3")
-
-
-@pytest.fixture
-def drop_in(tmp_path: Path, defined: ControlPlane, world: World) -> Iterator[Operator]:
-    """Give ``ansible-operator run``, with no fixed port that another process could have; not started yet."""
-    inventory = tmp_path / "inventory"
-    (inventory / "group_vars").mkdir(parents=True)
-    (inventory / "hosts").write_text(INVENTORY)
-    (inventory / "group_vars" / "all.yml").write_text("from_inventory: yes indeed\n")
-    arguments = (
+SPEC = {"podSize": 3}
+SHARED = Shared(
+    {
+        "sized": Role(ROLE),
+        "broken": Role(BROKEN_ROLE),
+        "talking": Role("- ansible.builtin.command: echo hello\n"),
+    },
+    arguments=(
         "--watches-file=./watches.yaml",
+        # No fixed port that another process could have.
         "--proxy-port=0",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
         "--user-metrics-port=0",
-        f"--work-dir={tmp_path / 'runner'}",
-    )
-    operator = Operator(tmp_path, defined.kubeconfig, world.namespace, arguments, command=ANSIBLE_OPERATOR)
-    operator.environment["ANSIBLE_INVENTORY"] = str(inventory)
-    yield operator
-    operator.stop()
+        "--work-dir=FOLDER/runner",
+        "--backoff-min=5m",  # so that there is one run of the broken role to look at
+    ),
+    command=ANSIBLE_OPERATOR,
+    environment={"ANSIBLE_INVENTORY": "FOLDER/inventory"},
+    files={"inventory/hosts": INVENTORY, "inventory/group_vars/all.yml": "from_inventory: yes indeed\n"},
+)
 
 
-async def test_an_image_made_for_the_go_runner_runs_unchanged(drop_in: Operator, world: World) -> None:
-    write_project(drop_in.folder, ROLE)
-    drop_in.start()
-    await wait_until_ready(drop_in)
-    await world.create(SPEC_MANIFEST)
-    await world.wait_for(THING, "one", lambda thing: is_true(thing, "Successful"), 60)
+async def test_an_image_made_for_the_go_runner_runs_unchanged(things: Things, world: World) -> None:
+    thing = things["sized"]
+    await thing.create(SPEC)
+    await thing.succeeds()
     sizes = await world.get(CONFIG_MAP, "sizes")
     assert sizes["data"] == {"size": "size 3", "from_inventory": "yes indeed"}
-    check_workspace(drop_in.folder / "runner" / "test.rolecall.dev" / "v1" / "Thing" / world.namespace / "one")
-    assert drop_in.stop() == 0
-    check_log(drop_in)
+    gvk = thing.gvk
+    check_workspace(
+        thing.operator.folder / "runner" / gvk.group / gvk.version / gvk.kind / world.namespace / "one", gvk.kind
+    )
+
+    async def ended() -> int:
+        return len(thing.operator.messages("Ansible-runner exited successfully", logger="runner"))
+
+    await eventually(ended, bool, 60, "the end of the run is logged")
+    check_log(thing)
 
 
-def check_workspace(workspace: Path) -> None:
+def check_workspace(workspace: Path, kind: str) -> None:
     """Find what people look for on disk."""
     variables = json.loads((workspace / "env" / "extravars").read_text())
     assert variables["pod_size"] == 3
-    assert variables["_test_rolecall_dev_thing_spec"] == {"podSize": 3}
+    assert variables[f"_test_rolecall_dev_{kind.lower()}_spec"] == SPEC
     latest = workspace / "artifacts" / "latest"
     assert latest.is_symlink()
-    assert "TASK [thing : Say the size]" in (latest / "stdout").read_text()
+    assert "TASK [sized : Say the size]" in (latest / "stdout").read_text()
     assert ((latest / "rc").read_text(), (latest / "status").read_text()) == ("0", "successful")
     assert (latest / "job_events").is_dir()
     assert (workspace / "inventory" / "group_vars" / "all.yml").exists()
 
 
-def check_log(operator: Operator) -> None:
+def check_log(thing: Thing) -> None:
     """Find what tools look for in the log, and nothing that is not JSON."""
-    lines = [json.loads(line) for line in operator.log_file.read_text().splitlines()]
+    operator, kind = thing.operator, thing.gvk.kind
+    text = operator.log_file.read_text()
+    lines = [json.loads(line) for line in text[: text.rindex("\n")].splitlines()]
     assert all({"level", "ts", "logger", "msg"} <= line.keys() for line in lines)
-    started = operator.messages("[playbook task start]", logger="logging_event_handler")
-    assert "thing : Keep the size" in [line["EventData.Name"] for line in started]
-    assert {line["gvk"] for line in started} == {"test.rolecall.dev/v1, Kind=Thing"}
+    gvk = f"test.rolecall.dev/v1, Kind={kind}"
+    started = operator.messages("[playbook task start]", logger="logging_event_handler", gvk=gvk)
+    assert "sized : Keep the size" in [line["EventData.Name"] for line in started]
     assert all({"name", "namespace", "job", "event_type"} <= line.keys() for line in started)
-    said, *_ = operator.messages("[playbook debug]")
+    said, *_ = operator.messages("[playbook debug]", gvk=gvk)
     assert said["EventData.TaskArgs"] == "size 3 of one, yes indeed"
-    assert len(operator.messages("Ansible-runner exited successfully", logger="runner")) >= 1
-    recaps = [line["stdout"] for line in operator.messages("Ansible Task Status Event StdOut")]
-    assert all("failed=0" in text and "\x1b" not in text for text in recaps)
-    [watching] = operator.messages("Watching resource", logger="cmd")
-    assert (watching["Options.Group"], watching["Options.Kind"]) == ("test.rolecall.dev", "Thing")
+    recaps = [line["stdout"] for line in operator.messages("Ansible Task Status Event StdOut", gvk=gvk)]
+    assert recaps
+    assert all("failed=0" in recap and "\x1b" not in recap for recap in recaps)
+    watching = operator.messages("Watching resource", logger="cmd")
+    assert ("test.rolecall.dev", kind) in [(line["Options.Group"], line["Options.Kind"]) for line in watching]
     [child] = operator.messages("Watching child resource", logger="proxy")
-    assert (child["kind"], child["enqueue_kind"]) == ("/v1, Kind=ConfigMap", "test.rolecall.dev/v1, Kind=Thing")
+    assert (child["kind"], child["enqueue_kind"]) == ("/v1, Kind=ConfigMap", gvk)
 
 
-async def test_a_failure_is_told_once_and_with_its_place(drop_in: Operator, world: World) -> None:
-    role = write_project(drop_in.folder, BROKEN_ROLE)
-    drop_in.arguments += ("--backoff-min=5m",)  # so that there is one run to look at
-    drop_in.start()
-    await wait_until_ready(drop_in)
-    await world.create(SPEC_MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda thing: is_true(thing, "Failure"), 60)
-    assert "no more coffee" in condition(thing, "Failure")["message"]
-    [failed] = drop_in.messages("[playbook task failed]", logger="logging_event_handler")
+async def test_a_failure_is_told_once_and_with_its_place(things: Things) -> None:
+    thing = things["broken"]
+    await thing.create(SPEC)
+    assert "no more coffee" in condition(await thing.fails(), "Failure")["message"]
+    gvk = f"test.rolecall.dev/v1, Kind={thing.gvk.kind}"
+    [failed] = thing.operator.messages("[playbook task failed]", logger="logging_event_handler", gvk=gvk)
     assert (failed["level"], failed["EventData.Task"]) == ("error", "Give up")
-    assert failed["EventData.FailedTaskPath"].startswith(f"{role}/tasks/main.yml:")
-    assert drop_in.messages("Ansible-runner exited successfully") == []
+    assert failed["EventData.FailedTaskPath"].startswith(f"{thing.operator.folder}/roles/broken/tasks/main.yml:")
+    exits = thing.operator.messages("Ansible-runner exited successfully", namespace=thing.world.namespace)
+    assert exits == []
 
 
-async def test_the_verbosity_of_an_object_shows_what_its_tasks_print(drop_in: Operator, world: World) -> None:
-    write_project(drop_in.folder, "- ansible.builtin.command: echo hello\n")
-    drop_in.start()
-    await wait_until_ready(drop_in)
-    annotations = '{ansible.sdk.operatorframework.io/verbosity: "1"}'
-    await world.create(SPEC_MANIFEST.replace("{name: one}", f"{{name: one, annotations: {annotations}}}"))
-    await world.wait_for(THING, "one", lambda thing: is_true(thing, "Successful"), 60)
-    shown = [line["stdout"] for line in drop_in.messages("Ansible event")]
+async def test_the_verbosity_of_an_object_shows_what_its_tasks_print(things: Things) -> None:
+    thing = things["talking"]
+    await thing.create(SPEC, annotations={"ansible.sdk.operatorframework.io/verbosity": "1"})
+    await thing.succeeds()
+    gvk = f"test.rolecall.dev/v1, Kind={thing.gvk.kind}"
+    shown = [line["stdout"] for line in thing.operator.messages("Ansible event", gvk=gvk)]
     assert any("changed: [localhost]" in text and "hello" in text for text in shown)
-    assert drop_in.messages("[playbook task start]") == []
+    assert thing.operator.messages("[playbook task start]", gvk=gvk) == []

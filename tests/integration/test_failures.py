@@ -6,13 +6,16 @@ import time
 import psutil
 import pytest
 
-from rolecall.kube.references import RawObject
+from rolecall.runs.run_processes import processes_of_run
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
+from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project, write_role
 from tests.integration.world import CONFIG_MAP, World, condition, eventually, is_true
 
 PATIENCE = 60.0
+GRACE_SECONDS = 25.0
+"""What the operator gives its runs when it is asked to stop."""
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 IGNORES_TERM = """
@@ -37,36 +40,40 @@ WRITES_LATE = """
 """
 
 BROKEN = {
-    "syntax error": (
+    "syntax-error": (
         "- name: Broken\n  ansible.builtin.debug: {msg: [}\n",
         "main.yml",
     ),
-    "failing task": (
+    "failing-task": (
         "- name: Give up\n  ansible.builtin.fail: {msg: no more coffee}\n",
         "Task 'Give up': no more coffee",
     ),
-    "undefined variable": (
+    "undefined-variable": (
         '- name: Ask for more\n  ansible.builtin.debug: {msg: "{{ nowhere.to_be.found }}"}\n',
         "nowhere",
     ),
-    "unreachable host": (
+    "unreachable-host": (
         "- name: Call far away\n  ansible.builtin.ping:\n  delegate_to: far.invalid\n  connection: ssh\n",
         "Call far away",
     ),
-    "unknown module": (
+    "unknown-module": (
         "- name: Use what is not there\n  no.such.module: {}\n",
         "no.such.module",
     ),
 }
 
 
-async def failed(world: World, text: str, within: float = PATIENCE) -> RawObject:
-    """Wait until the Thing has a Failure condition with this text."""
-
-    def holds(obj: RawObject) -> bool:
-        return is_true(obj, "Failure") and text in condition(obj, "Failure")["message"]
-
-    return await world.wait_for(THING, "one", holds, within)
+DIES = "- name: Die\n  ansible.builtin.shell: 'kill -9 $PPID; sleep 60'\n  when: not (lookup('env', 'HOME') is none)\n"
+REPORTS = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 11}, aggregate: false}\n"
+SHARED = Shared(
+    {name: Role(tasks) for name, (tasks, _) in BROKEN.items()}
+    | {
+        "sleeping": Role("- name: Sleep\n  ansible.builtin.command: sleep 1000\n", "timeout: 8s"),
+        "deaf": Role(IGNORES_TERM, "timeout: 8s"),
+        "dying": Role(DIES),
+        "refused": Role(REPORTS, "status: {small: $.stats.small}"),
+    }
+)
 
 
 async def no_processes(operator: Operator) -> None:
@@ -78,63 +85,51 @@ async def no_processes(operator: Operator) -> None:
     await eventually(look, lambda left: not left, 15, "no process of a run is left")
 
 
-@pytest.mark.parametrize(("tasks", "text"), BROKEN.values(), ids=BROKEN.keys())
-async def test_a_broken_role_is_told_and_heals_when_it_is_mended(
-    world: World, thing_operator: Operator, tasks: str, text: str
-) -> None:
+def retried(thing: Thing) -> list[str]:
+    """Return the marks of a Thing's runs but the last one, all of which have ended."""
+    return [str(line["job"]) for line in thing.messages("Reconcile started")][:-1]
+
+
+async def no_processes_of(thing: Thing) -> None:
+    """Wait until no process of a Thing's runs but the last one is left."""
+
+    async def look() -> list[psutil.Process]:
+        return [process for job in retried(thing) for process in processes_of_run(job)]
+
+    await eventually(look, lambda left: not left, 15, "no process of a run is left")
+
+
+@pytest.mark.parametrize("role", BROKEN)
+async def test_a_broken_role_is_told_and_heals_when_it_is_mended(things: Things, role: str) -> None:
     """The condition says which task failed and why; mending the file heals the object at once, without a restart."""
-    write_project(thing_operator.folder, tasks)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    thing = await failed(world, text)
-    assert condition(thing, "Running").get("status") == "False"
-    assert condition(thing, "Successful")["status"] == "False"
+    thing, text = things[role], BROKEN[role][1]
+    await thing.create()
+    found = await thing.fails(text)
+    assert condition(found, "Running").get("status") == "False"
+    assert condition(found, "Successful")["status"] == "False"
+    # After three failures the next retry is eight seconds away: healing before it is not the back-off's doing.
+    await thing.runs_at_least(4)
 
-    async def runs() -> int:
-        return thing_operator.runs("Thing", "one")
+    async def idle() -> bool:
+        return thing.runs() == thing.ended()
 
-    # After three failures the next retry is eight seconds away: healing within five is not the back-off's doing.
-    await eventually(runs, lambda count: count >= 4, PATIENCE, "retries")
-    await eventually(
-        lambda: _idle(thing_operator), bool, PATIENCE, "the last retry has ended"
-    )  # fmt: skip
-    write_role(thing_operator.folder, GOOD)
-    mended = time.monotonic()
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    assert condition(thing, "Failure")["status"] == "False"
-    causes = thing_operator.messages("Reconcile started")[-1]["causes"]
-    assert causes == ["files of the role changed"], f"healed after {time.monotonic() - mended:.1f} s by {causes}"
-    await no_processes(thing_operator)
+    await eventually(idle, bool, PATIENCE, "the last retry has ended")
+    thing.write_role(GOOD)
+    found = await thing.succeeds()
+    assert condition(found, "Failure")["status"] == "False"
+    assert thing.messages("Reconcile started")[-1]["causes"] == ["files of the role changed"]
+    await eventually(idle, bool, PATIENCE, "its run has ended")
+    await no_processes_of(thing)
 
 
-async def _idle(operator: Operator) -> bool:
-    return len(operator.messages("Reconcile failed")) == operator.runs("Thing", "one")
-
-
-@pytest.mark.parametrize(
-    "tasks",
-    ["- name: Sleep\n  ansible.builtin.command: sleep 1000\n", IGNORES_TERM],
-    ids=["sleeping module", "module that ignores SIGTERM"],
-)
-async def test_a_run_over_its_timeout_is_ended_with_everything(
-    world: World, thing_operator: Operator, tasks: str
-) -> None:
+@pytest.mark.parametrize(("role", "task"), [("sleeping", "Sleep"), ("deaf", "Play deaf")])
+async def test_a_run_over_its_timeout_is_ended_with_everything(things: Things, role: str, task: str) -> None:
     """The condition names the task and the limit; no process is left, a module that ignores SIGTERM included."""
-    write_project(thing_operator.folder, tasks, "timeout: 4s")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    thing = await failed(world, "4s")
-    task = "Sleep" if "Sleep" in tasks else "Play deaf"
-    assert task in condition(thing, "Failure")["message"]
-    await eventually(lambda: _runs(thing_operator), lambda count: count >= 2, PATIENCE, "a retry")
-    assert thing_operator.stop() == 0
-    await no_processes(thing_operator)
-
-
-async def _runs(operator: Operator) -> int:
-    return operator.runs("Thing", "one")
+    thing = things[role]
+    await thing.create()
+    assert task in condition(await thing.fails("8s"), "Failure")["message"]
+    await thing.runs_at_least(2)
+    await no_processes_of(thing)
 
 
 async def _has_job_process(operator: Operator, name: str) -> bool:
@@ -156,7 +151,7 @@ async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operato
     await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
     started = time.monotonic()
     assert thing_operator.stop() == 0
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < GRACE_SECONDS
     await no_processes(thing_operator)
     thing = await world.get(THING, "one")
     assert "operator is stopping" in condition(thing, "Failure")["message"]
@@ -179,29 +174,18 @@ async def test_nothing_is_left_and_nothing_written_after_a_kill(world: World, th
     await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
 
 
-async def test_a_play_that_is_killed_is_a_failure_and_is_retried(world: World, thing_operator: Operator) -> None:
+async def test_a_play_that_is_killed_is_a_failure_and_is_retried(things: Things) -> None:
     """A run that somebody kills (the kernel, say) is no stuck status."""
-    tasks = (
-        "- name: Die\n  ansible.builtin.shell: 'kill -9 $PPID; sleep 60'\n  when: not (lookup('env', 'HOME') is none)\n"
-    )
-    write_project(thing_operator.folder, tasks)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Failure"), PATIENCE)
-    await eventually(lambda: _runs(thing_operator), lambda count: count >= 2, PATIENCE, "a retry")
+    thing = things["dying"]
+    await thing.create()
+    await thing.fails()
+    await thing.runs_at_least(2)
 
 
-async def test_a_mapped_value_that_the_schema_refuses_does_not_hide_the_conditions(
-    world: World, thing_operator: Operator
-) -> None:
+async def test_a_mapped_value_that_the_schema_refuses_does_not_hide_the_conditions(things: Things) -> None:
     """The conditions are written without it, and the message says why."""
-    tasks = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 11}, aggregate: false}\n"
-    write_project(thing_operator.folder, tasks, "status: {small: $.stats.small}")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await things["refused"].create()
+    thing = await things["refused"].succeeds()
     assert "status.small" in condition(thing, "Successful")["message"]
     assert "small" not in thing["status"]
 
@@ -216,7 +200,7 @@ async def test_a_second_signal_ends_the_operator_at_once(world: World, thing_ope
     thing_operator.signal(signal.SIGINT)
     await eventually(lambda: _said(thing_operator, "Stopping"), bool, 10, "the first signal is heard")
     thing_operator.signal(signal.SIGINT)
-    assert thing_operator.wait(5) in (0, 1)
+    assert thing_operator.wait(GRACE_SECONDS / 2) in (0, 1)
     await no_processes(thing_operator)
 
 

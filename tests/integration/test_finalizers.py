@@ -2,10 +2,8 @@
 
 import asyncio
 
-from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, World, condition, is_true
+from tests.integration.shared import Role, Shared, Things
+from tests.integration.world import CONFIG_MAP, World, condition, eventually
 
 PATIENCE = 60.0
 WATCH = "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}"
@@ -22,46 +20,41 @@ BLOCKS = """
   when: state is not defined
 """
 FAILS = "- name: Clean up\n  ansible.builtin.fail: {msg: the cloud is away}\n  when: state is defined\n"
+SHARED = Shared({"blocking": Role(BLOCKS, WATCH), "failing": Role(FAILS, WATCH)})
 
 
-async def test_a_deletion_during_a_run_is_followed_by_the_finalizers_run(
-    world: World, thing_operator: Operator
-) -> None:
+async def test_a_deletion_during_a_run_is_followed_by_the_finalizers_run(world: World, things: Things) -> None:
     """Behaviour 23 of the Go runner's tests: the object goes soon after the run that was under way has ended."""
+    thing = things["blocking"]
     gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
     assert gate.stdin is not None
-    variables = f"vars: {{gate: {gate.pid}}}"
-    write_project(thing_operator.folder, BLOCKS, f"{WATCH}\n{variables}")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
+    await thing.create({"gate": gate.pid})
     await world.wait_for(CONFIG_MAP, "begun", bool, PATIENCE)
-    await world.delete(THING, "one")
-    assert await world.find(THING, "one")
+    await thing.delete()
+    assert await thing.get()
     gate.stdin.close()
     await gate.wait()
-    await world.wait_until_gone(THING, "one", 20)
-    assert len(thing_operator.messages("Reconcile succeeded", name="one")) == 2
+    await thing.goes()
+
+    async def succeeded() -> int:
+        return len(thing.messages("Reconcile succeeded"))
+
+    await eventually(succeeded, lambda count: count == 2, PATIENCE, "two runs have ended")
+    assert thing.messages("Reconcile failed") == []
 
 
-async def test_a_finalizer_that_fails_says_so_and_is_retried_until_it_succeeds(
-    world: World, thing_operator: Operator
-) -> None:
+async def test_a_finalizer_that_fails_says_so_and_is_retried_until_it_succeeds(things: Things) -> None:
     """The object stays with a condition that names the finalizer and the task; a mended role lets it go."""
-    write_project(thing_operator.folder, FAILS, WATCH)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    await world.delete(THING, "one")
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Failure"), PATIENCE)
+    thing = things["failing"]
+    await thing.create()
+    await thing.succeeds()
+    await thing.delete()
     expected = "Finalizer test.rolecall.dev/finalizer: Task 'Clean up': the cloud is away"
-    assert condition(thing, "Failure")["message"] == expected
-    await world.wait_for(THING, "one", lambda _obj: "retry 2" in causes(thing_operator), PATIENCE)
-    write_role(thing_operator.folder, "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n")
-    await world.wait_until_gone(THING, "one", PATIENCE)
+    assert condition(await thing.fails(), "Failure")["message"] == expected
 
+    async def causes() -> list[str]:
+        return thing.causes()
 
-def causes(operator: Operator) -> list[str]:
-    """Return why reconciles have started."""
-    return [text for line in operator.messages("Reconcile started") for text in line["causes"]]
+    await eventually(causes, lambda found: "retry 2" in found, PATIENCE, "a second retry")
+    thing.write_role("- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n")
+    await thing.goes()

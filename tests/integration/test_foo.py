@@ -9,8 +9,6 @@ from tests.integration.operators import Operator
 from tests.integration.world import DEPLOYMENT, EVENT, FOO, World, condition, eventually, is_true
 
 PATIENCE = 60.0
-AT_ONCE = 15.0
-"""A trigger's way to the end of one cold run; the back-off after several failures would take longer."""
 
 FOO_MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
@@ -94,17 +92,19 @@ async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: Wo
     async def runs() -> int:
         return running.runs("Foo", NAME, namespace=world.namespace)
 
-    # By now the back-off is so long that a recovery within AT_ONCE can only come from the trigger.
     await eventually(runs, lambda count: count >= 5, 120, "several retries with back-off")
     untouched = await world.get(DEPLOYMENT, "foo-deployment")
     assert untouched["spec"] == foreign["spec"]
     assert owner_references_of(untouched) == ()
+    before = await runs()
     await world.delete(DEPLOYMENT, "foo-deployment")
 
     def is_ours(obj: RawObject) -> bool:
         return bool(owner_references_of(obj))
 
-    await world.wait_for(DEPLOYMENT, "foo-deployment", is_ours, AT_ONCE)
+    await world.wait_for(DEPLOYMENT, "foo-deployment", is_ours, PATIENCE)
+    later = running.messages("Reconcile started", kind="Foo", namespace=world.namespace)[before:]
+    assert any("foo-deployment" in cause for line in later for cause in line["causes"]), later
     foo = await wait_for_replicas(world, 2)
     assert condition(foo, "Failure")["status"] == "False"
 

@@ -95,9 +95,10 @@ async def test_one_works_and_the_other_takes_over(pair: tuple[Operator, Operator
 
     assert await asyncio.to_thread(first.stop) == 0
     released = spec_of(await world.get(LEASE, "lock"))
-    taken = await wait_until_leading(second, world, within=3 * RETRY_SECONDS + 1)
+    taken = await wait_until_leading(second, world)
     assert taken["leaseTransitions"] == 1
-    assert seconds_of(taken["acquireTime"]) - seconds_of(released["renewTime"]) < 2 * RETRY_SECONDS + 1
+    # Only a Lease that was given back is taken before it ends.
+    assert seconds_of(taken["acquireTime"]) - seconds_of(released["renewTime"]) < LEASE_SECONDS
     await eventually(lambda: _runs(second), lambda runs: runs == 1, PATIENCE, "the new leader reconciles what is there")
 
     first.start()
@@ -111,7 +112,7 @@ async def test_one_works_and_the_other_takes_over(pair: tuple[Operator, Operator
     async def lease() -> dict[str, Any]:
         return spec_of(await world.get(LEASE, "lock"))
 
-    again = await eventually(lease, lambda spec: spec["leaseTransitions"] == 2, 2 * LEASE_SECONDS + 2, "it takes over")
+    again = await eventually(lease, lambda spec: spec["leaseTransitions"] == 2, PATIENCE, "it takes over")
     assert seconds_of(again["acquireTime"]) - seconds_of(left_behind["renewTime"]) >= LEASE_SECONDS - 0.1
 
 
@@ -150,7 +151,7 @@ async def test_runs_end_before_a_lease_that_cannot_be_renewed(plane: ControlPlan
             await asyncio.to_thread(plane.stop_component, "kube-apiserver")
             with pytest.raises(KubeError):
                 await world.get(LEASE, "lock")
-            assert await asyncio.to_thread(operator.wait, LEASE_SECONDS + 5) == 1
+            assert await asyncio.to_thread(operator.wait) == 1
             assert operator.job_processes() == []
             last_beat = float(beats.read_text())
             await asyncio.to_thread(plane.start_component, "kube-apiserver")

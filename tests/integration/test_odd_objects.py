@@ -1,17 +1,20 @@
 """Whatever people write into an object ends in a condition with a reason, never in a crash or a stuck queue."""
 
+import asyncio
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
-from tests.integration.operators import Operator
+from tests.integration.operators import EVERY_NAMESPACE, Operator
 from tests.integration.things import write_role
 from tests.integration.world import World, condition, is_true
 
@@ -54,23 +57,37 @@ def _deep() -> Iterator[None]:
     sys.setrecursionlimit(limit)
 
 
-@pytest.fixture
-async def odd(world: World) -> AsyncIterator[GVK]:
+@pytest.fixture(scope="module")
+def odd(defined: ControlPlane) -> Iterator[GVK]:
     """Give a kind whose schema refuses nothing."""
     gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v1", "Odd")
-    await define(world.client, gvk)
-    yield gvk
-    await undefine(world.client, gvk)
+    with asyncio.Runner() as runner:
+        runner.run(_with_client(defined, lambda client: define(client, gvk)))
+        yield gvk
+        runner.run(_with_client(defined, lambda client: undefine(client, gvk)))
+
+
+async def _with_client(plane: ControlPlane, act: Callable[[Client], Awaitable[None]]) -> None:
+    async with await Client.connect(str(plane.kubeconfig)) as client:
+        await act(client)
+
+
+@pytest.fixture(scope="module")
+def odd_operator(defined: ControlPlane, odd: GVK, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    folder = tmp_path_factory.mktemp("odd")
+    entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{report: $.stats.report}}}}\n"
+    (folder / "watches.yaml").write_text(entry)
+    write_role(folder, TASKS)
+    operator = Operator(folder, defined.kubeconfig, EVERY_NAMESPACE, ("--backoff-max", "20s"))
+    operator.start()
+    yield operator
+    assert operator.stop() == 0
 
 
 @pytest.fixture
-async def operator(thing_operator: Operator, odd: GVK) -> Operator:
-    entry = f"- {{group: {odd.group}, version: v1, kind: Odd, role: thing, status: {{report: $.stats.report}}}}\n"
-    (thing_operator.folder / "watches.yaml").write_text(entry)
-    write_role(thing_operator.folder, TASKS)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    return thing_operator
+async def operator(odd_operator: Operator) -> Operator:
+    await wait_until_ready(odd_operator)
+    return odd_operator
 
 
 async def make(world: World, gvk: GVK, name: str, spec: Any) -> None:

@@ -2,11 +2,9 @@
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
-from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator
+from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_own_writes import quiet
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, is_true
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World
 
 PATIENCE = 60.0
 TASKS = """
@@ -27,46 +25,18 @@ TASKS = """
 """
 
 
-async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: World, thing_operator: Operator) -> None:
-    """One run, although it deleted what it had made; a user's deletion is repaired, by one run."""
-    write_project(thing_operator.folder, TASKS)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    assert await quiet(thing_operator, 3.0) == 1
-    await world.delete(CONFIG_MAP, "kept")
-    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
-    assert await quiet(thing_operator, 3.0) == 2
-
-
-async def test_a_users_deletion_during_the_run_is_not_lost(world: World, thing_operator: Operator) -> None:
-    """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
-    tasks = TASKS.replace(
-        "- name: Delete one of them",
-        "- name: Let a user delete the other\n"
-        "  ansible.builtin.command:\n"
-        '    argv: [kubectl, --kubeconfig, "{{ admin }}", -n, "{{ ansible_operator_meta.namespace }}",\n'
-        "           delete, configmap, kept]\n"
-        "  when: lookup('ansible.builtin.fileglob', gate) | length == 0\n"
-        "- name: Remember that the user was here\n"
-        '  ansible.builtin.copy: {dest: "{{ gate }}", content: "", mode: "0600"}\n'
-        "- name: Delete one of them",
-    )
-    gate = thing_operator.folder / "gate"
-    write_project(thing_operator.folder, tasks, f"vars: {{gate: {gate}, admin: {thing_operator.kubeconfig}}}")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
-    assert await quiet(thing_operator, 3.0) == 2
-    assert await world.find(CONFIG_MAP, "kept")
-    assert await world.find(CONFIG_MAP, "temporary") is None
-
-
-async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World, thing_operator: Operator) -> None:
-    """The Deployment's controller writes its revision and status; only a label that a user changes is repaired."""
-    tasks = """
+WITH_A_USER = TASKS.replace(
+    "- name: Delete one of them",
+    "- name: Let a user delete the other\n"
+    "  ansible.builtin.command:\n"
+    '    argv: [kubectl, --kubeconfig, "{{ admin }}", -n, "{{ ansible_operator_meta.namespace }}",\n'
+    "           delete, configmap, kept]\n"
+    "  when: lookup('ansible.builtin.fileglob', gate) | length == 0\n"
+    "- name: Remember that the user was here\n"
+    '  ansible.builtin.copy: {dest: "{{ gate }}", content: "", mode: "0600"}\n'
+    "- name: Delete one of them",
+)
+DEPLOYS = """
 - name: Make a Deployment
   kubernetes.core.k8s:
     definition:
@@ -83,17 +53,41 @@ async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World,
           metadata: {labels: {app: web}}
           spec: {containers: [{name: web, image: nginx}]}
 """
-    write_project(thing_operator.folder, tasks)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
+SHARED = Shared({"deleting": Role(TASKS), "with-a-user": Role(WITH_A_USER), "deploying": Role(DEPLOYS)})
+
+
+async def test_a_deletion_of_its_own_starts_nothing_and_a_users_does(world: World, things: Things) -> None:
+    """One run, although it deleted what it had made; a user's deletion is repaired, by one run."""
+    thing = things["deleting"]
+    await thing.create()
+    await thing.succeeds()
+    assert await quiet(thing, 3.0) == 1
+    await world.delete(CONFIG_MAP, "kept")
+    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    assert await quiet(thing, 3.0) == 2
+
+
+async def test_a_users_deletion_during_the_run_is_not_lost(world: World, things: Things) -> None:
+    """Somebody deletes what the run has just made, before the run deletes something else: it is made again."""
+    thing = things["with-a-user"]
+    await thing.create({"gate": str(thing.operator.folder / "gate"), "admin": str(thing.operator.kubeconfig)})
+    await world.wait_for(CONFIG_MAP, "kept", bool, PATIENCE)
+    assert await quiet(thing, 3.0) == 2
+    assert await world.find(CONFIG_MAP, "kept")
+    assert await world.find(CONFIG_MAP, "temporary") is None
+
+
+async def test_what_controllers_keep_in_a_dependent_starts_nothing(world: World, things: Things) -> None:
+    """The Deployment's controller writes its revision and status; only a label that a user changes is repaired."""
+    thing = things["deploying"]
+    await thing.create()
 
     def has_revision(deployment: RawObject) -> bool:
         annotations = metadata_of(deployment).get("annotations") or {}
         return "deployment.kubernetes.io/revision" in annotations and bool(deployment["status"])
 
     await world.wait_for(DEPLOYMENT, "web", has_revision, PATIENCE)
-    assert await quiet(thing_operator, 3.0) == 1
+    assert await quiet(thing, 3.0) == 1
     await world.patch(DEPLOYMENT, "web", {"metadata": {"labels": {"app": "changed"}}})
     await world.wait_for(DEPLOYMENT, "web", lambda obj: metadata_of(obj)["labels"]["app"] == "web", PATIENCE)
-    assert await quiet(thing_operator, 3.0) == 2
+    assert await quiet(thing, 3.0) == 2

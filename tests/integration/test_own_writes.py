@@ -5,10 +5,8 @@ from typing import Any
 
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import RawObject
-from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, eventually, is_true
+from tests.integration.shared import Role, Shared, Thing, Things
+from tests.integration.world import CONFIG_MAP, World, eventually
 
 PATIENCE = 60.0
 
@@ -16,7 +14,7 @@ WRITES_EVERYTHING_BUT_THE_SPEC = """
 - name: Patch the primary's labels
   kubernetes.core.k8s:
     api_version: test.rolecall.dev/v1
-    kind: Thing
+    kind: KIND
     name: "{{ ansible_operator_meta.name }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
     definition:
@@ -26,7 +24,7 @@ WRITES_EVERYTHING_BUT_THE_SPEC = """
 - name: Patch the primary's status
   rolecall.util.k8s_status:
     api_version: test.rolecall.dev/v1
-    kind: Thing
+    kind: KIND
     name: "{{ ansible_operator_meta.name }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
     status: {seen: "{{ now().timestamp() | string }}"}
@@ -50,77 +48,15 @@ PATCHES_THE_SPEC = """
 - name: Patch the primary's spec
   kubernetes.core.k8s:
     api_version: test.rolecall.dev/v1
-    kind: Thing
+    kind: KIND
     name: "{{ ansible_operator_meta.name }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
     definition: {spec: {size: 2}}
 """
 
 
-async def quiet(operator: Operator, seconds: float = 6.0) -> int:
-    """Wait until no run has started for some seconds and none goes on; return how many there were."""
-    counts: list[int] = []
-    looks = int(seconds / 0.1)
-
-    async def look() -> list[int]:
-        runs = operator.runs("Thing", "one")
-        ended = len(operator.messages("Reconcile succeeded")) + len(operator.messages("Reconcile failed"))
-        counts.append(runs if runs == ended else -1)
-        return counts[-looks:]
-
-    def is_quiet(last: list[int]) -> bool:
-        return len(last) == looks and last[0] > 0 and len(set(last)) == 1
-
-    return (await eventually(look, is_quiet, PATIENCE, f"{seconds} quiet seconds"))[-1]
-
-
-async def test_writes_beside_the_spec_start_nothing(world: World, thing_operator: Operator) -> None:
-    """Labels, annotations, status and dependents of its own, written in one run, lead to no second one."""
-    write_project(thing_operator.folder, WRITES_EVERYTHING_BUT_THE_SPEC, "watchAnnotationsChanges: true")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    assert metadata_of(thing)["labels"]
-    assert thing["status"]["seen"]
-    assert await quiet(thing_operator) == 1
-    assert len(owner_references_of(await world.get(CONFIG_MAP, "dependent"))) == 1
-
-    await world.patch(CONFIG_MAP, "dependent", {"data": {"key": "somebody else"}})
-
-    async def key() -> Any:
-        return (await world.get(CONFIG_MAP, "dependent"))["data"]["key"]
-
-    await eventually(key, lambda value: value != "somebody else", PATIENCE, "drift of the dependent is repaired")
-    assert await quiet(thing_operator) == 2
-
-
-async def test_a_change_of_its_own_spec_is_followed_by_one_more_run(world: World, thing_operator: Operator) -> None:
-    """The run that patched the spec worked with the old one, so the next one sees the new one."""
-    write_project(thing_operator.folder, PATCHES_THE_SPEC)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
-    assert await quiet(thing_operator) == 2
-
-
-async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, thing_operator: Operator) -> None:
-    """With requeue_after, the change of its own spec waits until then."""
-    requeue = "- name: Come back later\n  rolecall.util.requeue_after: {time: 12s}\n  when: size | int == 1\n"
-    write_project(thing_operator.folder, PATCHES_THE_SPEC + requeue)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    assert thing["spec"]["size"] == 2
-    assert await quiet(thing_operator, 5.0) == 1
-    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
-
-
-async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, thing_operator: Operator) -> None:
-    """A user's change before and after the run's own write of the spec, while it goes on, is seen by a later run."""
-    tasks = """
+REQUEUES = "- name: Come back later\n  rolecall.util.requeue_after: {time: 12s}\n  when: size | int == 1\n"
+IS_HELD = """
 - name: Remember what this run saw
   kubernetes.core.k8s:
     definition:
@@ -136,32 +72,14 @@ async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, t
 - name: Write the spec
   kubernetes.core.k8s:
     api_version: test.rolecall.dev/v1
-    kind: Thing
+    kind: KIND
     name: "{{ ansible_operator_meta.name }}"
     namespace: "{{ ansible_operator_meta.namespace }}"
     definition: {spec: {size: 2}}
 - name: Come back much later
   rolecall.util.requeue_after: {time: 10m}
 """
-    gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
-    assert gate.stdin is not None
-    write_project(thing_operator.folder, tasks, f"vars: {{gate: {gate.pid}}}")
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(CONFIG_MAP, "saw-1-none", bool, PATIENCE)
-    await world.patch(THING, "one", {"spec": {"colour": "before"}})
-    gate.stdin.close()
-    await gate.wait()
-    # The run asked for ten minutes, so only the user's patch can lead to this one.
-    await world.wait_for(CONFIG_MAP, "saw-2-before", bool, PATIENCE)
-    await world.patch(THING, "one", {"spec": {"colour": "after"}})
-    await world.wait_for(CONFIG_MAP, "saw-2-after", bool, PATIENCE)
-
-
-async def test_does_not_adopt_what_was_there_before(world: World, thing_operator: Operator) -> None:
-    """A user's ConfigMap that a role changes stays the user's: it does not go with the primary."""
-    tasks = """
+TOUCHES = """
 - name: Touch the user's ConfigMap
   kubernetes.core.k8s:
     apply: "{{ item }}"
@@ -172,18 +90,94 @@ async def test_does_not_adopt_what_was_there_before(world: World, thing_operator
       data: {touched: "with apply {{ item }}"}
   loop: [false, true]
 """
+SHARED = Shared(
+    {
+        "beside-the-spec": Role(WRITES_EVERYTHING_BUT_THE_SPEC, "watchAnnotationsChanges: true"),
+        "spec": Role(PATCHES_THE_SPEC),
+        "requeuing": Role(PATCHES_THE_SPEC + REQUEUES),
+        "held": Role(IS_HELD),
+        "touching": Role(TOUCHES),
+    }
+)
+
+
+async def quiet(thing: Thing, seconds: float = 6.0) -> int:
+    """Wait until no run has started for some seconds and none goes on; return how many there were."""
+    counts: list[int] = []
+    looks = int(seconds / 0.1)
+
+    async def look() -> list[int]:
+        counts.append(thing.runs() if thing.runs() == thing.ended() else -1)
+        return counts[-looks:]
+
+    def is_quiet(last: list[int]) -> bool:
+        return len(last) == looks and last[0] > 0 and len(set(last)) == 1
+
+    return (await eventually(look, is_quiet, PATIENCE, f"{seconds} quiet seconds"))[-1]
+
+
+async def test_writes_beside_the_spec_start_nothing(world: World, things: Things) -> None:
+    """Labels, annotations, status and dependents of its own, written in one run, lead to no second one."""
+    thing = things["beside-the-spec"]
+    await thing.create()
+    found = await thing.succeeds()
+    assert metadata_of(found)["labels"]
+    assert found["status"]["seen"]
+    assert await quiet(thing) == 1
+    assert len(owner_references_of(await world.get(CONFIG_MAP, "dependent"))) == 1
+
+    await world.patch(CONFIG_MAP, "dependent", {"data": {"key": "somebody else"}})
+
+    async def key() -> Any:
+        return (await world.get(CONFIG_MAP, "dependent"))["data"]["key"]
+
+    await eventually(key, lambda value: value != "somebody else", PATIENCE, "drift of the dependent is repaired")
+    assert await quiet(thing) == 2
+
+
+async def test_a_change_of_its_own_spec_is_followed_by_one_more_run(world: World, things: Things) -> None:
+    """The run that patched the spec worked with the old one, so the next one sees the new one."""
+    await things["spec"].create()
+    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+    assert await quiet(things["spec"]) == 2
+
+
+async def test_a_run_that_names_its_time_is_not_followed_at_once(world: World, things: Things) -> None:
+    """With requeue_after, the change of its own spec waits until then."""
+    await things["requeuing"].create()
+    thing = await things["requeuing"].succeeds()
+    assert thing["spec"]["size"] == 2
+    assert await quiet(things["requeuing"], 5.0) == 1
+    await world.wait_for(CONFIG_MAP, "saw-2", bool, PATIENCE)
+
+
+async def test_a_patch_by_somebody_else_during_a_run_is_not_lost(world: World, things: Things) -> None:
+    """A user's change before and after the run's own write of the spec, while it goes on, is seen by a later run."""
+    thing = things["held"]
+    gate = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
+    assert gate.stdin is not None
+    await thing.create({"size": 1, "gate": gate.pid})
+    await world.wait_for(CONFIG_MAP, "saw-1-none", bool, PATIENCE)
+    await thing.patch({"spec": {"colour": "before"}})
+    gate.stdin.close()
+    await gate.wait()
+    # The run asked for ten minutes, so only the user's patch can lead to this one.
+    await world.wait_for(CONFIG_MAP, "saw-2-before", bool, PATIENCE)
+    await thing.patch({"spec": {"colour": "after"}})
+    await world.wait_for(CONFIG_MAP, "saw-2-after", bool, PATIENCE)
+
+
+async def test_does_not_adopt_what_was_there_before(world: World, things: Things) -> None:
+    """A user's ConfigMap that a role changes stays the user's: it does not go with the primary."""
     theirs: RawObject = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "theirs", "namespace": world.namespace},
         "data": {"key": "value"},
     }
-    write_project(thing_operator.folder, tasks)
     await world.client.create(theirs)
-    thing_operator.start()
-    await wait_until_ready(thing_operator)
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    await things["touching"].create()
+    await things["touching"].succeeds()
     touched = await world.get(CONFIG_MAP, "theirs")
     assert touched["data"] == {"key": "value", "touched": "with apply True"}
     assert owner_references_of(touched) == ()

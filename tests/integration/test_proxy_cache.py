@@ -120,7 +120,7 @@ async def test_a_users_change_is_seen_soon_and_lists_turn_their_pages(
     await reader.ask("GET", "cm0")
     await eventually(lambda: _all(reader), lambda found: reader.hits and len(found) == 5, PATIENCE, "the cache answers")
     await world.patch(CONFIG_MAP, "cm0", {"data": {"value": "2"}})
-    await eventually(lambda: reader.value("cm0"), lambda value: value == "2", 5, "the change is seen")
+    await eventually(lambda: reader.value("cm0"), lambda value: value == "2", PATIENCE, "the change is seen")
     seen, query = [], {"limit": "2", "labelSelector": "test=cache"}
     while True:
         _, page = await reader.ask("GET", **query)

@@ -11,8 +11,9 @@ from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, always, eventually, is_true
+from tests.integration.shared import Role, Shared, Things
+from tests.integration.things import DEFINITION, write_project
+from tests.integration.world import CONFIG_MAP, World, always, eventually
 
 NAMESPACE = GVK("", "v1", "Namespace")
 CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
@@ -48,26 +49,26 @@ async def elsewhere(world: World) -> AsyncIterator[World]:
         await world.client.delete(CLUSTER_ROLE, ObjectKey("", name))
 
 
-async def start(operator: Operator, elsewhere: World, watch: str) -> None:
-    """Start an operator for both namespaces with one Thing."""
-    write_project(operator.folder, BEYOND, f"vars: {{elsewhere: {elsewhere.namespace}}}\n{watch}")
-    operator.environment["WATCH_NAMESPACE"] = f"{operator.namespace},{elsewhere.namespace}"
-    operator.start()
-    await wait_until_ready(operator)
+SHARED = Shared(
+    {
+        "watching": Role(BEYOND, "watchClusterScopedResources: true"),
+        "blind": Role(BEYOND, 'blacklist: [{group: "", version: v1, kind: ConfigMap}]'),
+    }
+)
 
 
 async def test_annotated_dependents_in_another_namespace_and_of_the_cluster_are_put_back(
-    world: World, elsewhere: World, thing_operator: Operator
+    world: World, elsewhere: World, things: Things
 ) -> None:
-    await start(thing_operator, elsewhere, "watchClusterScopedResources: true")
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    thing = things["watching"]
+    await thing.create({"elsewhere": elsewhere.namespace})
+    await thing.succeeds()
     far, role = await elsewhere.get(CONFIG_MAP, "far"), await elsewhere.client.get(CLUSTER_ROLE, cluster_key(elsewhere))
     for made in (far, role):
         assert owner_references_of(made) == ()
         assert metadata_of(made)["annotations"] == {
             "operator-sdk/primary-resource": f"{world.namespace}/one",
-            "operator-sdk/primary-resource-type": "Thing.test.rolecall.dev",
+            "operator-sdk/primary-resource-type": f"{thing.gvk.kind}.test.rolecall.dev",
         }
     await elsewhere.delete(CONFIG_MAP, "far")
     await elsewhere.wait_for(CONFIG_MAP, "far", lambda obj: obj["data"] == {"wanted": "yes"}, PATIENCE)
@@ -80,21 +81,19 @@ async def test_annotated_dependents_in_another_namespace_and_of_the_cluster_are_
     await eventually(label, lambda value: value == "yes", PATIENCE, "the label is put back")
 
 
-async def test_dependents_that_nobody_wants_to_watch_start_nothing(
-    world: World, elsewhere: World, thing_operator: Operator
-) -> None:
+async def test_dependents_that_nobody_wants_to_watch_start_nothing(elsewhere: World, things: Things) -> None:
     """The blacklist keeps the ConfigMaps out, and without the key cluster-scoped dependents."""
-    await start(thing_operator, elsewhere, 'blacklist: [{group: "", version: v1, kind: ConfigMap}]')
-    await world.create(MANIFEST)
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    thing = things["blind"]
+    await thing.create({"elsewhere": elsewhere.namespace})
+    await thing.succeeds()
     await elsewhere.delete(CONFIG_MAP, "far")
     await elsewhere.client.delete(CLUSTER_ROLE, cluster_key(elsewhere))
 
     async def runs() -> int:
-        return thing_operator.runs("Thing", "one")
+        return thing.runs()
 
     await always(runs, lambda count: count == 1, QUIET_SECONDS, "a dependent that is not watched started a run")
-    assert len(thing_operator.messages("Resource will not be watched/cached.")) == 2
+    assert len(things.operator.messages("Resource will not be watched/cached.")) == 2
 
 
 def cluster_key(elsewhere: World) -> ObjectKey:

@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
@@ -24,6 +25,8 @@ from rolecall.runs.run_processes import RUNNER_MODULE, kill_run_processes, proce
 from rolecall.runs.runner import RunSpec, new_ident
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs, Workspace
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STUBBORN = """
 #!/usr/bin/python
@@ -78,17 +81,22 @@ class Bench:
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
 
 
-@pytest.fixture(params=["cold", "warm"])
-async def bench(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Bench]:
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    if request.param == "cold":
-        yield Bench(tmp_path, ProcessRunner(SubprocessStarter()))
-        return
-    async with ForkserverStarter() as starter:
-        yield Bench(tmp_path, ProcessRunner(starter))
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["cold", "warm"])
+async def runner(request: pytest.FixtureRequest) -> AsyncIterator[ProcessRunner]:
+    """Give a runner of each kind, whose server starts with the environment that its runs have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANSIBLE_GATHERING", "explicit")
+        patch.delenv("ANSIBLE_INVENTORY", raising=False)
+        if request.param == "cold":
+            yield ProcessRunner(SubprocessStarter())
+            return
+        async with ForkserverStarter() as starter:
+            yield ProcessRunner(starter)
+
+
+@pytest.fixture
+def bench(runner: ProcessRunner, tmp_path: Path) -> Bench:
+    return Bench(tmp_path, runner)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 40) -> None:

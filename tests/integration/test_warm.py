@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.config.content import RoleContent
@@ -24,6 +25,8 @@ from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
@@ -97,14 +100,16 @@ PARENTS = """
 """
 
 
-@pytest.fixture
-async def starter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[ForkserverStarter]:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    reap_children()  # operators that other tests have killed have left some to this process
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
-    async with ForkserverStarter() as starter:
-        yield starter
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ForkserverStarter]:
+    """Give a starter for the whole file; a test that ends its server gets a new one from it, as an operator does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        reap_children()  # operators that other tests have killed have left some to this process
+        patch.setenv("ANSIBLE_GATHERING", "explicit")
+        patch.delenv("ANSIBLE_INVENTORY", raising=False)
+        async with ForkserverStarter() as starter:
+            yield starter
 
 
 @pytest.fixture

@@ -1,13 +1,8 @@
 """The keys of watches.yaml that the four operators do not need, each seen to work on the cluster."""
 
-from pathlib import Path
-
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import RawObject
-from tests.integration.conftest import wait_until_ready
-from tests.integration.operators import Operator
-from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, World, eventually, is_true
+from tests.integration.shared import Role, Shared, Things
+from tests.integration.world import CONFIG_MAP, World, condition, eventually
 
 PATIENCE = 60.0
 
@@ -23,38 +18,57 @@ WRITE_DOWN = """
       data:
         colour: "{{ favourite_colour | default('none') }}"
         snake: "{{ snake_case | default('none') }}"
-        raw: "{{ _test_rolecall_dev_thing_spec.snakeCase | default('none') }}"
-        kind: "{{ _test_rolecall_dev_thing.kind }}"
+        raw: "{{ lookup('vars', spec_name).snakeCase | default('none') }}"
+        kind: "{{ lookup('vars', object_name).kind }}"
+  vars:
+    object_name: "_test_rolecall_dev_{{ 'KIND' | lower }}"
+    spec_name: "{{ object_name }}_spec"
 """
+REPORT = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 7, list: [1, 2]}, aggregate: false}\n"
+NOT_YET = "- name: Not yet\n  ansible.builtin.fail: {msg: not yet}\n"
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role: {name: by-playbook}
+"""
+FINALIZER = "test.rolecall.dev/finalizer"
+PAUSED = "rolecall.dev/paused"
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+SHARED = Shared(
+    {
+        "plain": Role(WRITE_DOWN, "vars: {favourite_colour: red}"),
+        "unsafe": Role(WRITE_DOWN, "markUnsafe: true"),
+        "with-farewell": Role(
+            WRITE_DOWN, f"finalizer: {{name: {FINALIZER}, role: farewell, vars: {{phase: farewell}}}}"
+        ),
+        "farewell": Role(NOT_YET),
+        "with-vars": Role(WRITE_DOWN, f"finalizer: {{name: {FINALIZER}, vars: {{phase: farewell}}}}"),
+        "selected": Role(WRITE_DOWN, "selector: {matchExpressions: [{key: reconcile, operator: Exists}]}"),
+        "periodic": Role(WRITE_DOWN, "reconcilePeriod: 1h"),
+        "unmanaged": Role(WRITE_DOWN, "manageStatus: false"),
+        "by-playbook": Role(WRITE_DOWN, playbook=PLAYBOOK),
+        "mapped": Role(
+            REPORT,
+            "status: {small: $.stats.small, items: '$.stats.list[*]', ran: $.run.status, gone: $.stats.nothing}",
+        ),
+    }
+)
 
 
-async def start(operator: Operator) -> None:
-    """Start an operator and wait until it works."""
-    operator.start()
-    await wait_until_ready(operator)
-
-
-async def wait_for_success(world: World, name: str = "one") -> RawObject:
-    """Wait until a Thing's run has succeeded."""
-    return await world.wait_for(THING, name, lambda obj: is_true(obj, "Successful"), PATIENCE)
-
-
-async def test_a_role_gets_what_the_go_runner_gives(world: World, thing_operator: Operator) -> None:
+async def test_a_role_gets_what_the_go_runner_gives(world: World, things: Things) -> None:
     """The spec in snake case, the raw one, the whole object, and the vars of the watch."""
-    write_project(thing_operator.folder, WRITE_DOWN, "vars: {favourite_colour: red}")
-    await start(thing_operator)
-    await world.create(MANIFEST.replace("{size: 1}", "{snakeCase: data}"))
-    await wait_for_success(world)
+    thing = things["plain"]
+    await thing.create({"snakeCase": "data"})
+    await thing.succeeds()
     written = (await world.get(CONFIG_MAP, "one-main"))["data"]
-    assert written == {"colour": "red", "snake": "data", "raw": "data", "kind": "Thing"}
+    assert written == {"colour": "red", "snake": "data", "raw": "data", "kind": thing.gvk.kind}
 
 
-async def test_an_unsafe_spec_is_never_evaluated(world: World, thing_operator: Operator) -> None:
+async def test_an_unsafe_spec_is_never_evaluated(world: World, things: Things) -> None:
     """With markUnsafe an expression in a spec stays the text that it is."""
-    write_project(thing_operator.folder, WRITE_DOWN, "markUnsafe: true")
-    await start(thing_operator)
-    await world.create(MANIFEST.replace("{size: 1}", "{snakeCase: \"{{ lookup('pipe', 'id') }}\"}"))
-    await wait_for_success(world)
+    await things["unsafe"].create({"snakeCase": "{{ lookup('pipe', 'id') }}"})
+    await things["unsafe"].succeeds()
     assert (await world.get(CONFIG_MAP, "one-main"))["data"]["snake"] == "{{ lookup('pipe', 'id') }}"
 
 
@@ -63,113 +77,79 @@ async def keep_farewell(world: World) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one-farewell}}")
 
 
-async def test_a_finalizer_runs_its_own_role_before_the_object_goes(world: World, thing_operator: Operator) -> None:
+async def test_a_finalizer_runs_its_own_role_before_the_object_goes(world: World, things: Things) -> None:
     """It is on the object before the first run, and leaves only after its own run has succeeded."""
-    write_project(
-        thing_operator.folder,
-        WRITE_DOWN,
-        "finalizer: {name: test.rolecall.dev/finalizer, role: farewell, vars: {phase: farewell}}",
-    )
-    broken = "- name: Not yet\n  ansible.builtin.fail: {msg: not yet}\n"
-    write_role(thing_operator.folder, broken, name="farewell")
+    thing = things["with-farewell"]
     await keep_farewell(world)
-    await start(thing_operator)
-    await world.create(MANIFEST)
-    thing = await wait_for_success(world)
-    assert metadata_of(thing)["finalizers"] == ["test.rolecall.dev/finalizer"]
-    await world.delete(THING, "one")
-    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Failure"), PATIENCE)
+    await thing.create()
+    assert metadata_of(await thing.succeeds())["finalizers"] == [FINALIZER]
+    await thing.delete()
+    await thing.fails("not yet")
     assert "data" not in await world.get(CONFIG_MAP, "one-farewell")
-    write_role(thing_operator.folder, WRITE_DOWN, name="farewell")
-    await world.wait_until_gone(THING, "one", PATIENCE)
-    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == "Thing"
+    thing.write_role(WRITE_DOWN, "farewell")
+    await thing.goes()
+    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
 
 
-async def test_a_finalizer_with_vars_alone_runs_the_main_role(world: World, thing_operator: Operator) -> None:
+async def test_a_finalizer_with_vars_alone_runs_the_main_role(world: World, things: Things) -> None:
     """The main role runs once more, with the finalizer's vars."""
-    write_project(
-        thing_operator.folder, WRITE_DOWN, "finalizer: {name: test.rolecall.dev/finalizer, vars: {phase: farewell}}"
-    )
+    thing = things["with-vars"]
     await keep_farewell(world)
-    await start(thing_operator)
-    await world.create(MANIFEST)
-    await wait_for_success(world)
-    await world.delete(THING, "one")
-    await world.wait_until_gone(THING, "one", PATIENCE)
-    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == "Thing"
+    await thing.create()
+    await thing.succeeds()
+    await thing.delete()
+    await thing.goes()
+    assert (await world.get(CONFIG_MAP, "one-farewell"))["data"]["kind"] == thing.gvk.kind
 
 
-async def test_a_selector_leaves_other_objects_alone(world: World, thing_operator: Operator) -> None:
+async def test_a_selector_leaves_other_objects_alone(things: Things) -> None:
     """An object without the label is not touched; the one beside it is."""
-    write_project(
-        thing_operator.folder, WRITE_DOWN, "selector: {matchExpressions: [{key: reconcile, operator: Exists}]}"
-    )
-    await start(thing_operator)
-    await world.create(MANIFEST.replace("one", "without"))
-    await world.create(MANIFEST.replace("{name: one}", "{name: with, labels: {reconcile: 'yes'}}"))
-    await wait_for_success(world, "with")
-    assert "status" not in await world.get(THING, "without")
+    without, chosen = things.named("selected", "without"), things.named("selected", "with")
+    await without.create()
+    await chosen.create(labels={"reconcile": "yes"})
+    await chosen.succeeds()
+    assert "status" not in await without.get()
 
 
-async def test_the_period_comes_from_the_annotation_first(world: World, thing_operator: Operator) -> None:
-    """An object is reconciled again after its own period; one with 0s is not."""
-    write_project(thing_operator.folder, WRITE_DOWN, "reconcilePeriod: 1h")
-    await start(thing_operator)
-    annotation = "annotations: {ansible.sdk.operatorframework.io/reconcile-period:"
-    await world.create(MANIFEST.replace("{name: one}", f"{{name: often, {annotation} 2s}}}}"))
-    await world.create(MANIFEST.replace("{name: one}", f"{{name: wrong, {annotation} '2'}}}}"))
-
-    async def runs() -> int:
-        return thing_operator.runs("Thing", "often")
-
-    await eventually(runs, lambda count: count >= 3, PATIENCE, "three runs")
-    wrong = await world.wait_for(THING, "wrong", lambda obj: is_true(obj, "Failure"), PATIENCE)
-    message = next(item["message"] for item in wrong["status"]["conditions"] if item["type"] == "Failure")
-    assert "'2'" in message
+async def test_the_period_comes_from_the_annotation_first(things: Things) -> None:
+    """An object is reconciled again after its own period; one whose period is none says so."""
+    often, wrong = things.named("periodic", "often"), things.named("periodic", "wrong")
+    await often.create(annotations={PERIOD: "2s"})
+    await wrong.create(annotations={PERIOD: "2"})
+    await often.runs_at_least(3)
+    assert "'2'" in condition(await wrong.fails(), "Failure")["message"]
 
 
-async def test_without_manage_status_nothing_is_written_to_the_object(world: World, thing_operator: Operator) -> None:
+async def test_without_manage_status_nothing_is_written_to_the_object(world: World, things: Things) -> None:
     """The role runs, the object stays as it was."""
-    write_project(thing_operator.folder, WRITE_DOWN, "manageStatus: false")
-    await start(thing_operator)
-    (created,) = await world.create(MANIFEST)
+    thing = things["unmanaged"]
+    created = await thing.create()
     await world.wait_for(CONFIG_MAP, "one-main", bool, PATIENCE)
-    await eventually(lambda: _succeeded(thing_operator), bool, PATIENCE, "the run has ended")
-    assert metadata_of(await world.get(THING, "one"))["resourceVersion"] == metadata_of(created)["resourceVersion"]
+
+    async def ended() -> int:
+        return thing.ended()
+
+    await eventually(ended, bool, PATIENCE, "the run has ended")
+    assert metadata_of(await thing.get())["resourceVersion"] == metadata_of(created)["resourceVersion"]
 
 
-async def _succeeded(operator: Operator) -> bool:
-    return bool(operator.messages("Reconcile succeeded"))
-
-
-async def test_a_playbook_serves_as_well_as_a_role(world: World, thing_operator: Operator) -> None:
+async def test_a_playbook_serves_as_well_as_a_role(world: World, things: Things) -> None:
     """An entry with a playbook runs it, and the role beside it."""
-    write_project(thing_operator.folder, WRITE_DOWN)
-    playbook = thing_operator.folder / "site.yml"
-    playbook.write_text(
-        "- hosts: localhost\n  gather_facts: false\n  tasks:\n    - ansible.builtin.import_role: {name: thing}\n"
-    )
-    _use_playbook(thing_operator.folder / "watches.yaml")
-    await start(thing_operator)
-    await world.create(MANIFEST)
-    await wait_for_success(world)
-    assert (await world.get(CONFIG_MAP, "one-main"))["data"]["kind"] == "Thing"
+    thing = things["by-playbook"]
+    await thing.create()
+    await thing.succeeds()
+    assert (await world.get(CONFIG_MAP, "one-main"))["data"]["kind"] == thing.gvk.kind
 
 
-def _use_playbook(watches: Path) -> None:
-    watches.write_text(watches.read_text().replace("role: thing", "playbook: site.yml"))
-
-
-async def test_the_status_mapping_reads_stats_and_leaves_foreign_fields(world: World, thing_operator: Operator) -> None:
+async def test_the_status_mapping_reads_stats_and_leaves_foreign_fields(things: Things) -> None:
     """Values of set_stats come to the status; what others wrote there, conditions too, stays."""
-    tasks = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 7, list: [1, 2]}, aggregate: false}\n"
-    mapping = "status: {small: $.stats.small, items: '$.stats.list[*]', ran: $.run.status, gone: $.stats.nothing}"
-    write_project(thing_operator.folder, tasks, mapping)
-    (thing,) = await world.create(MANIFEST)
+    thing = things["mapped"]
+    await thing.create(annotations={PAUSED: "true"})  # until others have written
     foreign = {"type": "Happy", "status": "True", "reason": "Always", "message": "", "observedGeneration": 3}
-    await world.patch(THING, "one", {"status": {"gone": "kept", "conditions": [foreign]}}, "status")
-    await start(thing_operator)
-    status = (await wait_for_success(world))["status"]
+    await thing.patch({"status": {"gone": "kept", "conditions": [foreign]}}, "status")
+    await thing.patch({"metadata": {"annotations": {PAUSED: None}}})
+    found = await thing.succeeds()
+    status = found["status"]
     assert {key: status[key] for key in ("small", "items", "ran", "gone")} == {
         "small": 7,
         "items": [1, 2],
@@ -177,4 +157,4 @@ async def test_the_status_mapping_reads_stats_and_leaves_foreign_fields(world: W
         "gone": "kept",
     }
     assert foreign in status["conditions"]
-    assert status["observedGeneration"] == metadata_of(thing)["generation"]
+    assert status["observedGeneration"] == metadata_of(found)["generation"]

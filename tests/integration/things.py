@@ -1,4 +1,4 @@
-"""A kind for tests of the runner itself, and projects with small roles for it.
+"""Kinds for tests of the runner itself, and projects with small roles for them.
 
 Its operators run as administrator, because the account of ``deploy/rbac`` rightly knows nothing of this kind.
 """
@@ -9,38 +9,40 @@ from pathlib import Path
 from rolecall.kube.references import GVK, RawObject
 
 THING = GVK("test.rolecall.dev", "v1", "Thing")
+KINDS = tuple(GVK(THING.group, THING.version, f"Thing{letter}") for letter in "abcdefghijkl")
+"""Further kinds like it, for operators with a kind for each role."""
 
-DEFINITION: RawObject = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "things.test.rolecall.dev"},
-    "spec": {
-        "group": "test.rolecall.dev",
-        "scope": "Namespaced",
-        "names": {"kind": "Thing", "plural": "things", "singular": "thing"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                                "properties": {"small": {"type": "integer", "maximum": 10}},
-                            },
-                        },
-                    }
-                },
-            }
-        ],
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "status": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {"small": {"type": "integer", "maximum": 10}},
+        },
     },
 }
+
+
+def _definition(gvk: GVK) -> RawObject:
+    singular = gvk.kind.lower()
+    version = {"name": gvk.version, "served": True, "storage": True, "subresources": {"status": {}}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{gvk.group}"},
+        "spec": {
+            "group": gvk.group,
+            "scope": "Namespaced",
+            "names": {"kind": gvk.kind, "plural": f"{singular}s", "singular": singular},
+            "versions": [{**version, "schema": {"openAPIV3Schema": SCHEMA}}],
+        },
+    }
+
+
+DEFINITION = _definition(THING)
+DEFINITIONS = [DEFINITION, *map(_definition, KINDS)]
 
 WATCH = """
 - group: test.rolecall.dev
