@@ -198,7 +198,7 @@ def test_who_may_not_set_finalizers_may_not_block_the_deletion_of_an_owner(
 
 
 def test_an_unknown_service_account_is_named(control_plane: ControlPlane) -> None:
-    with pytest.raises(ControlPlaneError, match="no service account 'nobody' in namespace 'default'"):
+    with pytest.raises(ControlPlaneError, match="service account 'nobody' not found in namespace 'default'"):
         control_plane.service_account_kubeconfig("default", "nobody")
 
 
