@@ -1,7 +1,4 @@
-"""Leader election as the settings ask for it: the Lease, its times, and how long a run may take to end.
-
-Of the time between the renewal deadline and the end of the Lease, runs get a share to end by themselves.
-"""
+"""Leader election as the settings ask for it: the Lease and its times."""
 
 import socket
 import uuid
@@ -15,8 +12,6 @@ from rolecall.kube.references import ObjectKey
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _RETRY_SECONDS = 2.0
 _RETRIES_PER_DEADLINE = 4
-_RUN_GRACE_SECONDS = 5.0
-_RUN_GRACE_SHARE = 0.2
 
 
 def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> Election | None:
@@ -40,14 +35,6 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
         renew_deadline_seconds=deadline,
         retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),
     )
-
-
-def run_grace_seconds(settings: Settings) -> float:
-    """Return how long a run that has to end may take before it is killed; with an election it must be short."""
-    if not settings.leader_elect:
-        return _RUN_GRACE_SECONDS
-    window = settings.lease_duration_seconds - settings.renew_deadline_seconds
-    return min(_RUN_GRACE_SECONDS, max(0.0, window) * _RUN_GRACE_SHARE)
 
 
 def _own_namespace(file: Path) -> str:

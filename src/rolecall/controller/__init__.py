@@ -1,4 +1,4 @@
-"""What makes a controller: informers, predicates, triggers, the work queue and the workers that reconcile.
+"""From a change in the cluster to a request: predicates, triggers, the work queue and the workers that reconcile.
 
-Nothing here knows of Ansible: a reconcile is any coroutine that takes a request and gives a result.
+Nothing here knows about Ansible: a reconcile is any coroutine that takes a request and returns a result.
 """

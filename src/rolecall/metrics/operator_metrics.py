@@ -7,6 +7,7 @@ leader election, and the endpoint for the metrics of roles.
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from rolecall.metrics.controller_metrics import ControllerFamilies
+from rolecall.metrics.reconcile_results import ReconcileResults
 from rolecall.metrics.registry import Registry
 from rolecall.metrics.resource_created_at import ResourceCreatedAt
 from rolecall.metrics.user_metrics import UserMetrics
@@ -25,12 +26,6 @@ class OperatorMetrics:
             registry=registry,
         )
         build.labels("", version).set(1)
-        self._results = Gauge(
-            "ansible_operator_reconcile_result",
-            "Reconciles since the start, by result",
-            ["GVK", "result"],
-            registry=registry,
-        )
         self._requests = Counter(
             "rest_client_requests_total",
             "Requests of the operator itself to the API server, without those of runs",
@@ -54,6 +49,7 @@ class OperatorMetrics:
             "Failed attempts to read the mounted certificate",
             registry=registry,
         )
+        self.reconcile_results = ReconcileResults(registry)
         self.controllers = ControllerFamilies(registry)
         self.resource_created_at = ResourceCreatedAt()
         registry.register(self.resource_created_at)
@@ -62,15 +58,6 @@ class OperatorMetrics:
     def render(self) -> bytes:
         """Return the text of all metrics; any thread may ask."""
         return self._registry.render() + self.user_metrics.render()
-
-    def add_kind(self, gvk: str) -> None:
-        """Create the series for the results of a kind, at 0."""
-        for result in ("succeeded", "failed"):
-            self._results.labels(gvk, result)
-
-    def count_outcome(self, gvk: str, *, succeeded: bool) -> None:
-        """Count the result of a reconcile."""
-        self._results.labels(gvk, "succeeded" if succeeded else "failed").inc()
 
     def count_request(self, code: str, method: str, host: str) -> None:
         """Count a request to the API server; the code of a request without an answer is ``<error>``."""

@@ -47,7 +47,7 @@ class WatchMetrics:
 
     def run_ended(self, summary: RunSummary) -> None:
         """Count a run by how it ended."""
-        self.metrics.count_outcome(str(self.gvk), succeeded=summary.is_successful)
+        self.metrics.reconcile_results.count(str(self.gvk), succeeded=summary.is_successful)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,6 @@ class WatchMetricsFactory:
 
     def of(self, gvk: GVK, workers: int) -> WatchMetrics:
         """Return the metrics of one watch, with all series at 0."""
-        self.metrics.add_kind(str(gvk))
+        self.metrics.reconcile_results.add_kind(str(gvk))
         observer = self.metrics.controllers.observer(self.names[gvk], str(gvk), workers)
         return WatchMetrics(self.metrics, gvk, observer)

@@ -1,4 +1,4 @@
-"""What makes a run of Ansible: its variables, its workspace, its process, its events and the endpoint that it talks to.
+"""One run of Ansible: its variables, its workspace, its processes, its events and its summary.
 
-Nothing here knows of queues: a job is given, run and summed up.
+Nothing here knows about queues: a run is specified, carried out and summarized.
 """

@@ -1,7 +1,7 @@
-"""Noticing that the files of a role or playbook have changed.
+"""Notices when the files of a role or playbook change.
 
-A failing object waits for its back-off, up to minutes; a mended role heals it at once instead. What Python and
-editors leave beside the files (caches, swap files) is no change.
+An object whose run failed waits for its backoff, up to minutes; a fixed role is tried at once instead. Files that
+Python and editors leave beside the role (caches, swap files) are ignored.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ logger = get_logger("content")
 
 
 def directories_of(watch: Watch) -> frozenset[Path]:
-    """Return where a watch's files lie: each role, the folder of each playbook, and the roles beside that."""
+    """Return the directories of a watch: of each role, of each playbook, and the roles beside the playbook."""
     contents = [watch.content, *([watch.finalizer.content] if watch.finalizer and watch.finalizer.content else [])]
     return frozenset(path for content in contents for path in _directories(content))
 

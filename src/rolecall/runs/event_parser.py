@@ -5,11 +5,11 @@ printed text of such a task quotes its message. Parsing happens in the process o
 never sent to the operator.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from rolecall.runs.events import HIDDEN, RunEvent, cut, strip_colours
+from rolecall.runs.failure_messages import result_message, to_text
 
 STDOUT_LIMIT_BYTES = 8192
 """How much printed text of one event is passed on."""
@@ -24,9 +24,6 @@ _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
 )
 _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
-_FAILED_PREFIX = "Task failed: "
-_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
-"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
 
 
 def read_event(raw: Mapping[str, Any]) -> RunEvent:
@@ -39,15 +36,15 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     return RunEvent(
         name=name,
         created=str(raw.get("created") or ""),
-        task=_text(data.get("task")),
-        full_name=_text(data.get("name")) if data.get("name") != data.get("task") else "",
-        task_id=_text(data.get("task_uuid")),
-        task_path=_text(data.get("task_path")),
-        action=_text(data.get("task_action")),
-        host=_text(data.get("host")),
+        task=to_text(data.get("task")),
+        full_name=to_text(data.get("name")) if data.get("name") != data.get("task") else "",
+        task_id=to_text(data.get("task_uuid")),
+        task_path=to_text(data.get("task_path")),
+        action=to_text(data.get("task_action")),
+        host=to_text(data.get("host")),
         item="" if censored else cut(_item(result), 256),
         message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
-        stdout="" if censored else cut(strip_colours(_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
+        stdout="" if censored else cut(strip_colours(to_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
         changed=result.get("changed") is True,
         censored=censored,
         ignored=bool(data.get("ignore_errors")),
@@ -58,48 +55,17 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     )
 
 
-def result_message(result: Mapping[str, Any]) -> str:
-    """Return the most useful text of a task's result; for a loop, that of the first item that failed."""
-    for item in _failed_items(result):
-        return HIDDEN if "censored" in item else result_message(item)
-    message = _text(result.get("msg")).removeprefix(_FAILED_PREFIX)
-    if message in _EXIT_CODE_ONLY:
-        return _with_tail(f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
-    if result.get("module_stderr"):
-        return _with_tail(message or "the module crashed", result["module_stderr"])
-    if message:
-        return message
-    return _last_lines(_text(result.get("exception"))) or _text(result.get("reason"))
-
-
 def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """Return what ``debug: var=...`` shows: its result has the variable instead of a message."""
     if data.get("task_action") not in DEBUG_ACTIONS or "msg" in result:
         return ""
     shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}
-    return ", ".join(f"{key}: {_text(value)}" for key, value in shown.items())
-
-
-def _failed_items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    items = result.get("results")
-    if not isinstance(items, list):
-        return []
-    return [item for item in items if isinstance(item, Mapping) and (item.get("failed") or item.get("unreachable"))]
-
-
-def _with_tail(message: str, output: object) -> str:
-    tail = _last_lines(_text(output))
-    return f"{message}: {tail}" if tail else message
-
-
-def _last_lines(text: str, count: int = 3) -> str:
-    lines = [line.strip() for line in strip_colours(text).splitlines() if line.strip()]
-    return " | ".join(lines[-count:])
+    return ", ".join(f"{key}: {to_text(value)}" for key, value in shown.items())
 
 
 def _item(result: Mapping[str, Any]) -> str:
     label = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
-    return "" if label is None else _text(label)
+    return "" if label is None else to_text(label)
 
 
 def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -112,12 +78,6 @@ def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> M
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _number(value: object) -> float:

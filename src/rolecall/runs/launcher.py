@@ -1,6 +1,6 @@
-"""Carrying out one run for one object: variables, workspace, access to the API server, the runner.
+"""Launches the run of one object: prepares its variables, its workspace and its access to the API server.
 
-A run that cannot even be prepared is a summary with a failure, like one that fails later.
+A run that cannot be prepared results in a summary with a failure, like a run that fails later.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rolecall.config.content import PlaybookContent
 from rolecall.config.environment import parse_integer
-from rolecall.config.leader_election import run_grace_seconds
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.kube.errors import KubeError
@@ -20,6 +19,7 @@ from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
 from rolecall.runs.runner import OnEvent, Runner, RunSpec
+from rolecall.runs.termination import grace_seconds
 from rolecall.runs.workspace import Inputs, Workspace
 
 logger = get_logger("run")
@@ -29,7 +29,7 @@ ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Runs the role or playbook of one watch; ``root`` is where workspaces lie."""
+    """Launches the role or playbook of one watch; ``root`` is the directory of the workspaces."""
 
     watch: Watch
     runner: Runner
@@ -38,35 +38,35 @@ class Launcher:
     root: Path
 
     async def run(self, obj: RawObject, ident: str, *, finalizing: bool) -> RunSummary:
-        """Run for the object as it was read, and return what came of it; only cancellation raises."""
+        """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
         workspace = self._workspace(obj)
         try:
             workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
-            async with self.access.open(self.watch.gvk, obj, ident) as grant:
-                job = RunSpec(
+            async with self.access.open(self.watch.gvk, obj, ident) as credentials:
+                spec = RunSpec(
                     ident=ident,
                     workspace=workspace,
                     content=self.watch.content_for(finalizing=finalizing),
                     verbosity=self._verbosity(obj),
-                    environment=grant.environment,
-                    secret_environment=grant.secret_environment,
-                    revoke=grant.revoke,
+                    environment=credentials.environment,
+                    secret_environment=credentials.secret_environment,
+                    revoke=credentials.revoke,
                     timeout_seconds=self._timeout_seconds,
                     unreachable_ok=self.settings.unreachable_ok,
-                    grace_seconds=run_grace_seconds(self.settings),
+                    grace_seconds=grace_seconds(self.settings),
                 )
-                summary = await self.runner.run(job, self._logging(obj))
-                self._tell_the_end(job, summary)
+                summary = await self.runner.run(spec, self._logging(obj))
+                self._log_end(spec, summary)
         except (OSError, ValueError, KubeError) as error:
-            logger.exception("The run could not be started")
+            logger.exception("Could not start the run")
             return _not_started(error)
-        except RecursionError as error:  # a spec of a thousand levels, whose traceback nobody reads
-            logger.error("The run could not be started", error=str(error))  # noqa: TRY400
+        except RecursionError as error:  # a spec of a thousand levels, whose traceback helps nobody
+            logger.error("Could not start the run", error=str(error))  # noqa: TRY400
             return _not_started(error)
         return summary
 
     def forget(self, key: ObjectKey) -> None:
-        """Remove what the runs of an object that is gone have left, on disk and in memory."""
+        """Remove what the runs of a deleted object left on disk and in memory."""
         self.access.forget(key)
         Workspace(self.root, self.watch.gvk, key).remove()
 
@@ -80,7 +80,7 @@ class Launcher:
         return (self.settings.run_timeout_seconds if own is None else own) or None
 
     def _verbosity(self, obj: RawObject) -> int:
-        """Return how many -v the run gets: by the object, else by the environment for its kind, else by the flag."""
+        """Return how many -v the run gets: from the object, the environment for its kind, or the flag."""
         default = self.settings.verbosity if self.watch.verbosity is None else self.watch.verbosity
         return _integer_annotation(obj, VERBOSITY_ANNOTATION, default)
 
@@ -101,7 +101,7 @@ class Launcher:
         return Inputs(variables, cmdline=self.settings.ansible_args, playbook=playbook)
 
     def _logging(self, obj: RawObject) -> OnEvent:
-        """Return what logs the events of a run for the object, as much of them as is wanted."""
+        """Return a callback that logs the events of a run for the object."""
         gvk, wanted = str(self.watch.gvk), self._wanted_events(obj)
 
         def log(event: RunEvent) -> None:
@@ -112,22 +112,22 @@ class Launcher:
         return log
 
     def _wanted_events(self, obj: RawObject) -> LogEvents:
-        """Return what is logged; a verbosity that the object or ANSIBLE_VERBOSITY asks for shows what tasks print."""
+        """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""
         wanted = LogEvents(self.settings.log_events)
         is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
         return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
 
-    def _tell_the_end(self, job: RunSpec, summary: RunSummary) -> None:
+    def _log_end(self, spec: RunSpec, summary: RunSummary) -> None:
         if self.settings.debug_logs:
-            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(job))
+            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(spec))
         if summary.is_successful:
             logger.info("Play succeeded")
 
 
-def _output_of(job: RunSpec) -> str:
-    """Return what a run has printed, without colours; nothing when it left no such file."""
+def _output_of(spec: RunSpec) -> str:
+    """Return the output of a run without colours; empty if it left none."""
     try:
-        text = (job.workspace.artifacts(job.ident) / "stdout").read_text(encoding="utf-8", errors="replace")
+        text = (spec.workspace.artifacts(spec.ident) / "stdout").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
     return strip_colours(text)
@@ -138,12 +138,12 @@ def _not_started(error: Exception) -> RunSummary:
 
 
 def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
-    """Return the number of an annotation; one that is no number is told of and left out, as in the Go runner."""
+    """Return the number in an annotation; an invalid one is logged and ignored, as in the Go runner."""
     text = annotation_of(obj, name)
     if text is None:
         return default
     number = parse_integer(text)
     if number is None:
-        logger.info("An annotation is no whole number and is left out", annotation=name, value=text)
+        logger.info("Ignoring an annotation that is not a whole number", annotation=name, value=text)
         return default
     return number

@@ -1,15 +1,13 @@
 """The operator's runner: follows the process of a run from its start to its end.
 
-A ``Starter`` gives it the process, a new interpreter or a fork. This module reads the events, limits the time, asks the
-process to end, and kills it when it does not. The process (``runner_process``) drives ansible-runner and ends
-everything below itself. If it is killed, the processes that it leaves are found by the run's mark in their environment.
+A ``Starter`` gives it the process, a new interpreter or a fork. This module reads the events and limits the time;
+``termination`` ends the process. The process (``runner_process``) drives ansible-runner and ends everything below
+itself. If it is killed, the processes that it leaves are found by the run's mark in their environment.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any
 
 from rolecall.kube.durations import format_duration
@@ -19,13 +17,11 @@ from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.run_processes import kill_abandoned_runs, kill_run_processes
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
+from rolecall.runs.termination import revoke, stop_process, uninterrupted
 
 logger = get_logger("runner")
 
 _STDERR_LIMIT_BYTES = 2048
-_REVOKE_LIMIT_SECONDS = 5.0
-_KILL_AFTER_SECONDS = 20.0
-"""How long after the grace period the process may take to kill what is left, before it is killed itself."""
 
 
 class ProcessRunner:
@@ -52,7 +48,7 @@ class ProcessRunner:
         try:
             ending = await _wait(spec, output, reading)
         except BaseException:
-            await _uninterrupted(_stop(spec, output, reading))
+            await uninterrupted(_stop(spec, output, reading))
             raise
         finally:
             spec.workspace.finish(spec.ident)
@@ -123,49 +119,16 @@ async def _wait(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) 
             await asyncio.shield(reading)
     except TimeoutError:
         reason = f"the run took longer than its timeout of {format_duration(spec.timeout_seconds or 0)} and was ended"
-        await _uninterrupted(_stop(spec, output, reading))
+        await uninterrupted(_stop(spec, output, reading))
         return Ending("timeout", None, output.duration_seconds, reason)
     if not output.reported_ending:
-        await _revoke(spec)
+        await revoke(spec)
         await asyncio.to_thread(kill_run_processes, spec.ident)
     return output.ending()
 
 
 async def _stop(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) -> None:
-    """Terminate the process, kill it if that does not help, and make sure that no process of the run is left."""
-    await _revoke(spec)
-    process = output.process
+    """End the run; its output is read to the end, so that nothing blocks on a full pipe."""
     draining = asyncio.create_task(output.drain()) if reading.done() else reading
-    with suppress(ProcessLookupError):
-        process.terminate()
-    await asyncio.wait({asyncio.create_task(process.wait())}, timeout=spec.grace_seconds + _KILL_AFTER_SECONDS)
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    await asyncio.to_thread(kill_run_processes, spec.ident)
+    await stop_process(spec, output.process)
     await asyncio.wait({reading, draining})
-
-
-async def _revoke(spec: RunSpec) -> None:
-    """Revoke the run's credentials; its processes are ended even if that fails."""
-    try:
-        async with asyncio.timeout(_REVOKE_LIMIT_SECONDS):
-            if spec.revoke is not None:
-                await spec.revoke()
-    except Exception:
-        logger.exception("Could not revoke the credentials of a run")
-
-
-async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Finish the work even if this task is cancelled meanwhile; raise the cancellation afterwards."""
-    task = asyncio.create_task(work)
-    interruption: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            interruption = error
-    task.result()
-    if interruption:
-        raise interruption

@@ -1,8 +1,8 @@
-"""The private data directory of one object: the inputs of its runs and what the runs left.
+"""The private data directory of one object: the inputs of its runs and their artifacts.
 
-The layout is ansible-runner's and the Go runner's, below `<root>/<group>/<version>/<Kind>/<namespace>/<name>`. Nobody
-else writes there. Directories are 0700 and files 0600, because extra vars hold whatever a spec holds. Old runs are
-removed by `Workspace` itself, not by ansible-runner, whose rotation fails on the `latest` link.
+The layout is ansible-runner's and the Go runner's, below ``<root>/<group>/<version>/<Kind>/<namespace>/<name>``.
+Directories have mode 0700 and files 0600, because extra vars contain whatever a spec contains. ``Workspace`` removes
+old artifacts itself, because the rotation of ansible-runner fails on the ``latest`` link.
 """
 
 import json
@@ -20,17 +20,17 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.private_files import write_private
 
 KEEP_RUNS = 20
-"""How many runs of an object are kept when nothing else is said."""
+"""How many runs of an object are kept by default."""
 
 TEMPORARY = "tmp"
-"""The folder for temporary files of the run in progress."""
+"""The directory for temporary files of the current run."""
 
 _LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a run reads: extra vars, non-secret environment, the words of `--ansible-args`, the main playbook if any."""
+    """The inputs of a run: extra vars, environment without secrets, ``--ansible-args``, and a playbook or none."""
 
     extra_vars: Mapping[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The directory of one object; `keep_runs` below one keeps every run."""
+    """The directory of one object; with ``keep_runs`` below 1 every run is kept."""
 
     root: Path
     gvk: GVK
@@ -49,22 +49,22 @@ class Workspace:
 
     @property
     def path(self) -> Path:
-        """The private data directory. Raises ValueError for a name that is no name of a directory."""
+        """The private data directory. Raises ValueError for a name that cannot name a directory."""
         gvk, key = self.gvk, self.key
         parts = [part for part in (gvk.group, gvk.version, gvk.kind, key.namespace, key.name) if part]
         for part in parts:
             if part in (".", "..") or "/" in part or "\0" in part:
-                raise ValueError(f"cannot make a directory for {gvk} {key}: {part!r} is no name of a directory")
+                raise ValueError(f"cannot make a directory for {gvk} {key}: {part!r} cannot name a directory")
         return self.root.joinpath(*parts)
 
     def artifacts(self, ident: str) -> Path:
-        """Return the folder that one run fills."""
+        """Return the artifact directory of one run."""
         return self.path / "artifacts" / ident
 
     def prepare(self, ident: str, inputs: Inputs) -> None:
-        """Write the inputs of a run and make room for its artifacts.
+        """Write the inputs of a run and create its artifact directory.
 
-        Raises OSError when something cannot be read or written, the user's inventory or playbook for example.
+        Raises OSError if a file cannot be read or written, for example the user's inventory or playbook.
         """
         for folder in ("env", "project", "inventory", "artifacts"):
             _make_folder(self.root, self.path / folder)
@@ -80,9 +80,9 @@ class Workspace:
             playbook.unlink(missing_ok=True)
 
     def finish(self, ident: str) -> None:
-        """Point `artifacts/latest` to a run that has ended and remove runs that are too old.
+        """Point ``artifacts/latest`` to a run that has ended, and remove old runs.
 
-        Nothing happens when the workspace has been removed in the meantime.
+        Does nothing if the workspace has been removed in the meantime.
         """
         if not self.artifacts(ident).is_dir():
             return
@@ -94,7 +94,7 @@ class Workspace:
         self._rotate()
 
     def remove(self) -> None:
-        """Remove everything, when the object is gone, and the folder of its namespace when that is empty then."""
+        """Remove the directory, and that of the namespace if it is empty then."""
         path = self.path
         shutil.rmtree(path, ignore_errors=True)
         with suppress(OSError):
@@ -112,7 +112,7 @@ class Workspace:
     def _write_environment(self, inputs: Inputs) -> None:
         folder = self.path / "env"
         write_private(folder / "envvars", json.dumps(dict(inputs.environment)))
-        # In alphabetical order at every depth, as Go writes it: a role that loops over a mapping sees its keys so.
+        # Sorted at every depth, as Go writes it: a role that loops over a mapping sees its keys in that order.
         write_private(folder / "extravars", json.dumps(dict(inputs.extra_vars), sort_keys=True))
         write_private(folder / "settings", "{}")
         cmdline = folder / "cmdline"
@@ -133,7 +133,7 @@ class Workspace:
 
 
 def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
-    """Return the objects of a kind that have a workspace; folders of another form are left out."""
+    """Return the objects of a kind that have a workspace; other directories are ignored."""
     base = root.joinpath(*(part for part in (gvk.group, gvk.version, gvk.kind) if part))
     folders = [*base.glob("*"), *base.glob("*/*")]
     found = [folder.relative_to(base).parts for folder in folders if (folder / "env" / "extravars").is_file()]
@@ -148,7 +148,7 @@ def _default_inventory() -> str:
 
 
 def _make_folder(root: Path, folder: Path) -> None:
-    """Make a folder and those between it and the root, all 0700 whatever the umask; other runs may do the same."""
+    """Create a directory and its parents below the root with mode 0700. Concurrent runs may do the same."""
     if folder.is_dir():
         return
     for path in reversed([folder, *folder.parents]):

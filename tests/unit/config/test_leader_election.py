@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.leader_election import election_of, run_grace_seconds
+from rolecall.config.leader_election import election_of
 from rolecall.config.settings import Settings
 from rolecall.kube.references import ObjectKey
 
@@ -50,8 +50,3 @@ def test_what_is_missing_is_named(settings: Settings, text: str, tmp_path: Path)
     with pytest.raises(ConfigurationError) as error:
         election_of(settings, tmp_path / "namespace")
     assert text in str(error.value)
-
-
-def test_a_run_has_less_time_to_end_than_the_lease_has_left() -> None:
-    assert run_grace_seconds(Settings()) == 5
-    assert run_grace_seconds(ELECTING) == pytest.approx(1)

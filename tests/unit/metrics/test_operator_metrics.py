@@ -27,7 +27,7 @@ def test_the_text_can_be_parsed_and_says_what_runs(telemetry: OperatorMetrics) -
 
 def test_two_operators_in_one_process_count_for_themselves(telemetry: OperatorMetrics) -> None:
     other = OperatorMetrics("1")
-    telemetry.count_outcome("g", succeeded=True)
+    telemetry.reconcile_results.count("g", succeeded=True)
     assert 'ansible_operator_reconcile_result{GVK="g",result="succeeded"} 1.0' in lines(telemetry)
     assert not [line for line in lines(other) if line.startswith("ansible_operator_reconcile_result{")]
 
