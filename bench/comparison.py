@@ -2,7 +2,7 @@
 
 Every section starts all contenders, each with objects of its own, and lets their samples alternate. *Unchanged* means a
 new generation that asks for nothing new, so the role looks and finds nothing to do. Times go from the moment before the
-request until the watch shows the status, or the pod. Neighbour: ``footprint`` and ``song`` have the other sections.
+request until the watch shows the status, or the pod.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 Each works in a namespace of its own and all run at the same time, so that their samples alternate: what else the
 machine does meets all of them. An idle one costs almost nothing. All have two workers, the same rights and the same
-folder with watches.yaml and roles. Neighbour: ``observer`` sees what they do.
+folder with watches.yaml and roles.
 """
 
 import asyncio

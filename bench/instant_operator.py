@@ -1,41 +1,41 @@
 """The operator with plays that end at once, as a program: what is left is what rolecall itself costs.
 
-Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line
-on standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working
-directory and is told of cluster and namespaces by the environment, as ``rolecall run`` is. Neighbour:
-``operator_process`` starts it and reads the lines.
+Everything else is the real thing: informers, work queue, workspace, secret and status. Each play's start is one line on
+standard output, the monotonic time in nanoseconds and the object. It reads ``watches.yaml`` of the working directory
+and is told of cluster and namespaces by the environment, as ``rolecall run`` is.
 """
 
 import asyncio
 import os
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rolecall import logs
-from rolecall.app.environment import namespaces_of
-from rolecall.app.operator import run_operator
-from rolecall.app.settings import Settings
-from rolecall.app.watches import load_watches
-from rolecall.jobs.events import RunSummary
-from rolecall.jobs.instant import InstantRunner, succeed
-from rolecall.jobs.runner import Job
+from rolecall.config.environment import watch_namespaces
+from rolecall.config.settings import Settings
+from rolecall.config.watches import load_watches
+from rolecall.operator import run_operator
+from rolecall.runs.events import Counts, RunSummary
+from rolecall.runs.runner import OnEvent, RunSpec
 
 STANDARD_OUTPUT = 1
 
 
-def told(job: Job) -> RunSummary:
-    """Tell of the play's start and return that it has ended well, now."""
-    os.write(STANDARD_OUTPUT, f"{time.monotonic_ns()} {job.workspace.key}\n".encode())
-    return replace(succeed(job), completion=datetime.now(UTC).isoformat())
+class InstantRunner:
+    """Starts no process: every run ends at once, with one task that changed nothing."""
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:  # noqa: ARG002 - the interface
+        """Print when the run started and return that it was successful; there are no events."""
+        os.write(STANDARD_OUTPUT, f"{time.monotonic_ns()} {spec.workspace.key}\n".encode())
+        return RunSummary("successful", 0, counts=Counts(ok=1), completion=datetime.now(UTC).isoformat())
 
 
 def main() -> None:
     """Run until a signal says stop."""
-    logs.set_up(logs.LogSettings(form="json"))
+    logs.configure(logs.LogSettings(encoder="json"))
     watches = load_watches(Path("watches.yaml"), os.environ)
-    asyncio.run(run_operator(Settings(namespaces=namespaces_of(os.environ)), watches, InstantRunner(told)))
+    asyncio.run(run_operator(Settings(namespaces=watch_namespaces(os.environ)), watches, InstantRunner()))
 
 
 if __name__ == "__main__":

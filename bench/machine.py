@@ -1,8 +1,7 @@
 """Where and with what the numbers were measured, for the head of the report.
 
 Numbers mean nothing without the machine, its load and the versions behind them, and a reader wants to repeat the
-measurement: the command stands here too. Nothing that names a person or a place is read. Neighbour: ``report``
-prints it.
+measurement: the command stands here too. Nothing that names a person or a place is read.
 """
 
 import os

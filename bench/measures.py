@@ -1,8 +1,7 @@
 """The table of the comparison: a row for each measure, a column for each contender, goals for rolecall warm.
 
 Pure. A measure has all samples of each contender; a cell shows their median and their spread, and the ratios are of
-medians. A goal is a range; the issue that set them has a first and a second one for most measures. Neighbour:
-``report`` has the table of single values.
+medians. A goal is a range; the issue that set them has a first and a second one for most measures.
 """
 
 import math

@@ -2,8 +2,7 @@
 
 Nothing is measured inside it but the moments at which plays start, which an operator with instant plays writes to its
 standard output; the monotonic clock is the same in all processes of a machine. Its log goes to a file as it would in
-production. Any other operator can be measured by its command line. Neighbour: ``instant_operator`` writes the lines
-that `PlayStarts` reads.
+production. Any other operator can be measured by its command line.
 """
 
 import asyncio

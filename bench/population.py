@@ -16,7 +16,7 @@ from bench.operator_process import Operator, running
 from bench.report import Row, Samples
 from bench.stage import Stage, progress, until
 
-from rolecall.app.settings import default_workers
+from rolecall.config.settings import default_workers
 from rolecall.kube.references import ObjectKey
 
 IDLE_SECONDS = 20.0

@@ -2,7 +2,7 @@
 
 An Ansible operator is many short processes, so the numbers of its own process alone would say nothing. The kernel adds
 the time of a child to its parent's when the parent has waited for it; the sum over the living ones is therefore
-everything, as long as nobody leaves the tree. Linux only. Neighbours: the measuring modules ask here.
+everything, as long as nobody leaves the tree. Linux only.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 The role says a word and asks to come back at the time of the next one, so the distances show what a whole reconcile
 costs when time matters. Only contenders that run the role take part; one that starts each play anew cannot keep the
-interval and sings fewer words. Neighbour: ``comparison`` has the sections with pods.
+interval and sings fewer words.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 ``spec.revision`` is a field that no role looks at: a change of it makes a new generation, so that every operator has to
 run, and finds nothing to do. That is what *unchanged* means in the report. The repository's own definition of
-PodScalers has no such field; here it gets one. Neighbour: ``content`` has the plain role and the watches.yaml.
+PodScalers has no such field; here it gets one.
 """
 
 import copy

@@ -2,8 +2,7 @@
 
 The sections share one control plane but nothing else: each has namespaces and folders of its own. The first three
 measure rolecall by itself, one operator at a time; the others compare contenders side by side. Any of them can be run
-without the others. Neighbours: ``readiness``, ``population`` and ``plays`` fill the table of ``report``;
-``comparison``, ``song`` and ``footprint`` that of ``measures``.
+without the others.
 """
 
 import argparse

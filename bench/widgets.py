@@ -1,8 +1,7 @@
 """The objects of the benchmark: a kind of its own, made and changed by the thousand.
 
 A Widget is a small custom resource with a handful of fields and a status, as most are. Requests go out side by side
-from this process, so that creating ten thousand takes seconds. Neighbour: ``population`` measures an operator that
-looks after them.
+from this process, so that creating ten thousand takes seconds.
 """
 
 import asyncio

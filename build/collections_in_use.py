@@ -1,7 +1,7 @@
-"""Puts the collections that requirements.yml names, and those they depend on, into a folder of Python packages.
+"""Copies the collections in requirements.yml and their dependencies into a directory of Python packages.
 
-They are taken from an unpacked package "ansible", so that the image has what the lock file has, and without their tests
-and documentation.
+The collections come from an unpacked package ``ansible``, so that the image has the versions of the lock file. Their
+tests and documentation are left out.
 """
 
 import argparse
@@ -18,9 +18,9 @@ UNUSED = shutil.ignore_patterns("tests", "docs", "changelogs", "CHANGELOG.rst", 
 
 
 def with_dependencies(names: list[str], source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each collection and what its manifest says, once, those it depends on after it.
+    """Yield each collection once with its manifest, dependencies after it.
 
-    Raises SystemExit when one is not there.
+    Raise SystemExit if a collection is missing.
     """
     waiting, seen = list(names), set()
     while waiting:
@@ -31,7 +31,7 @@ def with_dependencies(names: list[str], source: Path) -> Iterator[tuple[str, dic
         manifest = source / name.replace(".", "/") / "MANIFEST.json"
         if not manifest.exists():
             raise SystemExit(
-                f"the collection {name!r} is not in the locked package ansible; take it out of requirements.yml"
+                f"the collection {name!r} is not in the locked package ansible; remove it from requirements.yml"
             )
         info = json.loads(manifest.read_text())["collection_info"]
         yield name, info
@@ -39,7 +39,7 @@ def with_dependencies(names: list[str], source: Path) -> Iterator[tuple[str, dic
 
 
 def copy(requirements: Path, source: Path, packages: Path) -> None:
-    """Copy the collections in use. Says so when a version is not the one that requirements.yml asks for."""
+    """Copy the collections in use. Print a warning if a version differs from requirements.yml."""
     asked = {each["name"]: each["version"] for each in yaml.safe_load(requirements.read_text())["collections"]}
     for name, info in with_dependencies(list(asked), source):
         if asked.get(name, info["version"]) != info["version"]:
@@ -49,11 +49,11 @@ def copy(requirements: Path, source: Path, packages: Path) -> None:
 
 
 def main() -> None:
-    """Copy what the command line names."""
+    """Copy the collections for the arguments on the command line."""
     parser = argparse.ArgumentParser(description="Copy the collections in use.")
-    parser.add_argument("requirements", type=Path, help="the file that names them")
-    parser.add_argument("source", type=Path, help="a folder ansible_collections that has them")
-    parser.add_argument("packages", type=Path, help="where the folder ansible_collections is made")
+    parser.add_argument("requirements", type=Path, help="the file that lists them")
+    parser.add_argument("source", type=Path, help="a directory ansible_collections to copy from")
+    parser.add_argument("packages", type=Path, help="the directory in which to create ansible_collections")
     options = parser.parse_args()
     copy(options.requirements, options.source, options.packages)
 

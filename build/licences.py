@@ -1,6 +1,6 @@
-"""Prints the licence of every Python package and Ansible collection of the environment that runs it, as a table.
+"""Prints the licence of every Python package and Ansible collection in its environment, as a table.
 
-All of it is read from what is installed, so the list is that of the image and cannot be out of date.
+The table is read from what is installed, so it always matches the image.
 """
 
 import json
@@ -14,7 +14,7 @@ LONGEST = 60
 
 
 def licence_of(package: Distribution) -> str:
-    """Return what a package's metadata says of its licence: the expression, the classifiers, or the free text."""
+    """Return the licence in a package's metadata: the expression, the classifiers, or the free text."""
     metadata = package.metadata
     classifiers = [
         text.rpartition(" :: ")[2] for text in metadata.get_all("Classifier", []) if text.startswith("License :: ")
@@ -32,7 +32,7 @@ def packages() -> Iterator[tuple[str, str, str]]:
 
 
 def collections(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield name, version and licence of each collection below a folder ``ansible_collections``."""
+    """Yield name, version and licence of each collection below a directory ``ansible_collections``."""
     for path in folder.glob("*/*/MANIFEST.json"):
         info = json.loads(path.read_text())["collection_info"]
         named = ", ".join(info.get("license") or []) or _first_line(
@@ -47,7 +47,7 @@ def _first_line(path: Path) -> str:
 
 
 def main() -> None:
-    """Print the list."""
+    """Print the table."""
     places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = [*packages(), *(row for place in places for row in collections(Path(place) / "ansible_collections"))]
     for name, version, licence in sorted(found, key=lambda row: row[0].lower()):

@@ -1,9 +1,9 @@
-"""Logging: one line for each event, as JSON for machines or as text for people at a terminal.
+"""Logging: one line for each event, as JSON or, on a terminal, as text.
 
-Messages are constant and what varies are keys, so that lines can be searched and counted. What belongs to the
-reconcile in progress (kind, namespace, name, job) is bound once with ``structlog.contextvars`` and stands on every
-line of its task. Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use
-``logging`` come the same way. Values of local variables are never shown, for they may be secrets.
+Messages are constant and variable parts are keys, so that you can search and count lines. The keys of the reconcile in
+progress (kind, namespace, name, job) are bound once with ``structlog.contextvars`` and are on every line of its task.
+Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use ``logging`` have the
+same format. Values of local variables are never logged, because they may be secrets.
 """
 
 import logging
@@ -21,7 +21,7 @@ Logger = structlog.stdlib.BoundLogger
 Event = MutableMapping[str, Any]
 Processor = Callable[[Any, str, Event], Event]
 
-FORMS = ("auto", "json", "console")
+ENCODERS = ("auto", "json", "console")
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -36,66 +36,66 @@ _NANOSECONDS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How to log: the least level, the form (auto: console on a terminal, else json), stack traces and times."""
+    """The lowest level, the encoder (auto: console on a terminal, else json), stack traces and the format of times."""
 
     level: str = "info"
-    form: str = "auto"
+    encoder: str = "auto"
     stacktrace_level: str = "error"
     time_encoding: str = "rfc3339nano"
     development: bool = False
 
 
 def get_logger(name: str) -> Logger:
-    """Return a logger whose lines carry ``logger: name``."""
+    """Return a logger whose lines have the key ``logger`` with this name."""
     return cast("Logger", structlog.get_logger(logger_name=name))
 
 
-def set_up(settings: LogSettings, *wording: Processor) -> None:
-    """Configure logging for the whole process; ``wording`` changes messages and keys before they are written."""
+def configure(settings: LogSettings, *wording: Processor) -> None:
+    """Configure logging for the whole process; the processors ``wording`` can change messages and keys."""
     number = LEVELS[settings.level]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _name_logger,
         structlog.processors.add_log_level,
         _timestamper(settings.time_encoding),
-        _error_teller(LEVELS[settings.stacktrace_level]),
+        _exception_formatter(LEVELS[settings.stacktrace_level]),
         *wording,
     ]
-    closing = _closing(settings.form)
+    renderers = _renderers(settings.encoder)
     structlog.configure(
-        processors=[*shared, *closing],
+        processors=[*shared, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     library_lines = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *closing],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(library_lines)
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
 
 
-def _closing(form: str) -> list[Any]:
-    """Return what writes a line."""
+def _renderers(encoder: str) -> list[Any]:
+    """Return the processors that write a line."""
     on_terminal = sys.stderr.isatty()
-    if form == "console" or (form == "auto" and on_terminal):
-        return [_trace_for_people, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
+    if encoder == "console" or (encoder == "auto" and on_terminal):
+        return [_console_stacktrace, structlog.dev.ConsoleRenderer(colors=on_terminal, timestamp_key="ts")]
     renderer = structlog.processors.JSONRenderer(default=str, separators=(",", ":"))
-    return [structlog.processors.EventRenamer("msg"), _in_order, renderer]
+    return [structlog.processors.EventRenamer("msg"), _order_keys, renderer]
 
 
-def _in_order(_logger: object, _method: str, event: Event) -> Event:
-    """Put what every line has first, then what this one tells, then whose line it is: some search lines as text."""
+def _order_keys(_logger: object, _method: str, event: Event) -> Event:
+    """Put the keys of every line first, then those of the event, then the context, for people who search with grep."""
     context = structlog.contextvars.get_contextvars()
     first = {key: event[key] for key in _FIRST if key in event}
-    told = {key: value for key, value in event.items() if key not in first and key not in context}
-    return first | told | {key: event[key] for key in context if key in event}
+    own = {key: value for key, value in event.items() if key not in first and key not in context}
+    return first | own | {key: event[key] for key in context if key in event}
 
 
-def _trace_for_people(_logger: object, _method: str, event: Event) -> Event:
-    """Let the console write a stack trace below the line."""
+def _console_stacktrace(_logger: object, _method: str, event: Event) -> Event:
+    """Make the console renderer print the stack trace below the line."""
     if "stacktrace" in event:
         event["exception"] = event.pop("stacktrace")
     return event
@@ -110,7 +110,7 @@ def _timestamper(encoding: str) -> Processor:
 
 
 def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
-    """Return a point in time (nanoseconds of POSIX time) as one of TIME_ENCODINGS; texts are in UTC."""
+    """Return a POSIX time in nanoseconds in one of ``TIME_ENCODINGS``; strings are in UTC."""
     if encoding == "epoch":
         return nanoseconds / _NANOSECONDS
     if encoding == "millis":
@@ -123,10 +123,10 @@ def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
     return f"{text}{fraction}Z"
 
 
-def _error_teller(stacktrace_level: int) -> Processor:
-    """Return what puts an exception into ``error``, and into ``stacktrace`` from a level on."""
+def _exception_formatter(stacktrace_level: int) -> Processor:
+    """Return a processor that puts an exception into ``error``, and from a level on also into ``stacktrace``."""
 
-    def tell_error(_logger: object, method: str, event: Event) -> Event:
+    def format_exception(_logger: object, method: str, event: Event) -> Event:
         error = _exception_of(event.pop("exc_info", None))
         if error is not None:
             event.setdefault("error", f"{type(error).__name__}: {error}")
@@ -134,11 +134,11 @@ def _error_teller(stacktrace_level: int) -> Processor:
                 event["stacktrace"] = "".join(traceback.format_exception(error)).rstrip()
         return event
 
-    return tell_error
+    return format_exception
 
 
 def _exception_of(found: object) -> BaseException | None:
-    """Return the exception in what ``exc_info`` may be: one, a triple, or a wish for the current one."""
+    """Return the exception of ``exc_info``, which is an exception, a triple, or true for the current exception."""
     if isinstance(found, BaseException):
         return found
     if isinstance(found, tuple):
@@ -147,7 +147,7 @@ def _exception_of(found: object) -> BaseException | None:
 
 
 def _name_logger(_logger: object, _method: str, event: Event) -> Event:
-    """Give the logger's name the key that it has in other operators; structlog takes ``logger`` for itself."""
+    """Rename ``logger_name`` to ``logger``, as in other operators; structlog uses ``logger`` for itself."""
     if "logger_name" in event:
         event["logger"] = event.pop("logger_name")
     return event

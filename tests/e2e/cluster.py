@@ -15,11 +15,11 @@ from tests.e2e.environment import Environment
 PROJECT = Path(__file__).parents[2]
 NAMESPACE = "rolecall-system"
 LOOK_EVERY_SECONDS = 0.3
-Seen = TypeVar("Seen")
+Observed = TypeVar("Observed")
 Document = dict[str, Any]
 
 
-def eventually(look: Callable[[], Seen], holds: Callable[[Seen], object], within: float, what: str) -> Seen:
+def eventually(look: Callable[[], Observed], holds: Callable[[Observed], object], within: float, what: str) -> Observed:
     """Look until what is seen holds and return it; fail with what was seen last when the seconds are over."""
     deadline = time.monotonic() + within
     while True:

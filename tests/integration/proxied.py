@@ -1,4 +1,4 @@
-"""A run on a real API server, as a play meets it: environment, kubeconfig, and what the proxy has reported of it."""
+"""A run on a real API server with its environment and kubeconfig, and what the proxy has reported about it."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rolecall.controlplane import ControlPlane
-from rolecall.jobs.proxy import Credentials, Ownership, Proxy, ProxyRun
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
 from tests.integration.world import World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -25,20 +25,20 @@ class Run:
 
     world: World
     proxy: Proxy
-    run: ProxyRun
-    credentials: Credentials
+    spec: SessionSpec
+    credentials: ProxyCredentials
     home: Path
     programs: Path
     written: list[RawObject] = field(default_factory=list)
     dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
 
     async def kubectl(self, *arguments: str, text: str = "") -> tuple[int, str]:
-        """Run kubectl in the test's namespace as a play would; give exit code and output."""
+        """Run kubectl in the test's namespace as a play would; return the exit code and output."""
         return await self.command(*self.kubectl_command(*arguments), text=text)
 
     @asynccontextmanager
     async def process(self, *command: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Start a command with the run's environment; it is killed at the end."""
+        """Start a command with the run's environment; kill it at the end."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -55,7 +55,7 @@ class Run:
                 await process.wait()
 
     async def command(self, *command: str, text: str = "", **variables: str) -> tuple[int, str]:
-        """Run a command with the run's environment; give exit code and output."""
+        """Run a command with the run's environment; return the exit code and output."""
         async with self.process(*command, **variables) as process:
             output, _ = await asyncio.wait_for(process.communicate(text.encode()), COMMAND_SECONDS)
             return process.returncode or 0, output.decode()
@@ -65,7 +65,7 @@ class Run:
         return str(self.programs / "kubectl"), "--namespace", self.world.namespace, *arguments
 
     async def metadata(self, name: str) -> dict[str, Any]:
-        """Return the metadata of a ConfigMap as it is in the cluster."""
+        """Return the metadata of a ConfigMap in the cluster."""
         found = await self.world.client.get(CONFIG_MAP, ObjectKey(self.world.namespace, name))
         metadata: dict[str, Any] = found["metadata"]
         return metadata
@@ -75,12 +75,12 @@ class Run:
         return [reference["uid"] for reference in (await self.metadata(name)).get("ownerReferences", [])]
 
     def noted(self) -> list[str]:
-        """Return the versions that were noted as the run's own."""
+        """Return the versions that were recorded as the run's own writes."""
         return [obj["metadata"]["resourceVersion"] for obj in self.written]
 
 
 def config_map(world: World, name: str, value: str = "1", **metadata: object) -> RawObject:
-    """Describe a ConfigMap in the test's namespace."""
+    """Return a ConfigMap for the test's namespace."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -91,13 +91,13 @@ def config_map(world: World, name: str, value: str = "1", **metadata: object) ->
 
 @pytest.fixture
 async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncIterator[Run]:
-    """Give a run that is registered, with its kubeconfig written."""
+    """Yield a registered run with its kubeconfig written."""
     primary = await world.client.create(config_map(world, "primary"))
     proxy = Proxy(world.client)
     await proxy.start()
     written: list[RawObject] = []
     dependents: list[tuple[GVK, Ownership]] = []
-    proxy_run = ProxyRun(
+    spec = SessionSpec(
         request_gvk=CONFIG_MAP,
         key=ObjectKey(world.namespace, "primary"),
         uid=primary["metadata"]["uid"],
@@ -105,7 +105,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
         on_write=written.append,
         on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
     )
-    credentials = proxy.register(proxy_run)
+    credentials = proxy.register(spec)
     (tmp_path / "kubeconfig").write_text(credentials.kubeconfig())
-    yield Run(world, proxy, proxy_run, credentials, tmp_path, defined.program_directory, written, dependents)
+    yield Run(world, proxy, spec, credentials, tmp_path, defined.program_directory, written, dependents)
     await proxy.stop()

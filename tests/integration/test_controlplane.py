@@ -14,8 +14,8 @@ import pytest
 
 from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
 from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.component_processes import find_in_directory
 from rolecall.controlplane.components import COMPONENTS, HOST
-from rolecall.controlplane.processes import find_in_directory
 
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -297,11 +297,11 @@ def test_the_commands_do_what_they_say(state_directory: Path) -> None:
         assert answer.returncode == code, answer.stderr
         return answer
 
-    assert "there is no control plane 'default'" in run("kubeconfig", code=1).stderr
+    assert "control plane 'default' does not exist" in run("kubeconfig", code=1).stderr
     assert json.loads(run("status", "-o", "json", code=1).stdout)["state"] == "stopped"
     path = run("start").stdout.strip()
     assert run("kubeconfig").stdout == f"{path}\n"
-    assert "runs already" in run("start").stderr
+    assert "is already running" in run("start").stderr
     status = json.loads(run("status", "-o", "json").stdout)
     assert (status["state"], [row["name"] for row in status["components"]]) == ("running", list(COMPONENTS))
     assert "Starting Kubernetes Scheduler" in run("logs", "kube-scheduler").stdout

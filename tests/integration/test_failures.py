@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 
-from rolecall.jobs.processes import marked
+from rolecall.runs.run_processes import processes_of_run
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things
@@ -94,7 +94,7 @@ async def no_processes_of(thing: Thing) -> None:
     """Wait until no process of a Thing's runs but the last one is left."""
 
     async def look() -> list[psutil.Process]:
-        return [process for job in retried(thing) for process in marked(job)]
+        return [process for job in retried(thing) for process in processes_of_run(job)]
 
     await eventually(look, lambda left: not left, 15, "no process of a run is left")
 

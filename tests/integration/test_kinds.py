@@ -64,7 +64,7 @@ async def test_a_kind_is_waited_for_and_found_when_it_comes_and_when_it_comes_ag
         await succeeds(world, gvk)
         await undefine(world.client, gvk)
         defined_kinds.clear()
-    told = thing_operator.messages("Kind is not installed, waiting for it", gvk=str(gvk))
+    told = thing_operator.messages("Kind is not installed; waiting for it", gvk=str(gvk))
     assert told
     assert "CustomResourceDefinition" in told[0]["reason"]
     assert len(told) <= 3, "once for each time that the kind is missing"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.control.leader import LEASE
+from rolecall.controller.leader_election import LEASE
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client

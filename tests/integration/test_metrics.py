@@ -87,7 +87,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def read(session: aiohttp.ClientSession, operator: Operator) -> dict[str, float]:
     """Return the metrics of an operator by series, as they are written."""
-    async with session.get(f"http://127.0.0.1:{port_of(operator, 'Metrics are served')}/metrics") as response:
+    async with session.get(f"http://127.0.0.1:{port_of(operator, 'Serving metrics')}/metrics") as response:
         assert response.status == 200
         lines = (await response.text()).splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
@@ -128,7 +128,7 @@ async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(
 
 
 async def test_probes_are_answered_while_runs_go_on(things: Things, session: aiohttp.ClientSession) -> None:
-    base = f"http://127.0.0.1:{port_of(things.operator, 'Probes are answered')}"
+    base = f"http://127.0.0.1:{port_of(things.operator, 'Serving health probes')}"
     many = [things.named("plain", f"thing-{number}") for number in range(12)]
     for thing in many:
         await thing.create()
@@ -208,7 +208,7 @@ async def test_secured_metrics_are_for_those_who_may_read_them(
     operator.start()
     try:
         await wait_until_ready(operator)
-        url = f"https://127.0.0.1:{port_of(operator, 'Metrics are served')}/metrics"
+        url = f"https://127.0.0.1:{port_of(operator, 'Serving metrics')}/metrics"
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 

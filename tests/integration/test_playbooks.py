@@ -140,10 +140,10 @@ async def test_a_wrong_name_is_one_clear_error(laptop: Laptop) -> None:
     outcome = await laptop.reconcile("podscaler", "nobody")
     assert outcome.code != 0
     assert outcome.text.count("fatal:") == 1
-    assert f'There is no PodScaler "nobody" in the namespace "{laptop.namespace}".' in outcome.text
+    assert f'PodScaler "nobody" not found in namespace "{laptop.namespace}".' in outcome.text
 
 
 async def test_a_missing_name_is_asked_for(laptop: Laptop) -> None:
     outcome = await laptop.play("foo")
     assert outcome.code != 0
-    assert "Say which Foo: -e cr_name=NAME -e cr_namespace=NAMESPACE" in outcome.text
+    assert "Name the Foo: -e cr_name=NAME -e cr_namespace=NAMESPACE" in outcome.text

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.jobs.proxy import Ownership
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Ownership
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP
 
@@ -21,7 +21,7 @@ async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
     ):
         code, output = await run.kubectl(*arguments, text=text)
         assert code == 0, output
-        assert await run.owners(name) == [run.run.uid]
+        assert await run.owners(name) == [run.spec.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
     assert set(run.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
 
@@ -31,13 +31,13 @@ async def test_what_is_owned_stays_owned_when_it_is_applied_or_replaced(run: Run
     for arguments in (("apply", "--server-side"), ("apply", "--server-side"), ("replace",)):
         code, output = await run.kubectl(*arguments, "-f", "-", text=text)
         assert code == 0, output
-        assert await run.owners("cm") == [run.run.uid]
+        assert await run.owners("cm") == [run.spec.uid]
     assert len(run.noted()) <= 2, "a replace that changes nothing is no write"
 
 
 async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run) -> None:
     await run.world.client.create(config_map(run.world, "users"))
-    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.run.uid])):
+    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.spec.uid])):
         text = json.dumps(config_map(run.world, "users", value, annotations=annotations))
         code, output = await run.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text)
         assert code == 0, output
@@ -77,7 +77,7 @@ async def test_exec_gets_as_far_as_the_api_server_can_take_it(run: Run) -> None:
 
 async def test_after_revocation_kubectl_is_refused(run: Run) -> None:
     assert (await run.kubectl("get", "configmaps"))[0] == 0
-    await run.proxy.revoke(run.run)
+    await run.proxy.revoke(run.spec)
     code, output = await run.kubectl("get", "configmaps")
     assert code != 0
     assert "no secret of a live run" in output or "Unauthorized" in output or "must be logged in" in output, output
@@ -118,5 +118,5 @@ async def test_modules_of_kubernetes_core_create_own_and_note(run: Run, tmp_path
     code, output = await run.command(str(Path(sys.executable).parent / "ansible-playbook"), str(playbook), *variables)
     assert code == 0, output
     for name in ("plain", "threeway", "server"):
-        assert await run.owners(name) == [run.run.uid]
+        assert await run.owners(name) == [run.spec.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()

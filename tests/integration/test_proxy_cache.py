@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.control.object_cache import ObjectCache
-from rolecall.jobs.proxy import Proxy, ProxyRun, Seen
+from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.proxy import Proxy, ReadWatermark, SessionSpec
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
@@ -60,13 +60,13 @@ def config_map(name: str, value: object) -> RawObject:
 @pytest.fixture
 async def readers(world: World) -> AsyncIterator[tuple[Reader, Reader]]:
     """Give two runs of one primary, as one after the other."""
-    seen = Seen()
+    watermark = ReadWatermark()
     async with ObjectCache(world.client) as cache:
         proxy = Proxy(world.client, cache=cache)
         await proxy.start()
         sessions = []
         for _ in range(2):
-            run = ProxyRun(
+            spec = SessionSpec(
                 request_gvk=THING,
                 key=ObjectKey(world.namespace, "one"),
                 uid="uid",
@@ -74,9 +74,9 @@ async def readers(world: World) -> AsyncIterator[tuple[Reader, Reader]]:
                 on_write=lambda _obj: None,
                 on_dependent=lambda _resource, _ownership: None,
                 inject_owner=False,
-                seen=seen,
+                watermark=watermark,
             )
-            headers = {"Authorization": f"Bearer {proxy.register(run).secret}"}
+            headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
             sessions.append(aiohttp.ClientSession(proxy.url, headers=headers))
         path = f"/api/v1/namespaces/{world.namespace}/configmaps"
         yield Reader(sessions[0], path), Reader(sessions[1], path)

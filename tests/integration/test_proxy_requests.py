@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.jobs.proxy.forward import Upstream
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy.transport.forward import Upstream
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, eventually, names
 
@@ -58,7 +58,7 @@ async def test_whatever_kubectl_does_works(run: Run) -> None:
     """create, get, get -w, label, patch, scale, rollout, apply and delete; what is created is owned."""
     code, output = await run.kubectl("create", "deployment", "web", "--image=none")
     assert code == 0, output
-    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.run.uid]
+    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.spec.uid]
     for arguments in (
         ("label", "deployment", "web", "tier=front"),
         ("annotate", "deployment", "web", "a=b"),
@@ -87,7 +87,7 @@ async def test_a_watch_of_kubectl_ends_with_the_run(run: Run) -> None:
             async with asyncio.timeout(PATIENCE):
                 while name not in (await process.stdout.readline()).decode():
                     pass
-        await run.proxy.revoke(run.run)
+        await run.proxy.revoke(run.spec)
         await asyncio.wait_for(process.wait(), PATIENCE)
 
 
@@ -99,13 +99,13 @@ async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
     status, answer = await asking.proxy("POST", asking.path, body, Content_Type=PROTOBUF, Accept=PROTOBUF)
     assert (status, answer[:4]) == (201, b"k8s\x00")
     metadata = await asking.run.metadata("binary")
-    assert owners({"metadata": metadata}) == [asking.run.run.uid]
+    assert owners({"metadata": metadata}) == [asking.run.spec.uid]
     assert metadata["finalizers"] == ["example.com/none"]
     await asking.run.world.patch(CONFIG_MAP, "binary", {"metadata": {"finalizers": None}})
 
 
 async def test_generated_names_dry_runs_and_puts_that_create_are_owned(asking: Asking) -> None:
-    world, uid = asking.run.world, asking.run.run.uid
+    world, uid = asking.run.world, asking.run.spec.uid
     generated = config_map(world, "") | {"metadata": {"generateName": "made-"}}
     status, answer = await asking.proxy("POST", asking.path, generated)
     assert (status, owners(json.loads(answer))) == (201, [uid])
@@ -128,7 +128,7 @@ async def test_a_list_that_is_posted_is_the_api_servers_to_refuse(asking: Asking
 
 
 async def test_a_reference_that_the_role_wrote_is_left_as_it_is(asking: Asking) -> None:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.run.uid}
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.spec.uid}
     written = [reference | {"controller": True, "blockOwnerDeletion": True}]
     obj = config_map(asking.run.world, "own", ownerReferences=written)
     status, answer = await asking.proxy("POST", asking.path, obj)
@@ -174,7 +174,7 @@ async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, h
     writer.close()
     found = await run.world.find(CONFIG_MAP, "odd")
     assert (status == 201) == (found is not None)
-    assert found is None or owners(found) == [run.run.uid]
+    assert found is None or owners(found) == [run.spec.uid]
 
 
 async def test_lists_tables_and_watches_are_the_api_servers(asking: Asking) -> None:
@@ -247,7 +247,7 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
         await eventually(answers, lambda status: status == 503, PATIENCE, "the group answers that it is not there")
         code, output = await run.kubectl("apply", "-f", "-", text=json.dumps(config_map(run.world, "applied")))
         assert code == 0, output
-        assert await run.owners("applied") == [run.run.uid]
+        assert await run.owners("applied") == [run.spec.uid]
         playbook = tmp_path / "playbook.yml"
         task = {"kubernetes.core.k8s": {"definition": config_map(run.world, "by-module")}}
         playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
@@ -256,6 +256,6 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
             program, str(playbook), "-e", f"ansible_python_interpreter={sys.executable}", HOME=str(tmp_path)
         )
         assert code == 0, output
-        assert await run.owners("by-module") == [run.run.uid]
+        assert await run.owners("by-module") == [run.spec.uid]
     finally:
         await run.world.client.delete(API_SERVICE, ObjectKey("", f"v1.{group}"))

@@ -16,13 +16,15 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.events import JobEvent, RunSummary
-from rolecall.jobs.processes import PLAY_MODULE, kill_orphans, marked
-from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
+from rolecall.runs.runner import RunSpec, new_ident
+from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runs.workspace import Inputs, Workspace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,11 +44,11 @@ SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found a
 class Bench:
     """One object's workspace, roles made from text, and a runner."""
 
-    def __init__(self, folder: Path, runner: Runner) -> None:
+    def __init__(self, folder: Path, runner: ProcessRunner) -> None:
         self.folder = folder
         self.runner = runner
         self.workspace = Workspace(folder / "runner", GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
-        self.events: list[JobEvent] = []
+        self.events: list[RunEvent] = []
 
     def role(self, tasks: str, name: str = "foo", **modules: str) -> RoleContent:
         """Write a role with these tasks and modules of its own."""
@@ -64,11 +66,11 @@ class Bench:
         path.write_text(dedent(text))
         return PlaybookContent(path)
 
-    def job(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> Job:
+    def job(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSpec:
         """Prepare the workspace for a run."""
         ident = new_ident()
         self.workspace.prepare(ident, inputs or Inputs({}))
-        return Job(ident, self.workspace, content, grace_seconds=0.5)
+        return RunSpec(ident, self.workspace, content, grace_seconds=0.5)
 
     async def run(self, content: RoleContent | PlaybookContent, inputs: Inputs | None = None) -> RunSummary:
         """Run to the end; events are kept."""
@@ -80,20 +82,20 @@ class Bench:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["cold", "warm"])
-async def runner(request: pytest.FixtureRequest) -> AsyncIterator[Runner]:
+async def runner(request: pytest.FixtureRequest) -> AsyncIterator[ProcessRunner]:
     """Give a runner of each kind, whose server starts with the environment that its runs have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
         if request.param == "cold":
-            yield ColdRunner()
+            yield ProcessRunner(SubprocessStarter())
             return
-        async with WarmRunner() as runner:
-            yield runner
+        async with ForkserverStarter() as starter:
+            yield ProcessRunner(starter)
 
 
 @pytest.fixture
-def bench(runner: Runner, tmp_path: Path) -> Bench:
+def bench(runner: ProcessRunner, tmp_path: Path) -> Bench:
     return Bench(tmp_path, runner)
 
 
@@ -107,7 +109,7 @@ async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
 
 def has_module(ident: str) -> bool:
     """Whether a module of a run is at work: a process with a session of its own below the playbook."""
-    return any(_is_module(process) for process in marked(ident))
+    return any(_is_module(process) for process in processes_of_run(ident))
 
 
 def zombies() -> list[psutil.Process]:
@@ -116,7 +118,7 @@ def zombies() -> list[psutil.Process]:
 
 
 def _play_of(ident: str) -> psutil.Process:
-    return next(process for process in marked(ident) if PLAY_MODULE in process.cmdline())
+    return next(process for process in processes_of_run(ident) if RUNNER_MODULE in process.cmdline())
 
 
 def _has_ended(process: psutil.Process) -> bool:
@@ -299,10 +301,10 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
-    bench.runner = ColdRunner()
+    bench.runner = ProcessRunner(SubprocessStarter())
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
-    assert "cannot start a process for the play" in summary.message
+    assert "cannot start a process for the run" in summary.message
 
 
 async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
@@ -310,7 +312,7 @@ async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.status == "timeout"
     assert summary.message.endswith("the run took longer than its timeout of 3s and was ended")
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
     assert (bench.workspace.path / "artifacts/latest").resolve().name == job.ident
 
 
@@ -322,7 +324,7 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
     assert zombies() == []
     assert not (bench.workspace.path / "tmp").exists()
 
@@ -330,11 +332,11 @@ async def test_a_cancelled_run_leaves_no_process(bench: Bench, tasks: str) -> No
 async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: Bench) -> None:
     job = bench.job(bench.role(SLEEP))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
-    await until(lambda: marked(job.ident) != [])
+    await until(lambda: processes_of_run(job.ident) != [])
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
 
 
 async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
@@ -358,7 +360,7 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
 
     job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=2, revoke=revoke)
     assert (await bench.runner.run(job, bench.events.append)).status == "timeout"
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
 
 
 async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
@@ -377,14 +379,14 @@ async def test_cancelling_twice_does_not_spare_the_play(bench: Bench) -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
 
 
 async def test_what_a_role_leaves_in_the_background_is_ended(bench: Bench) -> None:
     job = bench.job(bench.role("- ansible.builtin.command: sleep 300\n  async: 600\n  poll: 0\n"))
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.is_successful
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
     assert zombies() == []
 
 
@@ -395,8 +397,8 @@ async def test_when_the_process_of_the_play_is_killed_nothing_of_it_stays(bench:
     _play_of(job.ident).kill()
     summary = await run
     assert summary.status == "error"
-    assert summary.message == "Task 'Ignore': the process of the play ended unexpectedly with exit code -9"
-    assert marked(job.ident) == []
+    assert summary.message == "Task 'Ignore': the process of the run ended unexpectedly with exit code -9"
+    assert processes_of_run(job.ident) == []
     assert zombies() == []
 
 
@@ -408,11 +410,11 @@ async def test_when_the_operator_is_killed_nothing_of_a_run_stays(bench: Bench, 
         await until(lambda: has_module(job.ident))
         operator.send_signal(signal.SIGKILL)
         operator.wait()
-        await until(lambda: marked(job.ident) == [], seconds=10)
+        await until(lambda: processes_of_run(job.ident) == [], seconds=10)
     finally:
         operator.kill()
         operator.wait()
-        kill_orphans(job.ident)
+        kill_run_processes(job.ident)
 
 
 async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench: Bench) -> None:
@@ -425,19 +427,19 @@ async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench:
     play.kill()
     # A play that is still ending counts as one that looks after its run.
     await until(lambda: _has_ended(play))
-    ColdRunner()
-    assert marked(job.ident) == []
+    ProcessRunner(SubprocessStarter())
+    assert processes_of_run(job.ident) == []
 
 
 async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
-    def listen(event: JobEvent) -> None:
+    def listen(event: RunEvent) -> None:
         if event.name == "playbook_on_task_start":
             raise LookupError(event.task)
 
     job = bench.job(bench.role(SLEEP))
     with pytest.raises(LookupError, match="Sleep"):
         await bench.runner.run(job, listen)
-    assert marked(job.ident) == []
+    assert processes_of_run(job.ident) == []
 
 
 async def test_runs_of_several_objects_do_not_mix(bench: Bench, tmp_path: Path) -> None:
@@ -459,25 +461,27 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.runner import Job, RoleContent
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Workspace
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.config.content import RoleContent
+from rolecall.runs.runner import RunSpec
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
-ident, root, role, runner = sys.argv[1:]
+ident, root, role, starter = sys.argv[1:]
 workspace = Workspace(Path(root), GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
-job = Job(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
+job = RunSpec(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
 
 async def main():
-    if runner == "ColdRunner":
-        await ColdRunner().run(job, lambda event: None)
-    async with WarmRunner() as warm:
-        await warm.run(job, lambda event: None)
+    if starter == "SubprocessStarter":
+        await ProcessRunner(SubprocessStarter()).run(job, lambda event: None)
+    async with ForkserverStarter() as warm:
+        await ProcessRunner(warm).run(job, lambda event: None)
 
 asyncio.run(main())
 """
 
 
-def _arguments(bench: Bench, job: Job) -> list[str]:
-    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner).__name__]
+def _arguments(bench: Bench, job: RunSpec) -> list[str]:
+    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner._starter).__name__]

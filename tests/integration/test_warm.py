@@ -16,12 +16,14 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.events import RunSummary
-from rolecall.jobs.processes import marked, reap_children
-from rolecall.jobs.runner import RoleContent
-from rolecall.jobs.warm.runner import WarmRunner
-from rolecall.jobs.workspace import Inputs
+from rolecall.config.content import RoleContent
+from rolecall.process_tree import reap_children
+from rolecall.runs.events import RunSummary
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.run_processes import processes_of_run
+from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,26 +101,26 @@ PARENTS = """
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def runner(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WarmRunner]:
-    """Give a runner for the whole file; a test that ends its server gets a new one from it, as an operator does."""
+async def starter(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ForkserverStarter]:
+    """Give a starter for the whole file; a test that ends its server gets a new one from it, as an operator does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         reap_children()  # operators that other tests have killed have left some to this process
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
-        async with WarmRunner() as runner:
-            yield runner
+        async with ForkserverStarter() as starter:
+            yield starter
 
 
 @pytest.fixture
-def bench(tmp_path: Path, runner: WarmRunner) -> Bench:
-    return Bench(tmp_path, runner)
+def bench(tmp_path: Path, starter: ForkserverStarter) -> Bench:
+    return Bench(tmp_path, ProcessRunner(starter))
 
 
-def server_of(runner: WarmRunner) -> psutil.Process:
-    """Return the process of the server that starts new plays."""
-    assert runner.server
-    return psutil.Process(runner.server.process.pid)
+def server_of(starter: ForkserverStarter) -> psutil.Process:
+    """Return the process of the server that forks new runs."""
+    assert starter.server
+    return psutil.Process(starter.server.process.pid)
 
 
 def parent_in(status: str) -> str:
@@ -175,20 +177,21 @@ async def test_no_two_tasks_have_the_same_identifier(bench: Bench) -> None:
     assert not first & {event.task_id for event in bench.events}
 
 
-async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(bench: Bench) -> None:
+async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
+    bench: Bench, starter: ForkserverStarter
+) -> None:
     job = bench.job(bench.role(SLEEP))
     run = asyncio.create_task(bench.runner.run(job, bench.events.append))
     await until(lambda: has_module(job.ident))
-    assert isinstance(bench.runner, WarmRunner)
-    server_of(bench.runner).kill()
+    server_of(starter).kill()
     summary = await run
     assert summary.status == "error"
-    assert "the server that had started the run has died" in summary.message
-    assert marked(job.ident) == []
+    assert "the fork server of the run has died" in summary.message
+    assert processes_of_run(job.ident) == []
     assert zombies() == []
     with capture_logs() as logs:
         assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
-    assert "The warm server has ended and is started again" in {line["event"] for line in logs}
+    assert "The fork server has died; starting another one" in {line["event"] for line in logs}
 
 
 async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
@@ -196,11 +199,11 @@ async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
 ) -> None:
     broken = tmp_path / "ansible.cfg"
     broken.write_text("[defaults]\nforks = many\n")
-    async with WarmRunner() as runner:
-        assert runner.server
-        runner.server.process.kill()
+    async with ForkserverStarter() as starter:
+        assert starter.server
+        starter.server.process.kill()
         monkeypatch.setenv("ANSIBLE_CONFIG", str(broken))
-        bench.runner = runner
+        bench.runner = ProcessRunner(starter)
         summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "failed"
     assert "forks" in summary.message.lower()
@@ -220,10 +223,10 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
         "AnsibleModule({}).exit_json(msg=WORD)\n"
     )
     utility.write_text("WORD = 'before'\n")
-    bench = Bench(tmp_path, ColdRunner())
+    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
     role = bench.role("- some.thing.say:\n")
-    async with WarmRunner([role.path]) as runner:
-        bench.runner = runner
+    async with ForkserverStarter([role.path]) as starter:
+        bench.runner = ProcessRunner(starter)
         await bench.run(role)
         utility.write_text("WORD = 'afterwards'\n")
         await bench.run(role)
@@ -238,18 +241,18 @@ async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: 
     for name, source in (("module_utils/leak.py", LEAK), ("modules/leaky.py", LEAKY)):
         (plugins / name).parent.mkdir(parents=True)
         (plugins / name).write_text(source.lstrip())
-    bench = Bench(tmp_path, ColdRunner())
+    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
     role = bench.role("- some.thing.leaky:\n")
     servers = []
     with capture_logs() as logs:
-        async with WarmRunner([role.path], growth_limit_bytes=1024 * 1024) as runner:
-            bench.runner = runner
+        async with ForkserverStarter([role.path], growth_limit_bytes=1024 * 1024) as starter:
+            bench.runner = ProcessRunner(starter)
             for _ in range(2):
                 assert (await bench.run(role)).is_successful
-                servers.append(server_of(runner))
+                servers.append(server_of(starter))
             await until(lambda: not servers[0].is_running())
     assert servers[0] != servers[1]
-    (reason,) = [line["reason"] for line in logs if line["event"] == "The warm server is replaced"]
+    (reason,) = [line["reason"] for line in logs if line["event"] == "Replacing the fork server"]
     assert reason.startswith("the server has grown by ")
 
 
@@ -262,17 +265,16 @@ async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Be
           gather_facts: false
           tasks: [{name: Die, some.thing.die: }]
     """)
-    cold = Bench(tmp_path, ColdRunner())
+    cold = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
     found = [(await each.run(playbook)).message for each in (bench, cold)]
     assert found[0] == found[1]
     assert "Killed" in found[0]
 
 
-async def test_many_runs_leave_nothing(bench: Bench) -> None:
-    assert isinstance(bench.runner, WarmRunner)
+async def test_many_runs_leave_nothing(bench: Bench, starter: ForkserverStarter) -> None:
     role = bench.role("- ansible.builtin.command: 'true'\n- ansible.builtin.debug:\n")
     await bench.run(role)
-    server = server_of(bench.runner)
+    server = server_of(starter)
     before = (_descriptors(server), _descriptors(psutil.Process()), _folders())
     memory = server.memory_info().rss
     for _ in range(MANY):
@@ -298,12 +300,12 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 OPERATOR = """
 import asyncio, json
-from rolecall.jobs.warm.runner import WarmRunner
+from rolecall.runs.forkserver.starter import ForkserverStarter
 
 async def main():
-    async with WarmRunner() as runner:
-        await runner.server.ready
-        print(json.dumps(runner.server.process.pid), flush=True)
+    async with ForkserverStarter() as starter:
+        await starter.server.ready
+        print(json.dumps(starter.server.process.pid), flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())

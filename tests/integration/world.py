@@ -29,12 +29,12 @@ KIYOSHI = GVK("zundokokiyoshi.kaitoy.github.com", "v1beta1", "Kiyoshi")
 FOO = GVK("samplecontroller.k8s.io", "v1alpha1", "Foo")
 
 LOOK_EVERY_SECONDS = 0.1
-Seen = TypeVar("Seen")
+Observed = TypeVar("Observed")
 
 
 async def eventually(
-    look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen], object], within: float, what: str
-) -> Seen:
+    look: Callable[[], Awaitable[Observed]], holds: Callable[[Observed], object], within: float, what: str
+) -> Observed:
     """Look until what is seen holds and return it; fail with what was seen last when the seconds are over."""
     deadline = time.monotonic() + within
     while True:
@@ -47,7 +47,7 @@ async def eventually(
 
 
 async def always(
-    look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen], object], seconds: float, what: str
+    look: Callable[[], Awaitable[Observed]], holds: Callable[[Observed], object], seconds: float, what: str
 ) -> None:
     """Look again and again for some seconds; fail as soon as something does not hold."""
     deadline = time.monotonic() + seconds

@@ -2,8 +2,7 @@
 
 A case's content lies in the folder of its name under `content`: a playbook `site.yml`, or the role `roles/<name>`.
 Settings may name `{project}`, the copy of that folder, and `{scratch}`, a folder for what a play leaves. `status` and
-`says` keep a case from proving nothing: two runs that fail alike for want of a file would be equal too. Neighbour:
-`stage` runs cases.
+`says` keep a case from proving nothing: two runs that fail alike for want of a file would be equal too.
 """
 
 from collections.abc import Mapping
@@ -102,7 +101,7 @@ _CASES = (
         rule="become takes the ordinary path, and a refusal is told in the same words",
         status="failed",
         says=("asked", "you may not"),
-        ordinary=("it runs as somebody else",),
+        ordinary=("it runs as another user",),
         environment={"ANSIBLE_BECOME_ALLOW_SAME_USER": "true"},
     ),
     Case(

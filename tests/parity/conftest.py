@@ -14,9 +14,10 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.jobs.cold import ColdRunner
-from rolecall.jobs.runner import Runner
-from rolecall.jobs.warm.runner import WarmRunner
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.runner import Runner
+from rolecall.runs.subprocess_starter import SubprocessStarter
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation
@@ -81,7 +82,7 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 async def runners(operator_environment: None) -> AsyncIterator[tuple[Runner, Runner]]:  # noqa: ARG001 - the order
     """Give a cold runner and a warm one."""
     async with start_warm() as warm:
-        yield ColdRunner(), warm
+        yield ProcessRunner(SubprocessStarter()), warm
 
 
 @pytest.fixture
@@ -97,11 +98,11 @@ def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path
 @asynccontextmanager
 async def start_cold() -> AsyncIterator[Runner]:
     """Give a runner that starts plays cold."""
-    yield ColdRunner()
+    yield ProcessRunner(SubprocessStarter())
 
 
 @asynccontextmanager
 async def start_warm() -> AsyncIterator[Runner]:
     """Give a runner whose server starts now, in this process's environment."""
-    async with WarmRunner([CONTENT]) as runner:
-        yield runner
+    async with ForkserverStarter([CONTENT]) as starter:
+        yield ProcessRunner(starter)

@@ -3,7 +3,6 @@
 A `Normalizer` replaces texts that belong to one run (its folder, its name, its namespace), and everything that looks
 like a time, a process id, a random name or an address; the values of keys that are times or ids by their meaning are
 replaced whatever they are. What is replaced stays visible as a placeholder, so that a missing value is a difference.
-Neighbour: `observation` says what is looked at.
 """
 
 import json

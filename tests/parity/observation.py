@@ -1,8 +1,7 @@
 """What one run did, as far as anybody can see it: its summary, its events, its artifacts and the traces outside.
 
 Events are those that ansible-runner wrote, in full, with the text that each printed. With one host their order is
-compared as a whole; with several it is compared host by host, because Ansible promises no more. Neighbours:
-`normalization` removes what differs between any two runs, `stage` makes the run.
+compared as a whole; with several it is compared host by host, because Ansible promises no more.
 """
 
 import json
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.jobs.events import JobEvent, RunSummary, strip_colours
+from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from tests.parity.normalization import Normalizer
 
 _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
@@ -31,7 +30,7 @@ class Observation:
 
     summary: RunSummary
     raw_events: list[dict[str, Any]]
-    reported: list[JobEvent]
+    reported: list[RunEvent]
     artifacts: list[str]
     files: Mapping[str, str]
     processes: list[str]
@@ -78,7 +77,7 @@ def artifact_names(artifacts: Path) -> list[str]:
     return [*sorted(names - events), f"job_events: {len(events)}"]
 
 
-def _reported(event: JobEvent, *, ordered: bool) -> dict[str, Any]:
+def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:
     # What the operator is told is cut, and a traceback may be long or short: in the raw events it is compared in full.
     printed = _printed(event.stdout.partition(_TRACEBACK)[0], ordered=ordered)
     return {"host": event.host, **asdict(event), "stdout": printed}

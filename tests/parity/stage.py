@@ -1,8 +1,7 @@
 """Runs a case with a runner, in a folder of its own, and observes it.
 
 The content of a case is copied for each run, so that a run may write beside it and paths never decide. A folder is
-`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines. Neighbours: `cases` lists
-what is run, `observation` what is seen.
+`<root>/<runner>`, with names of equal length for both runners, because Ansible wraps lines.
 """
 
 import os
@@ -13,12 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.app.access import Grant
-from rolecall.jobs.events import JobEvent
-from rolecall.jobs.processes import marked
-from rolecall.jobs.runner import Job, PlaybookContent, RoleContent, Runner, new_ident
-from rolecall.jobs.workspace import Inputs, Workspace
+from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runs.api_access import RunCredentials
+from rolecall.runs.events import RunEvent
+from rolecall.runs.run_processes import processes_of_run
+from rolecall.runs.runner import Runner, RunSpec, new_ident
+from rolecall.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree
@@ -26,7 +26,7 @@ from tests.parity.observation import Observation, artifact_names, read_events, r
 CONTENT = Path(__file__).parent / "content"
 COLLECTIONS = CONTENT / "collections"
 MODULES = COLLECTIONS / "ansible_collections/parity/odd/plugins/modules"
-Grants = Callable[[str], AbstractAsyncContextManager[Grant]]
+Grants = Callable[[str], AbstractAsyncContextManager[RunCredentials]]
 """Gives the run of that name its way to an API server."""
 
 
@@ -38,9 +38,9 @@ async def _revoke_nothing() -> None:
 
 
 @asynccontextmanager
-async def no_access(_ident: str) -> AsyncIterator[Grant]:
+async def no_access(_ident: str) -> AsyncIterator[RunCredentials]:
     """Give a run no way to any API server."""
-    yield Grant({}, {}, _revoke_nothing)
+    yield RunCredentials({}, {}, _revoke_nothing)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Stage:
         ident = new_ident()
         self.idents.append(ident)
         workspace.prepare(ident, self._inputs(case, project, scratch))
-        reported: list[JobEvent] = []
+        reported: list[RunEvent] = []
         async with self.grants(ident) as grant:
             summary = await runner.run(self._job(case, ident, workspace, grant), reported.append)
         artifacts = workspace.artifacts(ident)
@@ -105,14 +105,14 @@ class Stage:
             reported=reported,
             artifacts=artifact_names(artifacts),
             files=read_tree(scratch) | read_tree(workspace.path / "env"),
-            processes=[str(process) for process in marked(ident)],
+            processes=[str(process) for process in processes_of_run(ident)],
         )
 
-    def _job(self, case: Case, ident: str, workspace: Workspace, grant: Grant) -> Job:
+    def _job(self, case: Case, ident: str, workspace: Workspace, grant: RunCredentials) -> RunSpec:
         project = self.root / "project"
         playbook = project / "site.yml"
         content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
-        return Job(
+        return RunSpec(
             ident=ident,
             workspace=workspace,
             content=content,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rolecall.app.access import Access
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier
-from rolecall.jobs.proxy import Proxy
 from rolecall.kube.client import Client
-from rolecall.kube.own_writes import OwnWrites
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Proxy
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.runs.api_access import ApiAccess
 from tests.integration.control_plane import control_plane
 from tests.integration.things import DEFINITION, THING
 from tests.integration.world import CONFIG_MAP, EVENT, POD, World
@@ -56,7 +56,7 @@ async def primary_in(client: Client, folder: Path) -> AsyncIterator[tuple[World,
     primary = await client.create(thing)
     proxy = Proxy(client)
     await proxy.start()
-    access = Access(client, proxy, OwnWrites(), lambda *_: None, folder)
+    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder)
     yield World(client, name), lambda ident: access.open(THING, primary, ident)
     await proxy.stop()
     await client.delete(NAMESPACE, ObjectKey("", name))

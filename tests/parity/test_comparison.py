@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.jobs.events import Counts, JobEvent, RunSummary, TaskFailure
+from rolecall.runs.events import Counts, RunEvent, RunSummary, TaskFailure
 from tests.parity.normalization import VARIES, Normalizer, differences
 from tests.parity.observation import Observation
 
@@ -38,7 +38,7 @@ def observation(**changed: Any) -> Observation:
             raw(2, "runner_on_ok", msg="hello"),
             raw(3, "runner_on_failed", rc=1),
         ],
-        "reported": [JobEvent("runner_on_ok", host="localhost", message="hello")],
+        "reported": [RunEvent("runner_on_ok", host="localhost", message="hello")],
         "artifacts": ["rc", "status", "stdout", "job_events: 3"],
         "files": {"note": "100600 text"},
         "processes": [],
@@ -89,7 +89,7 @@ def test_equal_runs_do_not_differ() -> None:
             ]
         },
         {"raw_events": [raw(1, "runner_on_start"), raw(2, "runner_on_ok"), raw(3, "runner_on_failed", rc=1)]},
-        {"reported": [JobEvent("runner_on_ok", host="localhost", message="hello", changed=True)]},
+        {"reported": [RunEvent("runner_on_ok", host="localhost", message="hello", changed=True)]},
         {"artifacts": ["rc", "status", "job_events: 3"]},
         {"files": {"note": "100644 text"}},
         {"files": {}},

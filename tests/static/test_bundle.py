@@ -10,7 +10,7 @@ import pytest
 from tools.bundle.files import bundle_files
 from tools.bundle.service_version import TARGETS, Release
 
-from rolecall.app.environment import namespaces_of
+from rolecall.config.environment import watch_namespaces
 from tests.static.bundle import Bundle, read_bundle
 from tests.static.bundle_rules import RULES
 from tests.static.repository import ROOT, crds, documents
@@ -92,4 +92,4 @@ def test_a_sample_of_deploy_is_the_example_of_its_kind() -> None:
 )
 def test_the_program_reads_what_a_supported_mode_gives_it(mode: str, targets: str, namespaces: tuple[str, ...]) -> None:
     assert {"type": mode, "supported": True} in SPEC["installModes"]
-    assert namespaces_of({"WATCH_NAMESPACE": targets}) == namespaces
+    assert watch_namespaces({"WATCH_NAMESPACE": targets}) == namespaces

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rolecall.cli.ansible_operator import parser
-from rolecall.cli.flags.line import filled, joined
+from rolecall.cli.flags.command_line import apply_flags, join_flag_values
 from rolecall.cli.program import ansible_operator_program
 from tests.static.repository import ROOT, documents
 
@@ -18,8 +18,8 @@ PORTS = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
 
 
 def settings(*more: str) -> Any:
-    options = parser().parse_args(list(joined(["run", *CONTAINER["args"], *more])))
-    return filled(ansible_operator_program().settings, options)
+    options = parser().parse_args(list(join_flag_values(["run", *CONTAINER["args"], *more])))
+    return apply_flags(ansible_operator_program().settings, options)
 
 
 def test_its_arguments_are_flags_of_the_program() -> None:

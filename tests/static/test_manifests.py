@@ -7,7 +7,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from rolecall.kube.paths import parse_path, values_at
+from rolecall.kube.jsonpath import parse_path, values_at
 from tests.static.repository import BUILT_IN, ROOT, crds, documents, schema, watches
 
 SAMPLES = documents("deploy/samples/*.yaml")

@@ -9,9 +9,9 @@ from rolecall.logs import encoded_time
 
 PROGRAM = """
 import logging, structlog
-from rolecall.logs import LogSettings, get_logger, set_up
+from rolecall.logs import LogSettings, get_logger, configure
 early = get_logger("early")
-set_up(LogSettings({settings}))
+configure(LogSettings({settings}))
 structlog.contextvars.bind_contextvars(kind="Foo", job="7")
 early.debug("Detail")
 early.info("Watch restarted", reason=ValueError("x"))
@@ -27,7 +27,7 @@ except ZeroDivisionError:
 
 def lines(**settings: str) -> list[str]:
     """Run a program that logs, and return its lines."""
-    settings = {"form": "json", **settings}
+    settings = {"encoder": "json", **settings}
     program = PROGRAM.format(settings=", ".join(f"{name}={value!r}" for name, value in settings.items()))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""
@@ -45,7 +45,7 @@ def test_each_line_is_json_with_message_keys_and_context() -> None:
 
 
 def test_without_a_terminal_lines_are_json() -> None:
-    assert json.loads(lines(form="auto")[0])["msg"] == "Watch restarted"
+    assert json.loads(lines(encoder="auto")[0])["msg"] == "Watch restarted"
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("panic", 0)])
@@ -54,14 +54,14 @@ def test_a_level_is_the_least_that_is_logged_and_libraries_stay_at_warnings(leve
 
 
 def test_for_people_there_are_no_colours_without_a_terminal() -> None:
-    text = "\n".join(lines(form="console"))
+    text = "\n".join(lines(encoder="console"))
     assert "Watch restarted" in text
     assert "\x1b[" not in text
 
 
-@pytest.mark.parametrize("form", ["json", "console"])
-def test_values_of_local_variables_are_never_shown(form: str) -> None:
-    text = "\n".join(lines(form=form))
+@pytest.mark.parametrize("encoder", ["json", "console"])
+def test_values_of_local_variables_are_never_shown(encoder: str) -> None:
+    text = "\n".join(lines(encoder=encoder))
     assert "ZeroDivisionError" in text
     assert "s3cret" not in text
 

@@ -1,4 +1,4 @@
-"""The command line behind "make bundle": writes the bundle into deploy/olm, and nothing else there."""
+"""The command behind ``make bundle``: writes the bundle to deploy/olm."""
 
 import argparse
 import shutil
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Write the bundle that the command line asks for; exit code 1 and a message when it cannot be made."""
+    """Write the bundle for the version and image on the command line. Exit with 1 and a message on failure."""
     options = _parser().parse_args()
     try:
         files = bundle_files(ROOT / "deploy", Release(options.version, options.image))

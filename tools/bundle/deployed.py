@@ -1,7 +1,7 @@
-"""What "kubectl apply -k deploy/" creates, read for the bundle.
+"""Reads the objects that ``kubectl apply -k deploy/`` creates, for the bundle.
 
-Only kustomizations that list resources are understood; whatever else one says raises an error, so that nothing that
-reaches a cluster one way is lost the other way.
+A kustomization may only list resources; anything else is an error, so that the bundle cannot lack what ``kubectl``
+would create.
 """
 
 from collections.abc import Iterator
@@ -27,28 +27,28 @@ KINDS = {
 
 
 class BundleError(Exception):
-    """What was given cannot become a bundle; the message says what was found where and what to do."""
+    """The bundle cannot be created; the message says what was found, where, and what to do."""
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """The objects of deploy/ and the file that each is in."""
+    """The objects in deploy/, each with its file."""
 
     objects: tuple[tuple[Path, Document], ...]
 
     def of_kind(self, kind: str) -> list[Document]:
-        """Give the objects of a kind, in the order of deploy/."""
+        """Return the objects of a kind, in the order of deploy/."""
         return [document for _, document in self.objects if document["kind"] == kind]
 
     def only(self, kind: str) -> Document:
-        """Give the one object of a kind. Raises BundleError when there is none or there are several."""
+        """Return the only object of a kind. Raise BundleError if there is none or more than one."""
         found = self.of_kind(kind)
         if len(found) != 1:
             raise BundleError(f"deploy/ has {len(found)} objects of kind {kind!r}; the bundle takes exactly one")
         return found[0]
 
     def definitions(self) -> dict[str, tuple[Path, Document]]:
-        """Give the CRDs by their name, each with its file."""
+        """Return the CRDs by name, each with its file."""
         found = {
             document["metadata"]["name"]: (path, document)
             for path, document in self.objects
@@ -57,7 +57,7 @@ class Deployed:
         return dict(sorted(found.items()))
 
     def rules(self, kind: str) -> dict[str, list[Document]]:
-        """Give the rules that bindings of a kind, RoleBinding or ClusterRoleBinding, grant to each service account."""
+        """Return the rules that bindings of a kind (RoleBinding, ClusterRoleBinding) grant to each service account."""
         roles = {role["metadata"]["name"]: role["rules"] for role in self.of_kind(kind.removesuffix("Binding"))}
         granted: dict[str, list[Document]] = {}
         for binding in self.of_kind(kind):
@@ -67,16 +67,16 @@ class Deployed:
 
 
 def read_deployed(folder: Path) -> Deployed:
-    """Read the kustomization in a folder. Raises BundleError when it has what a bundle would lose."""
+    """Read the kustomization in a directory. Raise BundleError if the bundle cannot represent it."""
     objects = tuple(_resources(folder))
     for path, document in objects:
         if document["kind"] not in KINDS:
-            raise BundleError(f"{path}: nothing is known of how kind {document['kind']!r} goes into a bundle")
+            raise BundleError(f"{path}: kind {document['kind']!r} is not supported in a bundle")
     return Deployed(objects)
 
 
 def documents(path: Path) -> list[Document]:
-    """Give the documents of a YAML file."""
+    """Return the documents of a YAML file."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
@@ -85,7 +85,7 @@ def _resources(folder: Path) -> Iterator[tuple[Path, Document]]:
     (kustomization,) = documents(path)
     unknown = set(kustomization) - {"apiVersion", "kind", "resources"}
     if unknown:
-        raise BundleError(f"{path}: {sorted(unknown)} would be lost in the bundle; only resources are understood")
+        raise BundleError(f"{path}: {sorted(unknown)} would be lost in the bundle; only resources are supported")
     for name in kustomization["resources"]:
         resource = folder / name
         if resource.is_dir():

@@ -1,4 +1,4 @@
-"""How a console shows the fields of a kind: descriptors made from the schema of its CRD."""
+"""Descriptors, which tell a console how to show the fields of a kind, from the schema of its CRD."""
 
 import re
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ OF_TYPES = {
 
 
 def spec_descriptors(version: Document) -> list[Document]:
-    """Describe the fields of the spec for a form; the one that sets the scale counts pods."""
+    """Return the descriptors of the spec's fields; the field that sets the scale is a number of pods."""
     scale = version.get("subresources", {}).get("scale", {}).get("specReplicasPath")
     return [_input(name, field, scale) for name, field in _described(version, "spec")]
 
 
 def status_descriptors(version: Document) -> list[Document]:
-    """Describe the fields of the status that have a description, and the conditions."""
+    """Return the descriptors of the status fields that have a description, and of the conditions."""
     found = [_descriptor(name, field["description"]) for name, field in _described(version, "status")]
     if "conditions" in _fields(version, "status"):
-        conditions = _descriptor("conditions", "What came of the last run, by type.")
+        conditions = _descriptor("conditions", "The result of the last run, by type.")
         found.append({**conditions, "x-descriptors": [CONDITIONS]})
     return found
 

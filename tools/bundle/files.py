@@ -1,4 +1,4 @@
-"""The files of the bundle as text, by their path below deploy/olm."""
+"""The texts of the bundle's files, by their path below deploy/olm."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ ANNOTATIONS = {
 
 
 def bundle_files(deploy: Path, release: Release) -> dict[str, str]:
-    """Give the text of every file of the bundle, from the folder deploy/. Raises BundleError for what cannot be one."""
+    """Return the text of every file of the bundle for the directory deploy/. Raise BundleError if it is invalid."""
     deployed = read_deployed(deploy)
     version = service_version(deployed, deploy / "olm", release)
     return {
@@ -51,7 +51,7 @@ def _definitions(deployed: Deployed) -> dict[str, str]:
 
 
 def _services(deployed: Deployed) -> dict[str, str]:
-    """Give the Services; OLM creates them in the namespace that the operator is installed in."""
+    """Return the Services; OLM creates them in the namespace of the operator."""
     found = {}
     for service in deployed.of_kind("Service"):
         metadata = {key: value for key, value in service["metadata"].items() if key != "namespace"}
@@ -84,14 +84,14 @@ def _scorecard() -> Document:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what yamllint accepts: indented lists, and long texts as blocks."""
+    """A dumper whose output yamllint accepts: indented lists, and long texts as blocks."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - the base's signature
         """Indent lists below their key."""
         super().increase_indent(flow, indentless=False)
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base's signature
-        """Write everything out."""
+        """Disable aliases."""
         return True
 
 

@@ -1,6 +1,6 @@
-"""The ClusterServiceVersion: the words of deploy/olm/base.yaml with the kinds, permissions and pods of deploy/.
+"""The ClusterServiceVersion: the texts of deploy/olm/base.yaml with the kinds, permissions and pods of deploy/.
 
-Nothing in it depends on the time or the machine, so the same input gives the same file.
+It does not depend on the time or the machine, so the same input gives the same file.
 """
 
 import base64
@@ -23,23 +23,25 @@ TARGETS = "metadata.annotations['olm.targetNamespaces']"
 
 @dataclass(frozen=True)
 class Release:
-    """What is released: a semantic version and the operator's image. Raises BundleError when one cannot be that."""
+    """A release: a semantic version and the operator's image. Raise BundleError if one of them is invalid."""
 
     version: str
     image: str
 
     def __post_init__(self) -> None:
-        """Check both."""
+        """Validate both."""
         if not VERSION.fullmatch(self.version):
             raise BundleError(
-                f"VERSION {self.version!r} is no semantic version in small letters, such as 0.1.0 or 0.2.0-rc.1"
+                f"VERSION {self.version!r} is not a semantic version in lower case, such as 0.1.0 or 0.2.0-rc.1"
             )
         if not IMAGE.fullmatch(self.image):
-            raise BundleError(f"IMG {self.image!r} is no name of an image, such as registry.example/rolecall:0.1.0")
+            raise BundleError(
+                f"IMG {self.image!r} is not the name of an image, such as registry.example/rolecall:0.1.0"
+            )
 
 
 def service_version(deployed: Deployed, folder: Path, release: Release) -> Document:
-    """Make the ClusterServiceVersion from what is deployed and the files base.yaml, examples.yaml and icon.svg."""
+    """Return the ClusterServiceVersion for deploy/ and the files base.yaml, examples.yaml and icon.svg."""
     (base,) = documents(folder / "base.yaml")
     made = deepcopy(base)
     made["metadata"]["name"] = f"{base['metadata']['name']}.v{release.version}"
@@ -121,7 +123,7 @@ def _permissions(deployed: Deployed, kind: str) -> list[Document]:
 
 
 def _deployment_spec(spec: Document, image: str) -> Document:
-    """Give the spec with the image and with the namespaces that the OperatorGroup selects."""
+    """Return the spec with the image and the namespaces that the OperatorGroup selects."""
     made = deepcopy(spec)
     (container,) = made["template"]["spec"]["containers"]
     container["image"] = image

@@ -1,1 +1,1 @@
-"""Writes those parts of docs/reference that the code knows better: commands with their flags, keys, metrics."""
+"""Writes the parts of docs/reference that come from the code: commands with their flags, keys, metrics."""

@@ -1,15 +1,15 @@
-"""The command line behind "make docs": writes the blocks of the pages in docs/reference anew."""
+"""The command behind ``make docs``: updates the generated blocks of the pages in docs/reference."""
 
 import sys
 
 from tools.docs.blocks import BlockError
-from tools.docs.pages import ROOT, pages, written
+from tools.docs.pages import ROOT, pages, render_page
 
 
 def main() -> None:
-    """Write the pages that are not as they are to be, and name them; exit code 1 and a message when one cannot be."""
+    """Write the pages whose blocks have changed, and print their names. Exit with 1 and a message on failure."""
     try:
-        texts = {page: written(page) for page in pages()}
+        texts = {page: render_page(page) for page in pages()}
     except BlockError as error:
         sys.exit(f"make docs: {error}")
     stale = {page: text for page, text in texts.items() if page.read_text() != text}
@@ -17,7 +17,7 @@ def main() -> None:
         page.write_text(text)
         sys.stdout.write(f"{page.relative_to(ROOT)}: written\n")
     if not stale:
-        sys.stdout.write("docs/reference: nothing to write\n")
+        sys.stdout.write("docs/reference: up to date\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Blocks in a page that are written from the code; everything around them is written by hand.
+"""The generated blocks in a page; everything outside of them is written by hand.
 
-A block begins with the comment ``<!-- generated: NAME -->`` and ends with ``<!-- end of generated -->``, each on a line
-of its own. Its name says what belongs into it.
+A block begins with the comment ``<!-- generated: NAME -->`` and ends with ``<!-- end of generated -->``, each on its
+own line. The name determines the content.
 """
 
 import re
@@ -12,21 +12,21 @@ _END = "<!-- end of generated -->"
 _HINT = "it begins with '<!-- generated: NAME -->' and ends with '<!-- end of generated -->'"
 
 Maker = Callable[[str], str]
-"""From the name of a block to its text. Raises LookupError for a name that it does not know."""
+"""Returns the text of a block for its name; raises LookupError for an unknown name."""
 
 
 class BlockError(Exception):
-    """A page has a block that cannot be written: line, and what is wrong with it."""
+    """A page has an invalid block; the message has the line and the reason."""
 
 
-def filled(page: str, make: Maker) -> str:
-    """Return the page with every block written anew. Raises BlockError."""
+def fill_blocks(page: str, make: Maker) -> str:
+    """Return the page with updated blocks. Raise BlockError."""
     written: list[str] = []
     name = ""
     for number, line in enumerate(page.splitlines(), 1):
         found = _BEGIN.fullmatch(line)
         if (found and name) or (line == _END and not name):
-            raise BlockError(f"line {number}: {line!r} is not where a block can begin or end; {_HINT}")
+            raise BlockError(f"line {number}: unexpected {line!r}; {_HINT}")
         if found:
             name = found[1]
             written += [line, "", *_lines(name, number, make), ""]
@@ -40,7 +40,7 @@ def filled(page: str, make: Maker) -> str:
 
 
 def names(page: str) -> list[str]:
-    """Return the names of the blocks of a page, in their order."""
+    """Return the names of the blocks of a page, in order."""
     return [found[1] for line in page.splitlines() if (found := _BEGIN.fullmatch(line))]
 
 
@@ -48,4 +48,4 @@ def _lines(name: str, number: int, make: Maker) -> Iterator[str]:
     try:
         yield from make(name).strip().splitlines()
     except LookupError as error:
-        raise BlockError(f"line {number}: nothing is known of the block {name!r}: {error}") from error
+        raise BlockError(f"line {number}: unknown block {name!r}: {error}") from error

@@ -1,9 +1,9 @@
-"""What a command is and takes, from the parsers of the command line: what --help says, as Markdown.
+"""The description and the arguments of a command, read from the argument parsers, as Markdown.
 
-The text of argparse's own help depends on the terminal and on Python's version, so it is not used.
+The output of ``--help`` depends on the terminal and on the Python version, so it is not used.
 """
 
-# ruff: noqa: SLF001 - argparse shows nowhere else what a parser takes
+# ruff: noqa: SLF001 - argparse has no public list of a parser's arguments
 
 import argparse
 import re
@@ -15,24 +15,24 @@ from tools.docs.markdown import WIDTH, code, linked, marked, paragraph, table
 
 from rolecall.cli import ansible_operator
 from rolecall.cli import main as rolecall
-from rolecall.cli.flags.table import all_flags
+from rolecall.cli.flags.all_flags import all_flags
 
 _DEFAULT = re.compile(r"(?P<meaning>.*) \(default: (?P<default>.*)\)", re.DOTALL)
 _HARD_SPACE = "\x00"
 _USUAL_TITLES = ("options", "positional arguments")
-_HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.instead}
+_HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.replaced_by}
 _LINKS = {
     "--watches-file": ("what to watch", "watches.md"),
     "--kubeconfig": ("the cluster", "environment-and-annotations.md"),
-    "--cache-reads": ("the operator's memory", "../concepts/proxy.md#cached-reads"),
+    "--cache-reads": ("the operator's cache", "../concepts/proxy.md#cached-reads"),
     "--inject-owner-ref": ("an owner reference", "../concepts/dependents-and-ownership.md"),
     "--warm": ("a process that has imported Ansible", "../concepts/warm.md"),
     "--metrics-bind-address": ("metrics", "metrics.md"),
     "--user-metrics-port": ("metrics of their own", "metrics.md#metrics-of-roles"),
-    "--health-probe-bind-address": ("probes", "../concepts/leader-election.md#probes"),
+    "--health-probe-bind-address": ("health probes", "../concepts/leader-election.md#probes"),
     "--leader-elect": ("holding a Lease", "../concepts/leader-election.md"),
 }
-"""Words of the help of ``run`` that lead somewhere."""
+"""The words in the help of ``run`` that become links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Argument:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of every command that does something by its whole name, such as ``rolecall cluster start``."""
+    """Return the parser of every command without subcommands by its full name, such as ``rolecall cluster start``."""
     return dict(_leaves(rolecall.parser())) | dict(_leaves(ansible_operator.parser()))
 
 
 def command_block(name: str) -> str:
-    """Return what a command is for, how it is called, and its arguments. Raises LookupError."""
+    """Return the description, the synopsis and the arguments of a command. Raise LookupError if it is unknown."""
     parser = _parser(name)
     parts = [paragraph(marked(parser.description or "")), f"```text\n{synopsis(parser)}\n```"]
     for title, arguments in _groups(parser):
@@ -61,7 +61,7 @@ def command_block(name: str) -> str:
 
 
 def defaults_block(names: str) -> str:
-    """Return the defaults of a command that differ from those of another, as in ``A against B``. Raises LookupError."""
+    """Return the defaults of A that differ from those of B, for ``A against B``. Raise LookupError."""
     here, against, there = names.partition(" against ")
     if not against:
         raise LookupError("expected two commands with 'against' between them")
@@ -71,17 +71,17 @@ def defaults_block(names: str) -> str:
 
 
 def arguments_of(parser: argparse.ArgumentParser) -> list[Argument]:
-    """Return what a command takes, in the order of its help; --help and --version are left out."""
+    """Return the arguments of a command in the order of its help, without ``--help`` and ``--version``."""
     return [each for _, arguments in _groups(parser) for each in arguments]
 
 
 def synopsis(parser: argparse.ArgumentParser) -> str:
-    """Return how a command is called: its name, its flags, its positional arguments."""
+    """Return the synopsis of a command: its name, its flags, its positional arguments."""
     if parser.usage:
         return parser.usage
     flags = [_in_synopsis(action) for action in parser._actions if action.option_strings and action.dest != "help"]
     positional = [_in_synopsis(action) for action in parser._actions if not action.option_strings]
-    # Only between arguments is a place for a new line.
+    # Lines are broken only between arguments.
     words = [word.replace(" ", _HARD_SPACE) for word in (*flags, *positional)]
     lines = textwrap.wrap(" ".join([parser.prog, *words]), WIDTH, subsequent_indent="    ", break_long_words=False)
     return "\n".join(lines).replace(_HARD_SPACE, " ")
@@ -90,7 +90,7 @@ def synopsis(parser: argparse.ArgumentParser) -> str:
 def _parser(name: str) -> argparse.ArgumentParser:
     found = parsers()
     if name not in found:
-        raise LookupError(f"there is no such command; there are {', '.join(found)}")
+        raise LookupError(f"unknown command; expected one of {', '.join(found)}")
     return found[name]
 
 
@@ -104,7 +104,7 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
 
 
 def _groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[Argument]]]:
-    """Yield the title of each group that has arguments, and these."""
+    """Yield the title and the arguments of each group that has arguments."""
     for group in parser._action_groups:
         arguments = [_argument(action, parser) for action in group._group_actions if action.dest != "help"]
         if arguments:
@@ -119,7 +119,7 @@ def _argument(action: argparse.Action, parser: argparse.ArgumentParser) -> Argum
     if found := _DEFAULT.fullmatch(text):
         return Argument(spellings, found["default"], found["meaning"])
     if action.required:
-        return Argument(spellings, "must be given", text)
+        return Argument(spellings, "required", text)
     return Argument(spellings, "off" if action.nargs == 0 else "none", text)
 
 

@@ -1,4 +1,4 @@
-"""From plain texts to Markdown: tables, code spans, links."""
+"""Converts plain text to Markdown: tables, code spans, links."""
 
 import re
 import textwrap
@@ -22,24 +22,24 @@ def code(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    """Return a text that was written for a terminal with flags, variables, paths, keys and addresses as code."""
+    """Return a help text with flags, variables, paths, keys and addresses as code."""
     return _CODE.sub(r"`\1`", text)
 
 
 def linked(text: str, words: str, target: str) -> str:
-    """Return the text with these words as a link. Raises ValueError when they are not in it."""
+    """Return the text with these words as a link. Raise ValueError if the text does not contain them."""
     if words not in text:
-        raise ValueError(f"{words!r} shall lead to {target}, and is not in {text!r}")
+        raise ValueError(f"cannot link {words!r} to {target}: not found in {text!r}")
     return text.replace(words, f"[{words}]({target})", 1)
 
 
 def paragraph(text: str) -> str:
-    """Return a text in lines as they are usual in a page."""
+    """Return a text wrapped to the width of a page."""
     return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a bar within a cell is none between cells."""
+    """Return a table; bars within a cell are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     cells = [[cell.replace("|", r"\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |".replace("  ", " ") for line in cells)

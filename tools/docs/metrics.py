@@ -1,6 +1,6 @@
-"""The tables of the operator's metrics, from what its registry holds; their texts are the HELP lines of the metrics."""
+"""The tables of the operator's metrics, from its registry; the descriptions are the HELP lines of the metrics."""
 
-# ruff: noqa: SLF001 - prometheus-client tells the labels of a metric only with its series, and there are none yet
+# ruff: noqa: SLF001 - prometheus-client exposes the labels of a metric only with its series, and there are none yet
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 from tools.docs.markdown import code, marked, table
 
-from rolecall.telemetry.operator import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 
 _OF_CONTROLLERS = ("controller_runtime_", "workqueue_")
 _TABLES = ("operator", "controllers")
@@ -17,7 +17,7 @@ _TABLES = ("operator", "controllers")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric: its name as it is served, its type, its labels, its HELP line."""
+    """A metric: its served name, its type, its labels, its HELP line."""
 
     name: str
     type: str
@@ -26,12 +26,14 @@ class Family:
 
 
 def families() -> list[Family]:
-    """Return every metric of an operator, except for what prometheus-client tells of the process."""
-    return [family for collector in Telemetry("")._registry._collector_to_names for family in _families_of(collector)]
+    """Return every metric of an operator, except for the process metrics of prometheus-client."""
+    return [
+        family for collector in OperatorMetrics("")._registry._collector_to_names for family in _families_of(collector)
+    ]
 
 
 def metrics_block(name: str) -> str:
-    """Return the table of the metrics of controllers and queues, or of the others. Raises LookupError."""
+    """Return the table of the metrics of controllers and queues, or of the others. Raise LookupError."""
     if name not in _TABLES:
         raise LookupError(f"expected one of {', '.join(_TABLES)}")
     rows = [

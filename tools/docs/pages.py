@@ -1,8 +1,8 @@
-"""The pages with blocks that are written from the code, as they are to be."""
+"""Renders the pages with generated blocks."""
 
 from pathlib import Path
 
-from tools.docs.blocks import BlockError, Maker, filled
+from tools.docs.blocks import BlockError, Maker, fill_blocks
 from tools.docs.commands import command_block, defaults_block
 from tools.docs.metrics import metrics_block
 from tools.docs.watch_keys import keys_block
@@ -14,7 +14,7 @@ _MAKERS: dict[str, Maker] = {
     "keys": keys_block,
     "metrics": metrics_block,
 }
-"""By the first word of a block's name; the rest of it says which."""
+"""The functions that generate blocks, by the first word of a block's name; they get the rest of the name."""
 
 
 def pages() -> list[Path]:
@@ -22,16 +22,16 @@ def pages() -> list[Path]:
     return sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 
-def written(page: Path) -> str:
-    """Return the text of a page with its blocks written anew. Raises BlockError, which names the page."""
+def render_page(page: Path) -> str:
+    """Return the text of a page with updated blocks. Raise BlockError with the name of the page."""
     try:
-        return filled(page.read_text(), make)
+        return fill_blocks(page.read_text(), make)
     except BlockError as error:
         raise BlockError(f"{page}: {error}") from error
 
 
 def make(name: str) -> str:
-    """Return the text of a block. Raises LookupError for a name that nothing is known of."""
+    """Return the text of a block. Raise LookupError for an unknown name."""
     kind, _, what = name.partition(" ")
     if kind not in _MAKERS:
         raise LookupError(f"expected {', '.join(_MAKERS)} as its first word")

@@ -1,31 +1,31 @@
-"""The tables of the keys of watches.yaml, from the declarations by which the file is read."""
+"""The tables of the keys of ``watches.yaml``, from their declarations."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from tools.docs.markdown import code, linked, table
 
-from rolecall.app import watch_keys as declared
-from rolecall.app.keys import BOOLEAN, LIST, Key
+from rolecall.config import watch_keys as declared
+from rolecall.config.key_types import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
-    declared.SELECTOR: ("such labels", "#selector"),
+    declared.SELECTOR: ("matching labels", "#selector"),
     declared.WATCH_DEPENDENT_RESOURCES: ("dependents", "../concepts/dependents-and-ownership.md"),
     declared.BLACKLIST: ("kinds", "#blacklist"),
     declared.FINALIZER: ("what runs", "#finalizer"),
     declared.TRIGGERS: ("other objects", "#triggers"),
-    declared.STATUS: ("what a run gave", "../concepts/status.md"),
+    declared.STATUS: ("the result of a run", "../concepts/status.md"),
 }
 
 
 def tables() -> dict[str, tuple[Key[Any], ...]]:
-    """Return the keys of each mapping in a watches file: ``entry``, and those below by the name of their key."""
+    """Return the keys of each mapping in a watches file: ``entry``, and nested mappings by the name of their key."""
     return {"entry": declared.ENTRY, **{key.name: key.keys for key in _with_keys(declared.ENTRY)}}
 
 
 def keys_block(name: str) -> str:
-    """Return the table of the keys of an entry, or of a mapping in it. Raises LookupError."""
+    """Return the table of the keys of an entry, or of a mapping in it. Raise LookupError."""
     found = tables()
     if name not in found:
         raise LookupError(f"expected one of {', '.join(found)}")
@@ -41,15 +41,15 @@ def _with_keys(keys: tuple[Key[Any], ...]) -> Iterator[Key[Any]]:
 
 def _row(key: Key[Any]) -> tuple[str, str, str, str]:
     value = "list of mappings" if key.type is LIST and key.keys else key.type.name
-    meaning = linked(key.meaning, *_LINKS[key]) if key in _LINKS else key.meaning
+    meaning = linked(key.help, *_LINKS[key]) if key in _LINKS else key.help
     return f"{code(key.name)}{' *' if key.is_ours else ''}", value, _default(key), meaning
 
 
 def _default(key: Key[Any]) -> str:
     if key.is_required:
         return "required"
-    if key.default_words:
-        return key.default_words
+    if key.default_text:
+        return key.default_text
     if key.type is BOOLEAN and key.default is not None:
         return code(str(key.default).lower())
     return code(str(key.default)) if key.default else "none"

@@ -1,8 +1,8 @@
-"""Whether the Deployment of a Foo is there, is the Foo's own, and is as it should be.
+"""Compares the Deployment of a Foo with the wanted one.
 
-Pure functions on raw objects. Only what the role asks for is compared: fields that the API server fills in, or that
-somebody added, are no difference, so an unchanged Foo leads to no write. The tasks of the role create, repair or
-refuse accordingly.
+Pure functions on raw objects. Only the fields that the role sets are compared: fields that the API server or another
+client adds are ignored, so an unchanged Foo causes no write. The tasks of the role create or repair the Deployment, or
+fail if it is not the Foo's.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ Object = dict[str, Any]
 
 
 class FilterModule:
-    """What Ansible asks for the filters of this file."""
+    """The filters of this file, for Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Give the filters by the names that the tasks use."""
+        """Return the filters by name."""
         return {"foo_plan": plan}
 
 
 def plan(deployments: list[Object], foo: Object, wanted: Object) -> Object:
-    """Compare the Deployment of that name, if there is one, with the wanted one.
+    """Compare the Deployment with this name, if it exists, with the wanted one.
 
-    The result has `is_foreign`, `definition` (what to create or to patch, or none), `is_news` (whether this sync is
-    worth an event) and `available_replicas`.
+    The result has ``is_foreign``, ``definition`` (to create or to patch, or None), ``is_news`` (whether to post an
+    event) and ``available_replicas``.
     """
     found = deployments[0] if deployments else None
     is_foreign = found is not None and not _is_controlled(found, foo)
@@ -43,10 +43,10 @@ def _is_controlled(found: Object, foo: Object) -> bool:
 
 
 def _definition(found: Object | None, wanted: Object) -> Object | None:
-    """Give what is to be sent; with the uid of what was found, so that only that one can be changed.
+    """Return the definition to send, with the uid of the existing Deployment, so that no other one can be changed.
 
-    The API server gives a created object a uid of its own and refuses to change the uid of an existing one: a uid of
-    nobody therefore creates, but touches no Deployment that came in between.
+    The API server sets the uid of a created object and rejects a change of the uid. The zero uid therefore creates a
+    Deployment, but cannot change one that was created in the meantime.
     """
     if found is None:
         return _with_uid(wanted, "00000000-0000-0000-0000-000000000000")

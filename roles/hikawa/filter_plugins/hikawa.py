@@ -1,18 +1,18 @@
-"""The song of a Hikawa: its words, its judgement, and the next step of the state machine.
+"""The song of a Hikawa: its words, when it is over, and the next step of the state machine.
 
-Word n is a function of the seed and of n alone, so a run that is repeated after a crash says the same word again. The
-next step is a pure function of the Hikawa, of the words that exist and of the time; it is taken when due and never
-sooner. A word whose creation no earlier run has reported counts as said just now, because it was said at that time or
-before. The tasks of the role carry the step out.
+Word n depends only on the seed and on n, so a run that is repeated after a crash says the same word again. The next
+step is a pure function of the Hikawa, of the existing words and of the time; it is never taken before it is due. A word
+whose creation no earlier run has reported counts as said just now, because it was said now or earlier. The tasks of the
+role carry out the step.
 
-The beat is kept by what goes from run to run in the status:
+Two values in the status keep the interval between words:
 
-- `sayingMillis` is the least time that a word of this Hikawa has ever taken from the look at the clock to the API
-  server's answer. What a word takes in any case need not be waited for; so the clock may be looked at that much sooner.
-  The fewer words it was learned from, the less of it is used.
-- `leadMillis` is how long before a step is due its run is asked for, because a run needs time until it looks at the
-  clock. It falls at once when a run came too early and rises slowly while runs come late, so that it follows the
-  quickest runs: one that is too early says nothing and costs another. `wasEarly` tells that other one.
+- ``sayingMillis`` is the minimum time that a word of this Hikawa has taken from reading the clock to the API server's
+  answer. Every word takes at least this time, so a run may read the clock that much earlier. The fewer words the value
+  is based on, the less of it is used.
+- ``leadMillis`` is how long before a step is due its run is requested, because a run needs time until it reads the
+  clock. It decreases at once after a run that was too early and increases slowly while runs are late, so that it
+  follows the fastest runs: a run that is too early says nothing and needs another run. ``wasEarly`` marks that one.
 """
 
 import hashlib
@@ -22,37 +22,37 @@ from typing import Any
 
 SAID_AT = "zundokokiyoshi.kaitoy.github.com/said-at-millis"
 END_OF_SONG = ["Zun", "Zun", "Zun", "Zun", "Doko"]
-MARGIN_MILLIS = 8  # by that much runs shall come late rather than early
+MARGIN_MILLIS = 8  # runs should be late by this time rather than early
 
 Object = dict[str, Any]
 
 
 class FilterModule:
-    """What Ansible asks for the filters of this file."""
+    """The filters of this file, for Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Give the filters by the names that the tasks use."""
+        """Return the filters by name."""
         return {"hikawa_word": word, "hikawa_is_over": is_over, "hikawa_plan": plan, "hikawa_report": report}
 
 
 def word(number: int, seed: str) -> str:
-    """Give the word of that number, counted from 1, in the song of that seed."""
+    """Return the word with this number, counted from 1, in the song with this seed."""
     digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
     return "Doko" if digest[0] % 2 else "Zun"
 
 
 def is_over(words: list[str]) -> bool:
-    """Say whether the last five words are the right ones."""
+    """Return whether the last five words end the song."""
     return words[-5:] == END_OF_SONG
 
 
 def plan(zundokos: Iterable[Object], hikawa: Object, seed: str, now_millis: int) -> Object:
-    """Say what one run does, given all Zundokos of the namespace, the whole Hikawa, and the time.
+    """Return what one run does, given all Zundokos of the namespace, the whole Hikawa, and the time.
 
-    The result has `looked_at_millis` (the time), `say` (`name` and `word`, or none), `spec` (what the operator changes
-    in the spec, or nothing), `is_kiyoshi_due`, `blocked_by` (the name of a Zundoko of somebody else that is in the way,
-    or none), `due_at_millis` (when a look at the clock is late enough for the next step), `is_waiting` (whether time
-    has to pass for it) and `num_zundokos_said`.
+    The result has ``looked_at_millis`` (the time), ``say`` (``name`` and ``word``, or None), ``spec`` (the change of
+    the spec, or empty), ``is_kiyoshi_due``, ``blocked_by`` (the name of a Zundoko with another owner that is in the
+    way, or None), ``due_at_millis`` (when the next step is due), ``is_waiting`` (whether the next step is not due yet)
+    and ``num_zundokos_said``.
     """
     zundokos = list(zundokos)
     own = _own_words(zundokos, hikawa)
@@ -81,10 +81,10 @@ def plan(zundokos: Iterable[Object], hikawa: Object, seed: str, now_millis: int)
 
 
 def report(step: Object, hikawa: Object, now_millis: int) -> Object:
-    """Say how far the song is after a run, given its plan, the Hikawa as it was before, and the time after its word.
+    """Return the progress of the song after a run, given its plan, the Hikawa before it, and the time after its word.
 
-    The result has `num_zundokos_said`, `kiyoshied`, `last_said_at_millis`, `timing` (these are for the status) and
-    `next_run_at_millis`.
+    The result has ``num_zundokos_said``, ``kiyoshied``, ``last_said_at_millis`` and ``timing``, which are for the
+    status, and ``next_run_at_millis``.
     """
     timing, interval = dict(_timing(hikawa)), hikawa["spec"]["intervalMillis"]
     late = step["looked_at_millis"] - step["due_at_millis"]
@@ -115,18 +115,18 @@ def _allowance_before(hikawa: Object) -> int:
 
 
 def _allowance(timing: Mapping[str, Any], said: int, interval_millis: int) -> int:
-    """Say how much sooner than an interval after the last word the clock may be looked at."""
+    """Return how much earlier than an interval after the last word a run may read the clock."""
     saying: int = timing.get("sayingMillis", 0)
     return min(saying * said // (said + 1), interval_millis // 4)
 
 
 def _lead(late_millis: int, hikawa: Object) -> int:
-    """Say how long before the next step its run is asked for, when this one came so late, or so early."""
+    """Return how long before the next step its run is requested, given how late (or early) this run was."""
     lead, interval = _timing(hikawa).get("leadMillis"), hikawa["spec"]["intervalMillis"]
     if lead is None:
         return min(late_millis, interval) * 3 // 4
     excess = min(late_millis - MARGIN_MILLIS, interval)
-    if excess > 0:  # what few words have taught is a first guess; the run after an early one is always late
+    if excess > 0:  # after few words the lead is only a guess; the run after an early one is always late
         excess = (
             0 if _timing(hikawa).get("wasEarly") else excess // min(hikawa["status"].get("numZundokosSaid", 0) + 2, 16)
         )
@@ -153,7 +153,7 @@ def _is_leaving(zundoko: Object) -> bool:
 
 
 def _said_at(own: Iterable[Object], hikawa: Object, now_millis: int) -> int:
-    just_now = now_millis + _allowance_before(hikawa)  # so that a whole interval is waited from this look on
+    just_now = now_millis + _allowance_before(hikawa)  # so that the next step is a whole interval from now
     reported = hikawa.get("status", {}).get("lastSaidAtMillis")
     if reported is None:
         return just_now
@@ -170,7 +170,7 @@ def _first_missing(own: Mapping[int, Object], target: int) -> int | None:
 
 
 def _spec_change(words: Mapping[int, str], target: int, hikawa: Object) -> Object:
-    """Say what the operator changes in the spec once the words are said; nothing while some are missing."""
+    """Return the change of the spec after all words are said; empty while words are missing."""
     if len(words) < target or hikawa["spec"].get("sayKiyoshi", False):
         return {}
     if is_over([words[number] for number in sorted(words)]):

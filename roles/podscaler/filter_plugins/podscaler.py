@@ -1,9 +1,8 @@
-"""The difference between the pods that exist and the pods that a PodScaler asks for.
+"""Plans which pods a PodScaler creates and deletes.
 
-The plan is a pure function of the listed pods and of the PodScaler, so it can be tested without a cluster and
-gives the same answer to every PodScaler that looks at the same pods: two of them with one selector agree on the
-pods that have to go. A pod that another controller would create again is never among them. The tasks of the role
-carry the plan out.
+The plan is a pure function of the listed pods and the PodScaler, so you can test it without a cluster. It is the same
+for every PodScaler with the same pods: two PodScalers with the same selector agree on the pods to delete. Pods that
+another controller would create again are never deleted. The tasks of the role carry out the plan.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,19 +16,19 @@ Object = dict[str, Any]
 
 
 class FilterModule:
-    """What Ansible asks for the filters of this file."""
+    """The filters of this file, for Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Give the filters by the names that the tasks use."""
+        """Return the filters by name."""
         return {"podscaler_plan": plan, "podscaler_deletion_errors": deletion_errors}
 
 
 def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
-    """Say how many pods to create, which to delete, and what the status is once that is done.
+    """Return how many pods to create, which pods to delete, and the status after that.
 
-    `pods` are the pods with the labels of the selector, `podscaler` is the whole object, `limit` the most pods that
-    one run may create or delete. The result has `missing`, `delete` (definitions), `stats`, `condition` (or none, when
-    the object already has it) and `is_complete` (false when the limit cut the plan short).
+    ``pods`` are the pods with the labels of the selector, ``podscaler`` is the whole object, ``limit`` is the maximum
+    number of pods that one run may create or delete. The result has ``missing``, ``delete`` (definitions), ``stats``,
+    ``condition`` (None if the object already has it) and ``is_complete`` (False if the limit truncated the plan).
     """
     counted = [pod for pod in pods if _counts(pod)]
     excess = len(counted) - podscaler["spec"]["count"]
@@ -53,9 +52,9 @@ def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
 
 
 def deletion_errors(result: Object) -> list[str]:
-    """Give the messages of the deletions that failed, those of pods that were gone already left out.
+    """Return the messages of the failed deletions, except for pods that were already gone.
 
-    `result` is what `kubernetes.core.k8s` gave with `continue_on_error`: one result, or a list of them.
+    ``result`` is the result of ``kubernetes.core.k8s`` with ``continue_on_error``: one result, or a list of results.
     """
     outcomes = (result.get("result") or {}).get("results", [result])
     messages = [outcome["error"].get("msg", "") for outcome in outcomes if "error" in outcome]
@@ -84,10 +83,10 @@ def _is_podscaler(reference: Object | None) -> bool:
 
 
 def _victims(counted: list[Object], podscaler: Object, excess: int) -> list[Object]:
-    """Choose the pods that this PodScaler deletes for the excess, in the order of deletion.
+    """Return the pods that this PodScaler deletes, in the order of deletion.
 
-    Where pods of a second PodScaler are among them, both must come to the same choice from lists that may differ in
-    what is ready; so the order is by age alone then, and each deletes only its own part.
+    If there are pods of a second PodScaler, both must choose the same pods, although their lists may differ in which
+    pods are ready. In this case the order is by age only, and each PodScaler deletes only its own pods.
     """
     uid = podscaler["metadata"]["uid"]
     scaled = _youngest_first(pod for pod in counted if _is_podscaler(_controller(pod)))

@@ -1,1 +1,1 @@
-"""The command line: one module for each command, exit codes, and nothing that another layer would need."""
+"""The command line: one module for each command, its flags and its exit codes. No other package imports it."""

@@ -1,9 +1,9 @@
 """``rolecall cluster``: the embedded control plane on the command line.
 
-Standard output carries only what was asked for, such as the path of a kubeconfig, so that it can be used in scripts;
-progress and errors go to standard error. Every command means the control plane of one name, ``default`` if none is
-given, and works from any process of the same user. Exit code 0 is success, 1 a failure with its reason; ``exec``
-gives the exit code of its command.
+Standard output has only the result, such as the path of a kubeconfig, so that scripts can use it. Progress and errors
+go to standard error. Every command works on the control plane with the given name (``default`` if you give none), from
+any process of the same user. The exit code is 0 for success and 1 for a failure; ``exec`` exits with the code of its
+command.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rolecall.cli.flags.kinds import POSITIVE
+from rolecall.cli.flags.values import POSITIVE
 from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.controlplane.binaries import find_binaries
+from rolecall.controlplane.component_processes import is_alive, memory_bytes
 from rolecall.controlplane.components import COMPONENTS
-from rolecall.controlplane.processes import is_alive, memory_bytes
 from rolecall.controlplane.state import known_names
 
 STATE_VARIABLE = "ROLECALL_STATE_DIR"
@@ -35,27 +35,27 @@ _EXAMPLES = """Examples:
   export KUBECONFIG="$(rolecall cluster start)"
   rolecall cluster exec -- kubectl get nodes"""
 _START = (
-    "Starts a control plane, waits until everything is ready, and prints the path of its kubeconfig. One that runs "
-    "already is left as it is."
+    "Starts a control plane, waits until it is ready, and prints the path of its kubeconfig. If it is already running, "
+    "nothing changes."
 )
-_STOP = "Ends a control plane and removes its state."
-_STATUS = "Shows the components of a control plane. The exit code is 0 only if all of them run."
-_KUBECONFIG = "Prints the path of a kubeconfig of a control plane that runs."
+_STOP = "Stops a control plane and removes its state."
+_STATUS = "Shows the components of a control plane. The exit code is 0 only if all of them are running."
+_KUBECONFIG = "Prints the path of a kubeconfig of a running control plane."
 _LOGS = "Prints the logs of a control plane's components."
 _EXEC = (
-    "Runs a command with KUBECONFIG set and kubectl on PATH. The control plane is started before and stopped "
-    "afterwards, unless it runs already. The exit code is that of the command."
+    "Runs a command with KUBECONFIG set and kubectl on PATH. Starts the control plane before the command and stops it "
+    "afterwards, unless it is already running. The exit code is that of the command."
 )
 _BINARIES = (
-    "Makes sure that the programs of a control plane are there, and prints their folder. Those of KUBEBUILDER_ASSETS, "
-    "PATH or the cache are taken; else they are downloaded, else built with Go."
+    "Makes sure that the programs of a control plane are installed, and prints their directory. Uses the programs from "
+    "KUBEBUILDER_ASSETS, PATH or the cache if they exist; otherwise downloads them, or builds them with Go."
 )
 
 Handler = Callable[[argparse.Namespace], int]
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command and its own commands."""
+    """Add the command and its subcommands."""
     cluster = subparsers.add_parser(
         "cluster",
         help="the embedded control plane: a Kubernetes API without Docker",
@@ -66,17 +66,17 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     commands = cluster.add_subparsers(title="commands", metavar="COMMAND")
     start = _command(commands, "start", _start, "start a control plane, print the path of its kubeconfig", _START)
     _add_nodes(start)
-    stop = _command(commands, "stop", _stop, "end a control plane and remove its state", _STOP)
-    stop.add_argument("--all", action="store_true", help="end all control planes of this user")
-    status = _command(commands, "status", _status, "show the components and whether they run", _STATUS)
+    stop = _command(commands, "stop", _stop, "stop a control plane and remove its state", _STOP)
+    stop.add_argument("--all", action="store_true", help="stop all control planes of this user")
+    status = _command(commands, "status", _status, "show the components and whether they are running", _STATUS)
     status.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="how to show it (default: %(default)s)"
+        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
     )
     kubeconfig = _command(commands, "kubeconfig", _kubeconfig, "print the path of a kubeconfig", _KUBECONFIG)
     kubeconfig.add_argument(
         "--service-account",
         metavar="NAMESPACE/NAME",
-        help="the kubeconfig of this service account instead of the administrator's",
+        help="print the kubeconfig of this service account instead of the administrator's",
     )
     logs = _command(commands, "logs", _logs, "print the logs of the components", _LOGS)
     logs.add_argument(
@@ -86,12 +86,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="COMPONENT",
         help=f"one of {', '.join(COMPONENTS)} (default: all of them)",
     )
-    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is added, until interrupted")
-    execute = _command(commands, "exec", _exec, "run a command with a control plane that is there just for it", _EXEC)
+    logs.add_argument("-f", "--follow", action="store_true", help="keep printing new lines until interrupted")
+    execute = _command(commands, "exec", _exec, "run a command with a temporary control plane", _EXEC)
     execute.usage = f"{execute.prog} [--name NAME] [--state-dir DIR] [--nodes N] -- COMMAND [ARGUMENT ...]"
     _add_nodes(execute)
     execute.add_argument("command", nargs="+", metavar="COMMAND", help="the command and its arguments")
-    text = "make sure that the programs are there, print their folder"
+    text = "install the programs if needed, print their directory"
     binaries = commands.add_parser("binaries", help=text, description=_BINARIES)
     binaries.set_defaults(handler=_guarded(_binaries))
 
@@ -110,7 +110,7 @@ def _command(
         type=Path,
         default=os.environ.get(STATE_VARIABLE),
         metavar="DIR",
-        help=f"the folder for the state of all control planes (default: ${STATE_VARIABLE}, or else a private one)",
+        help=f"the directory for the state of all control planes (default: ${STATE_VARIABLE}, or a private directory)",
     )
     parser.set_defaults(handler=_guarded(handler))
     return parser
@@ -118,12 +118,12 @@ def _command(
 
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--nodes", type=POSITIVE.parse, default=1, metavar="N", help="how many nodes to simulate (default: %(default)s)"
+        "--nodes", type=POSITIVE.parse, default=1, metavar="N", help="the number of nodes (default: %(default)s)"
     )
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Turn what people can mend, and an interruption, into a message and an exit code."""
+    """Turn expected errors and interruptions into a message and an exit code."""
 
     def run(arguments: argparse.Namespace) -> int:
         previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -170,7 +170,8 @@ def _control_plane(arguments: argparse.Namespace) -> ControlPlane:
 def _start(arguments: argparse.Namespace) -> int:
     control_plane = _control_plane(arguments)
     started = control_plane.start()
-    _say(f"Control plane {control_plane.name!r} {'is ready' if started else 'runs already'} at {control_plane.server}")
+    state = "is ready" if started else "is already running"
+    _say(f"Control plane {control_plane.name!r} {state} at {control_plane.server}")
     _print(str(control_plane.kubeconfig))
     return 0
 
@@ -179,7 +180,7 @@ def _stop(arguments: argparse.Namespace) -> int:
     names = known_names(arguments.state_dir) if arguments.all else [arguments.name]
     for name in names:
         stopped = ControlPlane(name, state_directory=arguments.state_dir).stop()
-        _say(f"Control plane {name!r} {'is stopped' if stopped else 'does not run'}")
+        _say(f"Control plane {name!r} {'is stopped' if stopped else 'is not running'}")
     return 0
 
 
@@ -264,26 +265,26 @@ def _exec(arguments: argparse.Namespace) -> int:
         return _run_with(control_plane, arguments.command)
     finally:
         if started:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient user must not leave half of it behind
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second interrupt must not leave processes behind
             control_plane.stop()
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run_with(control_plane: ControlPlane, command: list[str]) -> int:
-    """Run the command to its end, also when we are asked to end, and give its exit code as a shell would."""
+    """Run the command to its end, even when we get a signal, and return its exit code as a shell would."""
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), str(control_plane.program_directory))))
     environment = os.environ | {"KUBECONFIG": str(control_plane.kubeconfig), "PATH": path}
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
-        _say(f"rolecall: {command[0]!r} could not be started: {error.strerror}", colour="31")
+        _say(f"rolecall: cannot start {command[0]!r}: {error.strerror}", colour="31")
         return COMMAND_NOT_FOUND
     code = _wait_for(process)
     return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command; a terminal interrupts it together with us, SIGTERM is passed on."""
+    """Wait for the command. A terminal interrupts it together with us; pass SIGTERM on."""
     signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
     while True:
         try:

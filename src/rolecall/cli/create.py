@@ -1,54 +1,56 @@
-"""``rolecall create api``: a new kind in a project, with all that it needs."""
+"""``rolecall create api``: adds a kind to a project."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-from rolecall.cli.init import report
+from rolecall.cli.init import print_written_files
 from rolecall.scaffold import NewKind, ScaffoldError, create_api
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command and its own command."""
+    """Add the command and its subcommand."""
     create = commands.add_parser(
-        "create", help="add a kind to a project", description="Adds to a project of rolecall init."
+        "create", help="add a kind to a project", description="Adds to a project created by rolecall init."
     )
     things = create.add_subparsers(title="commands", metavar="COMMAND")
     api = things.add_parser(
         "api",
-        help="add a kind: definition, sample, permissions, role or playbook, tests",
-        description="Adds a kind that works at once and is there to be changed: its objects keep a message in a "
-        "ConfigMap. Files that are there are never overwritten; watches.yaml, demo.yaml and the kustomizations get an "
-        "entry more and keep everything else, comments too. If anything stands in the way, nothing is written.",
+        help="add a kind: CRD, sample, permissions, role or playbook, tests",
+        description="Adds a working example kind for you to change: its objects keep a message in a ConfigMap. "
+        "Existing files are never overwritten. watches.yaml, demo.yaml and the kustomizations get one more entry; "
+        "everything else in them, comments included, stays. If a file is in the way, nothing is written.",
         epilog="Example: rolecall create api --group apps --version v1alpha1 --kind Website --generate-role",
     )
     api.add_argument("--group", required=True, metavar="GROUP", help="the API group, without the project's domain")
     api.add_argument("--version", required=True, metavar="VERSION", help="the API version, such as v1alpha1")
     api.add_argument("--kind", required=True, metavar="KIND", help="the kind, such as Website")
     api.add_argument(
-        "--plural", metavar="WORD", help="the plural, such as websites (default: by the rules of simple English)"
+        "--plural", metavar="WORD", help="the plural name, such as websites (default: the kind with an English plural)"
     )
     api.add_argument(
         "--generate-role",
         action="store_true",
-        help="reconcile the kind by a role; its playbook is for runs without an operator",
+        help="reconcile the kind with a role; also writes a playbook that runs the role without an operator",
     )
     api.add_argument(
-        "--generate-playbook", action="store_true", help="reconcile it by a playbook; with a role too, one that runs it"
+        "--generate-playbook",
+        action="store_true",
+        help="reconcile the kind with a playbook; with --generate-role, the playbook runs the role",
     )
     api.add_argument(
         "--project",
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="the folder of the project (default: the current one)",
+        help="the directory of the project (default: the current directory)",
     )
     api.set_defaults(handler=_create_api)
 
 
 def _create_api(options: argparse.Namespace) -> int:
-    wanted = NewKind(
+    new_kind = NewKind(
         options.group,
         options.version,
         options.kind,
@@ -57,12 +59,13 @@ def _create_api(options: argparse.Namespace) -> int:
         with_playbook=options.generate_playbook,
     )
     try:
-        changes = create_api(options.project, wanted)
-        changes.write()
+        files = create_api(options.project, new_kind)
+        files.write()
     except ScaffoldError as error:
         sys.stderr.write(f"rolecall create api: {error}\n")
         return 1
     name = options.kind.lower()
     tasks = f"roles/{name}/tasks/main.yml" if options.generate_role else f"playbooks/{name}.yml"
-    report("create api", changes, ("make demo", f"edit {tasks}, and with it deploy/crds and deploy/rbac", "make test"))
+    edit = f"edit {tasks}, together with deploy/crds and deploy/rbac"
+    print_written_files("create api", files, ("make demo", edit, "make test"))
     return 0

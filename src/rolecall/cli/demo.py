@@ -1,4 +1,4 @@
-"""``rolecall demo``: a project's operator and samples on a control plane of their own, in one command."""
+"""``rolecall demo``: runs a project's operator and samples on a temporary control plane."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
-from rolecall.cli.flags.kinds import DURATION
+from rolecall.cli.flags.values import DURATION
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
 
@@ -17,16 +17,16 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="run a project's samples on an embedded control plane until all are reconciled",
-        description="Starts a control plane, applies the definitions of demo.yaml, runs the operator under the service "
-        "account among them, applies the samples, and shows a table until each of their objects has reached the end "
-        "state that demo.yaml names. The exit code is 0 only then.",
+        description="Starts a control plane, applies the definitions that demo.yaml lists, runs the operator with the "
+        "service account from these definitions, applies the samples, and shows a table until every object has reached "
+        "the goal in demo.yaml. The exit code is 0 only if every object reaches its goal.",
     )
     parser.add_argument(
         "--project",
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="the folder of the project (default: the current one)",
+        help="the directory of the project (default: the current directory)",
     )
     parser.add_argument("--name", default="demo", help="the name of the control plane (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="leave everything running and say how to use it")
@@ -41,17 +41,17 @@ def add_parser(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    # Loading the client libraries takes a second, which the other commands shall not pay for.
+    # Importing the client libraries takes a second; the other commands should not pay for it.
     from rich.console import Console  # noqa: PLC0415
 
     from rolecall.demo.demo import Options, run_demo  # noqa: PLC0415
 
-    script = options.project.resolve() / "demo.yaml"
-    if not script.is_file():
-        hint = "run this in the folder of a project, or name it with --project"
-        sys.stderr.write(f"rolecall demo: there is no file {str(script)!r}; {hint}\n")
+    demo_file = options.project.resolve() / "demo.yaml"
+    if not demo_file.is_file():
+        hint = "run this command in the directory of a project, or use --project"
+        sys.stderr.write(f"rolecall demo: file {str(demo_file)!r} not found; {hint}\n")
         return 1
-    # Where nobody looks at a terminal (a log of CI), eighty columns would break every row.
+    # Without a terminal (in a CI log), eighty columns would break every row.
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         state = os.environ.get(STATE_VARIABLE)

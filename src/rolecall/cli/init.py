@@ -1,41 +1,41 @@
-"""``rolecall init``: a new project, ready for its first kind."""
+"""``rolecall init``: creates a project without kinds."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-from rolecall.scaffold import Changes, ScaffoldError, init_project
+from rolecall.scaffold import ProjectFiles, ScaffoldError, init_project
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the program."""
     parser = commands.add_parser(
         "init",
-        help="start a project of your own",
-        description="Writes a project without kinds: a Makefile with 'demo' and 'test', the manifests of the operator, "
-        "tests, a molecule scenario, a Dockerfile, a README. Files that are there are never overwritten: if any stands "
-        "in the way, all of them are named and nothing is written.",
+        help="create a project",
+        description="Creates a project without kinds: a Makefile with 'demo' and 'test', manifests of the operator, "
+        "tests, a molecule scenario, a Dockerfile, a README. Existing files are never overwritten: if any are in the "
+        "way, the command lists them and writes nothing.",
         epilog="Example: rolecall init --domain example.com web",
     )
     parser.add_argument(
         "project_name",
         metavar="NAME",
-        help="the name of the project, such as web; its objects in a cluster have it too",
+        help="the name of the project, such as web; the operator's objects in a cluster get this name",
     )
     parser.add_argument(
-        "--domain", required=True, metavar="DOMAIN", help="what the API groups end in, such as example.com"
+        "--domain", required=True, metavar="DOMAIN", help="the domain that API groups end in, such as example.com"
     )
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where to write it (default: NAME)")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="the directory to write to (default: NAME)")
     parser.set_defaults(handler=_init)
 
 
-def report(command: str, changes: Changes, next_steps: tuple[str, ...]) -> None:
-    """Print what was written and what to do next."""
+def print_written_files(command: str, files: ProjectFiles, next_steps: tuple[str, ...]) -> None:
+    """Print the files that were written and the next steps."""
     rows = [
-        f"rolecall {command}: in {changes.folder}",
-        *(f"  created  {path}" for path in sorted(changes.created)),
-        *(f"  extended {path}" for path in sorted(changes.extended)),
+        f"rolecall {command}: in {files.directory}",
+        *(f"  created  {path}" for path in sorted(files.created)),
+        *(f"  extended {path}" for path in sorted(files.extended)),
         "Next:",
         *(f"  {step}" for step in next_steps),
     ]
@@ -43,14 +43,14 @@ def report(command: str, changes: Changes, next_steps: tuple[str, ...]) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    folder = options.directory or Path(options.project_name)
+    directory = options.directory or Path(options.project_name)
     try:
-        changes = init_project(folder, options.project_name, options.domain)
-        changes.write()
+        files = init_project(directory, options.project_name, options.domain)
+        files.write()
     except ScaffoldError as error:
         sys.stderr.write(f"rolecall init: {error}\n")
         return 1
-    enter = () if folder.resolve() == Path.cwd() else (f"cd {folder}",)
+    enter = () if directory.resolve() == Path.cwd() else (f"cd {directory}",)
     create = "rolecall create api --group apps --version v1 --kind Website --generate-role"
-    report("init", changes, (*enter, create, "make demo"))
+    print_written_files("init", files, (*enter, create, "make demo"))
     return 0

@@ -1,8 +1,7 @@
-"""A parser of command lines that helps somebody who has mistyped one.
+"""An argument parser that suggests corrections.
 
-A command or flag that is not there is answered with the nearest one that is, by the command that it was meant for; a
-command line that ends too early gets the help. Flags are never shortened: what works today must not become ambiguous
-with a new flag.
+An unknown command or flag is an error that names the nearest known one. A command line without a command prints the
+help. Flags cannot be abbreviated: a new flag must not make an existing command line ambiguous.
 """
 
 import argparse
@@ -14,17 +13,14 @@ USAGE_EXIT_CODE = 2
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose commands are parsed by the same class.
-
-    A command that does something sets the default ``handler``.
-    """
+    """A parser that uses the same class for its subcommands. Every command without subcommands sets ``handler``."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
         self.set_defaults(parser=self)
 
     def parse_command(self, words: Sequence[str]) -> argparse.Namespace:
-        """Return what the words say, with the ``handler`` of their command; else end the program with exit code 2."""
+        """Return the parsed options, with the ``handler`` of the command. Exit with 2 if the words are invalid."""
         options, others = self.parse_known_args(words)
         parser: Parser = options.parser
         if others:
@@ -34,18 +30,18 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def refuse(self, word: str) -> NoReturn:
-        """End the program because of a word that is not expected."""
+        """Exit because of an unexpected word."""
         flag = word.partition("=")[0]
         if flag.startswith("-"):
-            after_dashes = " -- " in (self.usage or "")
-            hint = "; flags of the command come after --" if after_dashes else _hint(flag, self._option_string_actions)
-            self.error(f"there is no flag {flag}{hint}")
-        self.error(f"there is one argument too many: {word!r}")
+            takes_command = " -- " in (self.usage or "")
+            hint = "; put the command's flags after --" if takes_command else _hint(flag, self._option_string_actions)
+            self.error(f"unknown flag: {flag}{hint}")
+        self.error(f"unexpected argument: {word!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001 - no other name
-            hint = _hint(value, action.choices) or f"; there are {', '.join(action.choices)}"
-            self.error(f"there is no command {value!r}{hint}")
+            hint = _hint(value, action.choices) or f"; expected one of {', '.join(action.choices)}"
+            self.error(f"unknown command: {value!r}{hint}")
         super()._check_value(action, value)
 
 

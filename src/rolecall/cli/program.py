@@ -1,39 +1,39 @@
-"""The two names of the program, and what is different under each: the defaults, and how strict the command line is.
+"""The two names of the program and what differs between them: the defaults, and how strict the command line is.
 
-``rolecall run`` is for people: free ports, private folders, a command line that cannot be meant is exit code 2.
-``ansible-operator run`` is for images and manifests that were made for the Go runner: its ports, paths and times, its
-exit codes, JSON always.
+``rolecall run`` is for interactive use: it takes free ports and private directories, and an invalid command line exits
+with 2. ``ansible-operator run`` is for images and manifests made for the Go runner: it has the Go runner's ports,
+paths, durations and exit codes, and always logs JSON.
 """
 
 from dataclasses import dataclass
 
-from rolecall.app.settings import Settings, settings_of_ansible_operator
+from rolecall.config.settings import Settings, ansible_operator_settings
 from rolecall.logs import LogSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One name of the program."""
+    """The defaults and the strictness of one name of the program."""
 
     name: str
     settings: Settings
     logs: LogSettings
     usage_exit_code: int = 2
     is_drop_in: bool = False
-    """Whether a call that the Go runner accepts must be accepted here."""
+    """Whether every command line that the Go runner accepts must be accepted."""
 
 
 def rolecall_program() -> Program:
-    """Return what ``rolecall run`` is."""
+    """Return the program ``rolecall run``."""
     return Program("rolecall run", Settings(), LogSettings())
 
 
 def ansible_operator_program() -> Program:
-    """Return what ``ansible-operator run`` is."""
+    """Return the program ``ansible-operator run``."""
     return Program(
         "ansible-operator run",
-        settings_of_ansible_operator(),
-        LogSettings(form="json", time_encoding="rfc3339"),
+        ansible_operator_settings(),
+        LogSettings(encoder="json", time_encoding="rfc3339"),
         usage_exit_code=1,
         is_drop_in=True,
     )

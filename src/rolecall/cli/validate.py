@@ -1,7 +1,7 @@
-"""``rolecall validate``: a strict check of a project, for people and for CI, that runs nothing and needs no cluster.
+"""``rolecall validate``: checks a project strictly, without running anything and without a cluster.
 
-Everything that is wrong is told at once, on standard output. Exit code 0 says that there is nothing to mend, 1 that
-there is, 2 that the command line cannot be meant.
+All problems are reported at once, on standard output. Exit code 0 means no errors, 1 means errors, 2 means an invalid
+command line.
 """
 
 import argparse
@@ -16,15 +16,15 @@ from rolecall import logs
 from rolecall.logs import LogSettings
 
 if TYPE_CHECKING:
-    from rolecall.app.validation.problem import Problem
-    from rolecall.app.validation.validation import Report
+    from rolecall.validation.problem import Problem
+    from rolecall.validation.validate import Report
 
-_USUAL_FOLDERS = (Path("deploy/crds"), Path("config/crd/bases"))
+_DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
 _COLOURS = {"error": "31", "warning": "33"}
 
 EPILOG = (
-    "Roles and playbooks are found as by 'rolecall run': from the working directory, ANSIBLE_ROLES_PATH and "
-    "ANSIBLE_COLLECTIONS_PATH. Exit code: 0 nothing is wrong, 1 something is, 2 the command line is wrong."
+    "Roles and playbooks are found as 'rolecall run' finds them: from the working directory, ANSIBLE_ROLES_PATH and "
+    "ANSIBLE_COLLECTIONS_PATH. Exit codes: 0 no errors, 1 errors, 2 an invalid command line."
 )
 
 
@@ -32,10 +32,10 @@ def add_parser(commands: Any) -> None:
     """Add the command to the program."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "validate",
-        help="check watches.yaml, its roles and playbooks, without running anything",
-        description="Checks watches.yaml strictly, every file of its roles and playbooks (YAML, tasks, names of "
-        "modules, arguments), and compares the arguments with the definitions of the kinds. Needs no cluster, runs "
-        "nothing, and tells everything that is wrong at once, on standard output.",
+        help="check watches.yaml, its roles and playbooks without running them",
+        description="Checks watches.yaml strictly, checks every file of its roles and playbooks (YAML, tasks, module "
+        "names, arguments), and compares the arguments with the CRDs. Needs no cluster, runs nothing, and reports all "
+        "problems at once on standard output.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -43,36 +43,35 @@ def add_parser(commands: Any) -> None:
         type=Path,
         default=Path("watches.yaml"),
         metavar="FILE",
-        help="what to check (default: %(default)s)",
+        help="the watches file to check (default: %(default)s)",
     )
     parser.add_argument(
         "--crds",
         type=Path,
         action="append",
         metavar="PATH",
-        help="a file or folder with definitions of kinds, may be repeated (default: deploy/crds and config/crd/bases, "
-        "where they exist)",
+        help="a file or directory with CRDs; can be repeated (default: deploy/crds and config/crd/bases, if present)",
     )
-    parser.add_argument("--strict", action="store_true", help="take warnings for errors")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     parser.add_argument(
         "--format",
         choices=("text", "json"),
         default="text",
-        help="how to tell it: a line each, or a JSON object (default: %(default)s)",
+        help="the output format: one line for each problem, or one JSON object (default: %(default)s)",
     )
     parser.set_defaults(handler=lambda options: _validate(options, parser))
 
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    # Loading what reads a project takes a while, which the other commands shall not pay for.
-    from rolecall.app.errors import ConfigurationError  # noqa: PLC0415
-    from rolecall.app.validation.validation import validate  # noqa: PLC0415
+    # Importing the parsers takes a while; the other commands should not pay for it.
+    from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.validation.validate import validate  # noqa: PLC0415
 
     for path in options.crds or []:
         if not path.exists():
-            parser.error(f"argument --crds: {str(path)!r} is no file and no folder")
-    crds = options.crds or [folder for folder in _USUAL_FOLDERS if folder.is_dir()]
-    logs.set_up(LogSettings(level="warning"))
+            parser.error(f"argument --crds: {str(path)!r} does not exist")
+    crds = options.crds or [path for path in _DEFAULT_CRD_DIRECTORIES if path.is_dir()]
+    logs.configure(LogSettings(level="warning"))
     try:
         report = validate(options.watches_file, os.environ, crds)
     except ConfigurationError as error:
@@ -102,7 +101,7 @@ def _as_text(report: "Report", counted: dict[str, int], file: Path) -> Iterator[
         yield f"{_number(counted['error'], 'error')}, {_number(counted['warning'], 'warning')}"
     else:
         contents = _number(report.contents, "role or playbook", "roles and playbooks")
-        yield f"{file}: {_number(report.kinds, 'kind')}, {contents}, nothing is wrong"
+        yield f"{file}: {_number(report.kinds, 'kind')}, {contents}, no problems found"
 
 
 def _line(problem: "Problem", *, is_coloured: bool) -> str:

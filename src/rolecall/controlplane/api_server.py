@@ -1,9 +1,8 @@
-"""The few requests that the control plane itself makes to its API server.
+"""A minimal client for the requests that the control plane itself makes to its API server.
 
-Only what starting, watching over and handing out needs: a path, a method, an object in and an object out, as the
-administrator, over the standard library's HTTP client, which starts in no time. A server that does not answer (yet)
-is an OSError, an answer of the server is given back whatever its status. Operators use a real client, in
-rolecall.kube.
+It uses the HTTP client of the standard library, which is fast to import, with the administrator's certificate. If the
+server does not answer, it raises OSError; it returns every answer, whatever its status. Operators use the client in
+``rolecall.kube``.
 """
 
 import http.client
@@ -14,32 +13,32 @@ from pathlib import Path
 from typing import Any
 
 REQUEST_TIMEOUT_SECONDS = 10.0
-READINESS_TIMEOUT_SECONDS = 2.0  # whoever took our port may accept and never answer
+READINESS_TIMEOUT_SECONDS = 2.0  # another process on our port may accept and never answer
 
 
 @dataclass(frozen=True)
 class Response:
-    """What the API server answered: the HTTP status and the object (text that is no JSON is its "message")."""
+    """An answer of the API server: the HTTP status and the object (``{"message": text}`` if the body is not JSON)."""
 
     status: int
     content: dict[str, Any]
 
     @property
     def is_success(self) -> bool:
-        """Say whether the request did what it asked for."""
+        """Whether the request succeeded."""
         return http.HTTPStatus.OK <= self.status < http.HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def message(self) -> str:
-        """What the server says about it."""
+        """The message of a Status object, or an empty string."""
         return str(self.content.get("message", ""))
 
 
 class ApiServer:
-    """Requests to one API server as its administrator."""
+    """A client of one API server, with the administrator's permissions."""
 
     def __init__(self, host: str, port: int, certificates: Path) -> None:
-        """Take the address and the folder that holds authority.crt, admin.crt and admin.key."""
+        """Take the address and the directory with authority.crt, admin.crt and admin.key."""
         self._host = host
         self._port = port
         self._context = ssl.create_default_context(cafile=certificates / "authority.crt")
@@ -48,7 +47,7 @@ class ApiServer:
     def request(
         self, method: str, path: str, body: object = None, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> Response:
-        """Send one request and read the whole answer; OSError or http.client.HTTPException if there is none."""
+        """Send a request and return the answer. Raise OSError or http.client.HTTPException if there is none."""
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_seconds, context=self._context)
         try:
             encoded = None if body is None else json.dumps(body).encode()
@@ -61,11 +60,11 @@ class ApiServer:
             connection.close()
 
     def get(self, path: str) -> Response:
-        """Read an object or a list."""
+        """Return the answer to a GET request for an object or a list."""
         return self.request("GET", path)
 
     def is_ready(self) -> bool:
-        """Say whether the API server says of itself that it is ready, its own start-up work included."""
+        """Return whether the API server reports that it is ready."""
         return self.request("GET", "/readyz", timeout_seconds=READINESS_TIMEOUT_SECONDS).is_success
 
 

@@ -1,9 +1,9 @@
-"""The certificate authority of one control plane and what it signs.
+"""The certificate authority of one control plane and the certificates that it signs.
 
-Every control plane has an authority of its own, so a kubeconfig of one is worth nothing at another. Keys are elliptic
-(P-256), which makes all of them together a matter of milliseconds, and they live as long as the state directory does.
-Who the holder of a certificate is, the API server reads from it: the common name is the user, the organisation the
-group. rolecall.controlplane.kubeconfig embeds them.
+Every control plane has its own authority, so a kubeconfig is valid for one control plane only. Keys are elliptic curve
+keys (P-256), which take milliseconds to create; they live as long as the state directory. The API server takes the user
+from the common name of a certificate, and the group from the organization. ``rolecall.controlplane.kubeconfig`` embeds
+the certificates.
 """
 
 import datetime as dt
@@ -30,14 +30,14 @@ class KeyPair:
 
 
 def private_key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Give the key as unencrypted PEM (PKCS 8)."""
+    """Return the key as unencrypted PEM (PKCS 8)."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def new_signing_key() -> tuple[bytes, bytes]:
-    """Make a key that signs service account tokens: private and public part as PEM."""
+    """Return a new key for signing service account tokens: the private and the public part as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return private_key_pem(key), public
@@ -65,7 +65,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
 
 
 class CertificateAuthority:
-    """Signs the certificates of one control plane."""
+    """The certificate authority of one control plane."""
 
     def __init__(self, name: x509.Name, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, cluster: str) -> Self:
-        """Make a new authority that is named after the cluster."""
+        """Return a new authority that is named after the cluster."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"rolecall {cluster}")
         usage = x509.KeyUsage(
@@ -102,11 +102,11 @@ class CertificateAuthority:
         return KeyPair(self._certificate.public_bytes(serialization.Encoding.PEM), private_key_pem(self._key))
 
     def client(self, user: str, group: str | None = None) -> KeyPair:
-        """Sign a certificate with which a client is this user, and in this group."""
+        """Return a signed client certificate for this user and group."""
         return self._sign(_name(user, group), ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def server(self, *addresses: str) -> KeyPair:
-        """Sign a certificate with which a server is known under these addresses and the names inside a cluster."""
+        """Return a signed server certificate for these addresses and for the in-cluster names of the API server."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
         alternatives = x509.SubjectAlternativeName(names)

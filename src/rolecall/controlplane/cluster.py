@@ -1,9 +1,8 @@
-"""The embedded control plane as a whole: start, stop, and everything in between.
+"""The embedded control plane: start, stop, and the state in between.
 
-A ControlPlane is known by its name; any process of the same user that uses this name means the same one. start()
-returns when everything is ready and leaves nothing behind if it fails or is interrupted; stop() leaves nothing at
-all. Single components can be stopped and started again, on the same port, for tests of how a client bears it. The
-programs come from rolecall.controlplane.binaries.
+A ``ControlPlane`` is identified by its name, for all processes of a user. ``start()`` returns when everything is ready,
+and cleans up if it fails or is interrupted; ``stop()`` removes everything. You can stop and restart single components
+on the same port, to test how a client handles an outage. The programs come from ``rolecall.controlplane.binaries``.
 """
 
 import http.client
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolecall.controlplane import processes
+from rolecall.controlplane import component_processes
 from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.components import COMPONENTS, HOST, Layout
@@ -21,7 +20,7 @@ from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.controlplane.startup import Report, Startup
 from rolecall.controlplane.state import State, StateStore
 
-STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches to end, which they never do
+STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches, which never end
 
 
 def _silent(_message: str) -> None:
@@ -29,12 +28,12 @@ def _silent(_message: str) -> None:
 
 
 class ControlPlane:
-    """One control plane of this user, by its name; as a context manager it is started and stopped."""
+    """A control plane of this user. As a context manager it starts and stops the control plane."""
 
     def __init__(
         self, name: str = "default", *, state_directory: Path | None = None, nodes: int = 1, report: Report = _silent
     ) -> None:
-        """Take the name, the folder for all control planes' state, the number of nodes, and who hears of progress."""
+        """Take the directory for the state of all control planes, and the function called with progress messages."""
         if nodes < 1:
             raise ControlPlaneError(f"number of nodes: expected at least 1, found {nodes!r}")
         self._store = StateStore(name, state_directory)
@@ -44,14 +43,14 @@ class ControlPlane:
         self._startup = Startup(self._store, self._credentials, report)
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the control plane."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop it, whatever happened."""
+        """Stop the control plane."""
         self.stop()
 
     @property
@@ -61,16 +60,16 @@ class ControlPlane:
 
     @property
     def layout(self) -> Layout:
-        """Where its files lie."""
+        """The paths of its files."""
         return self._store.layout
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig; it exists while the control plane does."""
+        """The administrator's kubeconfig; the file exists as long as the control plane."""
         return self.layout.kubeconfig
 
     def existing_kubeconfig(self) -> Path:
-        """Give the administrator's kubeconfig; ControlPlaneError if there is no such control plane."""
+        """Return the administrator's kubeconfig. Raise ControlPlaneError if the control plane does not exist."""
         self._known_state()
         return self.kubeconfig
 
@@ -81,16 +80,16 @@ class ControlPlane:
 
     @property
     def program_directory(self) -> Path:
-        """The folder with kubectl and the other programs that this control plane was started from."""
+        """The directory with kubectl and the other programs of this control plane."""
         return Path(self._known_state().programs["kubectl"]).parent
 
     def is_running(self) -> bool:
-        """Say whether it was started to the end and all its components are alive."""
+        """Return whether the start is complete and all components are running."""
         state = self._store.load()
         return state is not None and state.is_ready and all(self._alive(state).values())
 
     def state(self) -> State | None:
-        """Give what is remembered of it; None if it does not exist."""
+        """Return the saved state, None if the control plane does not exist."""
         return self._store.load()
 
     def _api_server(self, port: int) -> ApiServer:
@@ -100,16 +99,18 @@ class ControlPlane:
         state = self._store.load()
         if state is None:
             raise ControlPlaneError(
-                f"there is no control plane {self.name!r}; start it with: rolecall cluster start --name {self.name}"
+                f"control plane {self.name!r} does not exist; start it with: rolecall cluster start --name {self.name}"
             )
         return state
 
     @staticmethod
     def _alive(state: State) -> dict[str, bool]:
-        return {name: name in state.processes and processes.is_alive(state.processes[name]) for name in COMPONENTS}
+        return {
+            name: name in state.processes and component_processes.is_alive(state.processes[name]) for name in COMPONENTS
+        }
 
     def start(self) -> bool:
-        """Start everything and wait until it is ready; False if it runs already. Leaves nothing behind if it fails."""
+        """Start everything and wait until it is ready. Return False if it is already running. Clean up on failure."""
         if self.is_running():
             return False
         programs = find_binaries(self._report)
@@ -117,7 +118,7 @@ class ControlPlane:
             if self.is_running():
                 return False
             if self.layout.root.exists():
-                self._report(f"Removing what is left of control plane {self.name!r}")
+                self._report(f"Removing the remains of control plane {self.name!r}")
                 self._remove()
             self._report(f"Starting control plane {self.name!r}")
             try:
@@ -128,7 +129,7 @@ class ControlPlane:
         return True
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """Write a kubeconfig with a new token of a service account, good for a year, and give its path."""
+        """Write a kubeconfig with a new token of a service account, valid for a year, and return its path."""
         port = self._known_state().port
         try:
             return self._credentials.write_service_account_kubeconfig(self._api_server(port), port, (namespace, name))
@@ -145,24 +146,24 @@ class ControlPlane:
         return True
 
     def _remove(self) -> None:
-        """Kill at once: nothing of the state is wanted any more."""
+        """Kill all components without a grace period, and remove the state."""
         recorded = []
-        with suppress(ControlPlaneError):  # a damaged state names nobody; the folder still does
+        with suppress(ControlPlaneError):  # without a readable state, processes are found by their directory
             state = self._store.load()
             recorded = list(state.processes.values()) if state else []
-        strays = processes.find_in_directory(self.layout.root, COMPONENTS)
-        processes.end([*recorded, *strays], grace_seconds=0)
+        strays = component_processes.find_in_directory(self.layout.root, COMPONENTS)
+        component_processes.end([*recorded, *strays], grace_seconds=0)
         self._store.remove()
 
     def stop_component(self, component: str) -> None:
-        """End one component; the others go on."""
+        """Stop one component; the others keep running."""
         state = self._known_state()
-        processes.end([state.processes[component]], grace_seconds=STOP_GRACE_SECONDS)
+        component_processes.end([state.processes[component]], grace_seconds=STOP_GRACE_SECONDS)
 
     def start_component(self, component: str) -> None:
-        """Start one component again, as it was; an API server is ready when this returns."""
+        """Start a stopped component again; an API server is ready when this returns."""
         with self._store.lock():
             state = self._known_state()
-            if processes.is_alive(state.processes[component]):
+            if component_processes.is_alive(state.processes[component]):
                 return
             self._startup.restart(state, component)

@@ -1,9 +1,8 @@
-"""The five components of a control plane and how each is started.
+"""The five components of a control plane and their command lines.
 
-Only the API server listens on the network, on loopback; etcd is reached through sockets in the state directory, which
-nobody else may enter, and the others listen nowhere. So one control plane needs one port, and no other user of the
-machine can reach what lies behind the API server. Everything here is pure: paths and numbers in, command lines out.
-Who runs them is rolecall.controlplane.cluster.
+Only the API server listens on a port, on loopback. etcd listens on sockets in the state directory, which only its owner
+can enter, and the other components do not listen. So a control plane needs one port, and other users of the machine
+cannot bypass the API server. All functions are pure; ``rolecall.controlplane.startup`` runs the command lines.
 """
 
 from collections.abc import Mapping
@@ -26,13 +25,13 @@ STAGES = Path(__file__).with_name("stages.yaml")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the files of one control plane lie."""
+    """The paths of the files of one control plane."""
 
     root: Path
 
     @property
     def certificates(self) -> Path:
-        """The folder of certificates and keys."""
+        """The directory of certificates and keys."""
         return self.root / "certificates"
 
     @property
@@ -41,20 +40,20 @@ class Layout:
         return self.root / "kubeconfig"
 
     def component_kubeconfig(self, component: str) -> Path:
-        """Give the kubeconfig with which a component reaches the API server."""
+        """Return the path of a component's kubeconfig."""
         return self.root / f"{component}.kubeconfig"
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """Give the kubeconfig of a service account."""
+        """Return the path of a service account's kubeconfig."""
         return self.root / "service-accounts" / namespace / f"{name}.kubeconfig"
 
     def log(self, component: str) -> Path:
-        """Give the log of a component."""
+        """Return the path of a component's log."""
         return self.root / "logs" / f"{component}.log"
 
 
 def command_line(component: str, programs: Mapping[str, Path], layout: Layout, port: int) -> list[str]:
-    """Give the command line of a component; it is to be run in the root of the layout, where etcd's sockets lie."""
+    """Return the command line of a component. Run it in the root of the layout, where etcd's sockets are."""
     options = _OPTIONS[component](layout, port)
     return [str(programs[component]), *(f"--{name}={value}" for name, value in options.items())]
 
@@ -149,7 +148,7 @@ _OPTIONS = {
 
 
 def node(name: str) -> dict[str, object]:
-    """Describe a simulated node; kwok reports its state."""
+    """Return the manifest of a simulated node; kwok reports its status."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -165,7 +164,7 @@ def node(name: str) -> dict[str, object]:
 
 
 def probe_pod(name: str, namespace: str) -> dict[str, object]:
-    """Describe the pod that shows, by running, that all components work together."""
+    """Return the manifest of the probe pod; if it runs, all components work together."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,8 +1,8 @@
-"""Who may use one control plane: its certificates and kubeconfig files.
+"""The certificates and kubeconfig files of one control plane.
 
-Every component has a user of its own, with the rights that Kubernetes gives to that user; the administrator is in the
-group that may do everything, and so is kwok, which stands in for the kubelets of all nodes. Service accounts get
-tokens from the API server. All files lie in the state directory, readable by its owner only, and are removed with it.
+Every component has its own user, with the permissions that Kubernetes grants to that user. The administrator is in the
+group ``system:masters``, and so is kwok, which simulates the kubelets of all nodes. Service accounts get tokens from
+the API server. All files are in the state directory, readable by its owner only, and are removed with it.
 """
 
 import http
@@ -13,7 +13,8 @@ from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.certificates import CertificateAuthority, KeyPair, new_signing_key
 from rolecall.controlplane.components import HOST, Layout
 from rolecall.controlplane.errors import ControlPlaneError
-from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user, write_private
+from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user
+from rolecall.private_files import write_private
 
 ADMIN = "admin"
 ADMIN_GROUP = "system:masters"
@@ -29,7 +30,7 @@ class Credentials:
         self._layout = layout
 
     def create(self) -> None:
-        """Make an authority and everything that it signs; the folders exist already."""
+        """Create an authority and all certificates; the directories must exist."""
         authority = CertificateAuthority.create(self._cluster)
         self._write_pair("authority", authority.own)
         self._write_pair("server", authority.server(HOST, FIRST_SERVICE_ADDRESS))
@@ -42,7 +43,7 @@ class Credentials:
         write_private(self._layout.certificates / "service-accounts.pub", public)
 
     def write_kubeconfigs(self, port: int) -> None:
-        """Write the kubeconfig files of the administrator and of the components for an API server at this port."""
+        """Write the kubeconfig files of the administrator and of the components for an API server on this port."""
         paths = {ADMIN: self._layout.kubeconfig}
         for component in (components.CONTROLLER_MANAGER, components.SCHEDULER, components.KWOK):
             paths[component] = self._layout.component_kubeconfig(component)
@@ -52,7 +53,7 @@ class Credentials:
             )
 
     def write_service_account_kubeconfig(self, server: ApiServer, port: int, account: tuple[str, str]) -> Path:
-        """Write a kubeconfig with a new token of the account (namespace, name); ControlPlaneError if there is none."""
+        """Write a kubeconfig with a new token of the account (namespace, name). Raise ControlPlaneError on failure."""
         namespace, name = account
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         body = {
@@ -62,9 +63,9 @@ class Credentials:
         }
         response = server.request("POST", path, body)
         if response.status == http.HTTPStatus.NOT_FOUND:
-            raise ControlPlaneError(f"there is no service account {name!r} in namespace {namespace!r}")
+            raise ControlPlaneError(f"service account {name!r} not found in namespace {namespace!r}")
         if not response.is_success:
-            raise ControlPlaneError(f"no token for service account {namespace}/{name}: {response.message}")
+            raise ControlPlaneError(f"cannot create a token for service account {namespace}/{name}: {response.message}")
         target = self._layout.service_account_kubeconfig(namespace, name)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write_kubeconfig(target, port, token_user(response.content["status"]["token"]), namespace)

@@ -1,31 +1,29 @@
-"""Downloading the official releases, each file against a checksum that is pinned in checksums.txt.
+"""Downloading the official releases, each file verified by its checksum.
 
-A file without a pinned checksum is never downloaded, and a file that does not have its checksum is never used: both
-are said in one line and end this way. ROLECALL_DOWNLOAD_MIRROR names a place that holds the same files under the same
-paths, each below the name of its origin, such as MIRROR/dl.k8s.io/release/... Called by
-rolecall.controlplane.binaries.
+A file that does not have its checksum is discarded, and a host that does not answer is asked once. What fails keeps
+nothing else from being downloaded. ROLECALL_DOWNLOAD_MIRROR names a place that holds the same files under the same
+paths, each below the name of its origin, such as MIRROR/dl.k8s.io/release/...
 """
 
 import hashlib
+import http.client
 import os
 import platform
 import shutil
 import sys
 import tarfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from rolecall.controlplane import web
+from rolecall.controlplane.checksums import Checksum, Checksums, read_pinned
 from rolecall.controlplane.errors import BinariesUnavailableError
-from rolecall.controlplane.versions import ETCD, KUBERNETES, KWOK, PROGRAM_NAMES, PROGRAMS, Program
+from rolecall.controlplane.releases import Asset, asset_of
+from rolecall.controlplane.versions import Program
 
-CHECKSUMS = Path(__file__).with_name("checksums.txt")
 MIRROR_VARIABLE = "ROLECALL_DOWNLOAD_MIRROR"
-CONNECT_TIMEOUT_SECONDS = 10.0
 PROGRESS_SECONDS = 5.0
 CHUNK_BYTES = 1024 * 1024
 MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -33,90 +31,86 @@ MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "a
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Asset:
-    """A file of a release: where it lies (host and path) and, if it is an archive, which member is the program."""
-
-    location: str
-    member: str | None = None
-
-
-def asset_of(program: Program, system: str, machine: str) -> Asset:
-    """Say where the official release of a program lies, in Go's names of system and machine."""
-    if program.project == "etcd":
-        stem = f"etcd-{ETCD}-{system}-{machine}"
-        return Asset(f"github.com/etcd-io/etcd/releases/download/{ETCD}/{stem}.tar.gz", f"{stem}/etcd")
-    if program.project == "kwok":
-        return Asset(f"github.com/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-{system}-{machine}")
-    return Asset(f"dl.k8s.io/release/{KUBERNETES}/bin/{system}/{machine}/{program.name}")
-
-
-def read_checksums(path: Path = CHECKSUMS) -> dict[str, str]:
-    """Read the pinned checksums: location to SHA-256 in hexadecimal digits; lines that start with '#' are remarks."""
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {location: checksum for checksum, location in pairs}
-
-
-def fetch_programs(target: Path, report: Report) -> None:
-    """Download all programs into the target folder; BinariesUnavailableError if that is not possible."""
-    Downloader(read_checksums(), os.environ.get(MIRROR_VARIABLE), report).fetch_all(target)
+def fetch_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
+    """Download programs into the target folder; BinariesUnavailableError if any of them could not be."""
+    system, machine = sys.platform, MACHINES.get(platform.machine().lower(), platform.machine())
+    assets = {program.name: asset_of(program, system, machine) for program in programs}
+    mirror = os.environ.get(MIRROR_VARIABLE)
+    Downloader(read_pinned(), mirror, report).fetch_all(assets, target)
 
 
 class Downloader:
     """Downloads the files of the releases from their origins, or from a mirror."""
 
-    def __init__(self, checksums: Mapping[str, str], mirror: str | None, report: Report) -> None:
+    def __init__(self, pinned: Mapping[str, str], mirror: str | None, report: Report) -> None:
         """Take the pinned checksums by location, the mirror's URL, and who hears of progress."""
-        self._checksums = checksums
-        self._mirror = mirror.rstrip("/") if mirror else None
+        self._pinned = pinned
+        self._base = f"{mirror.rstrip('/')}/" if mirror else "https://"
         self._report = report
+        self._unreachable: dict[str, web.HostUnreachableError] = {}
 
-    def fetch_all(self, target: Path) -> None:
-        """Download every program; nothing is requested unless all of them have a pinned checksum."""
-        system, machine = sys.platform, MACHINES.get(platform.machine().lower(), platform.machine())
-        assets = {program.name: asset_of(program, system, machine) for program in PROGRAMS}
-        unpinned = [asset.location for asset in assets.values() if asset.location not in self._checksums]
-        if unpinned:
-            raise BinariesUnavailableError(
-                f"no checksum is pinned for {len(unpinned)} of {len(assets)} files, the first is {unpinned[0]!r}"
-            )
-        for number, name in enumerate(PROGRAM_NAMES, start=1):
-            self.fetch(assets[name], target / name, f"{name} ({number} of {len(assets)})")
+    def fetch_all(self, assets: Mapping[str, Asset], target: Path) -> None:
+        """Download every program that can be had; BinariesUnavailableError says which could not, and why."""
+        checksums = Checksums(self._pinned, self._base, assets.values())
+        failed: dict[str, list[str]] = {}
+        for number, (name, asset) in enumerate(assets.items(), start=1):
+            title = f"{name} ({number} of {len(assets)})"
+            try:
+                self._fetch(asset, checksums, target / name, title)
+            except BinariesUnavailableError as error:
+                failed.setdefault(str(error), []).append(name)
+        if failed:
+            raise BinariesUnavailableError("; ".join(f"{', '.join(names)}: {why}" for why, names in failed.items()))
 
-    def fetch(self, asset: Asset, program: Path, title: str) -> None:
+    def _fetch(self, asset: Asset, checksums: Checksums, program: Path, title: str) -> None:
         """Download one file, verify it, and put the program that it is, or that it contains, at the path."""
-        url = f"{self._mirror}/{asset.location}" if self._mirror else f"https://{asset.location}"
+        url = self._base + asset.location
+        if known := self._unreachable.get(web.host_of(url)):
+            raise known
         file = program.with_name(f"{program.name}.download")
         try:
-            checksum = self._download(url, file, title)
-        except (OSError, ValueError) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise BinariesUnavailableError(f"{url}: {reason}") from error
-        expected = self._checksums[asset.location]
-        if checksum != expected:
-            raise BinariesUnavailableError(f"{url}: expected SHA-256 {expected}, found {checksum}")
+            expected = checksums.of(asset)
+            self._download(url, file, title, expected)
+        except web.HostUnreachableError as error:
+            self._unreachable[error.host] = error
+            raise
         _unpack(asset, file, program)
 
-    def _download(self, url: str, file: Path, title: str) -> str:
-        """Write what lies at the URL into the file and give its SHA-256."""
-        digest = hashlib.sha256()
-        self._report(f"Downloading {title}")
-        with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_SECONDS) as source, file.open("wb") as sink:  # noqa: S310 - https or the user's own mirror
-            length = int(source.headers.get("Content-Length") or 0)
-            self._copy(source, sink, digest.update, _Progress(title, length, self._report))
-        return digest.hexdigest()
+    def _download(self, url: str, file: Path, title: str, expected: Checksum) -> None:
+        """Write what lies at the URL into the file; BinariesUnavailableError if it is not the file that we want."""
+        try:
+            response = web.open_url(url)
+        except web.ERRORS as error:
+            raise web.failure(url, error) from error
+        with response:
+            length = int(response.headers.get("Content-Length") or 0)
+            found = self._copy(url, response, file, _Progress(title, length, self._report))
+        if found != expected.sha256:
+            file.unlink()
+            raise BinariesUnavailableError(
+                f"{url}: expected SHA-256 {expected.sha256} ({expected.source}), found {found}; the file is discarded. "
+                f"Try again, or set {MIRROR_VARIABLE} to a mirror that has the right file"
+            )
 
     @staticmethod
-    def _copy(source: IO[bytes], sink: IO[bytes], update: Callable[[bytes], None], progress: "_Progress") -> None:
-        while chunk := source.read(CHUNK_BYTES):
-            sink.write(chunk)
-            update(chunk)
-            progress.step(len(chunk))
+    def _copy(url: str, source: http.client.HTTPResponse, file: Path, progress: "_Progress") -> str:
+        """Write the body into the file and give its SHA-256."""
+        digest = hashlib.sha256()
+        try:
+            with file.open("wb") as sink:
+                while chunk := source.read(CHUNK_BYTES):
+                    sink.write(chunk)
+                    digest.update(chunk)
+                    progress.step(len(chunk))
+        except web.ERRORS as error:
+            raise BinariesUnavailableError(f"{url}: ended after {progress}: {error}") from error
+        if progress.is_short:
+            raise BinariesUnavailableError(f"{url}: ended after {progress}; try again")
+        return digest.hexdigest()
 
 
 class _Progress:
-    """Tells every few seconds how much is there."""
+    """Tells, at the beginning and every few seconds, how much of a file is there."""
 
     def __init__(self, title: str, length: int, report: Report) -> None:
         self._title = title
@@ -124,6 +118,17 @@ class _Progress:
         self._report = report
         self._done = 0
         self._next = time.monotonic() + PROGRESS_SECONDS
+        size = f", {length / 1e6:.0f} MB" if length else ""
+        report(f"Downloading {title}{size}")
+
+    def __str__(self) -> str:
+        of_all = f" of {self._length}" if self._length else ""
+        return f"{self._done}{of_all} bytes"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less has arrived than was announced."""
+        return self._done < self._length
 
     def step(self, count: int) -> None:
         """Count bytes that have arrived."""
@@ -146,9 +151,10 @@ def _unpack(asset: Asset, file: Path, program: Path) -> None:
         file.replace(program)
         return
     try:
-        with tarfile.open(file) as archive, program.open("wb") as sink, _member(archive, asset.member) as source:
+        with tarfile.open(file) as archive, _member(archive, asset.member) as source, program.open("wb") as sink:
             shutil.copyfileobj(source, sink)
-    except (KeyError, tarfile.TarError) as error:
+    except (KeyError, EOFError, tarfile.TarError, OSError) as error:
+        program.unlink(missing_ok=True)
         raise BinariesUnavailableError(
             f"{asset.location}: expected an archive with {asset.member!r}: {error}"
         ) from error

@@ -1,24 +1,23 @@
-"""What can go wrong with the embedded control plane, in words for the person who started it.
+"""The errors of the embedded control plane.
 
-Every failure that this package expects is a ControlPlaneError with a message that can be shown as it is: what was
-found, where, and what was expected. A component that ended on its own carries its name and the last lines of its log.
-Everything else is a defect of ours and stays a traceback. The command line, in rolecall.cli.cluster, turns these
-errors into one message and exit code 1.
+Every expected failure is a ``ControlPlaneError`` whose message says what was found, where, and what was expected. The
+error for a failed component has the last lines of its log. Every other exception is a bug and stays a traceback.
+``rolecall.cli.cluster`` turns these errors into one message and exit code 1.
 """
 
 from collections.abc import Sequence
 
 
 class ControlPlaneError(Exception):
-    """The embedded control plane could not do what it was asked to do."""
+    """The base class of the errors of the embedded control plane."""
 
 
 class BinariesUnavailableError(ControlPlaneError):
-    """No way of getting the control plane's programs led to the end."""
+    """The programs of the control plane can neither be found, downloaded nor built."""
 
 
 class ComponentFailedError(ControlPlaneError):
-    """A component ended on its own, or never became ready; says which one, why and what it logged last."""
+    """A component exited or did not become ready; the message has its name, the reason and its last log lines."""
 
     def __init__(self, component: str, reason: str, log_lines: Sequence[str]) -> None:
         self.component = component

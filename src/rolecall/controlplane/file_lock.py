@@ -1,9 +1,8 @@
-"""A lock between processes that leaves nothing behind.
+"""A file lock between processes.
 
-Two starts at the same moment must neither build the same programs twice nor share a state directory. The lock is
-advisory and ends with the process that holds it, however that process ends. Where the file is to disappear with what
-it protects, the holder removes it, and whoever waited for the removed file takes a new one. Used by
-rolecall.controlplane.binaries and rolecall.controlplane.state.
+Two concurrent starts must neither build the same programs twice nor share a state directory. The lock is advisory and
+is released when its process exits. If the lock file should be removed with what it protects, the holder removes it, and
+processes that waited for the removed file lock a new one.
 """
 
 import fcntl
@@ -37,11 +36,11 @@ def _open_and_lock(path: Path, when_waiting: Callable[[], None]) -> int:
 
 @contextmanager
 def locked(path: Path, *, when_waiting: Callable[[], None] = lambda: None, remove: bool = False) -> Iterator[None]:
-    """Hold the lock at the path; call when_waiting if somebody else has it; remove the file at the end if asked."""
+    """Hold the lock; call ``when_waiting`` if another process has it; with ``remove``, delete the file at the end."""
     while True:
         try:
             descriptor = _open_and_lock(path, when_waiting)
-        except FileNotFoundError:  # the folder was removed between its creation and the opening
+        except FileNotFoundError:  # the directory was removed after its creation
             continue
         if _is_same_file(descriptor, path):
             break

@@ -1,14 +1,10 @@
-"""Kubeconfig files: one per user of a control plane, complete in itself.
+"""Writes kubeconfig files, one for each user of a control plane.
 
-Certificates, keys and tokens are embedded, so a file can be copied or passed on alone; it is readable by its owner
-only and appears whole or not at all. The users themselves come from rolecall.controlplane.certificates and, for
-service accounts, from the API server.
+Certificates, keys and tokens are embedded, so you can copy a file by itself. It is readable by its owner only and is
+written atomically. Certificates come from ``rolecall.controlplane.certificates``, tokens from the API server.
 """
 
 import base64
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,34 +12,22 @@ import yaml
 from rolecall.controlplane.certificates import KeyPair
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read, at once: nobody ever sees half of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
 def certificate_user(pair: KeyPair) -> dict[str, Any]:
-    """Describe a user who shows a certificate."""
+    """Return the kubeconfig entry of a user with a certificate."""
     return {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
 
 
 def token_user(token: str) -> dict[str, Any]:
-    """Describe a user who shows a bearer token."""
+    """Return the kubeconfig entry of a user with a bearer token."""
     return {"token": token}
 
 
 def kubeconfig(cluster: str, server: str, authority: bytes, user: dict[str, Any], namespace: str = "default") -> bytes:
-    """Build the file from the API server's URL, the authority's certificate (PEM), the one user and the namespace."""
+    """Return the file for the API server's URL, the authority's certificate (PEM), a user and a namespace."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

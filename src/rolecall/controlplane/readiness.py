@@ -1,9 +1,8 @@
-"""When a control plane counts as ready.
+"""The conditions under which a control plane is ready.
 
-Ready means that a user's first request finds everything at work: the API server with its roles, the namespaces with
-their service accounts, simulated nodes without taints, and the whole chain from scheduling to running, which a
-short-lived pod of our own shows. Each step names what it waits for, so that a start that hangs can say where. The
-steps are taken by rolecall.controlplane.cluster.
+Ready means that your first request finds everything working: the API server with its roles, namespaces with their
+service accounts, simulated nodes without taints, and the path from scheduling to a running pod, which a short-lived
+probe pod verifies. Each condition names what it waits for, so that a start that hangs can say where.
 """
 
 import contextlib
@@ -20,9 +19,9 @@ PROBE = ("kube-system", "rolecall-probe")
 
 
 def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[], None]) -> bool:
-    """Wait for the condition until the deadline of the monotonic clock; check runs before every look and may raise.
+    """Wait for the condition until the deadline of the monotonic clock; ``check`` runs before each poll and may raise.
 
-    A server that does not answer makes the condition false, not an error.
+    If the server does not answer, the condition counts as false.
     """
     while time.monotonic() < deadline:
         check()
@@ -34,13 +33,13 @@ def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[
 
 
 def create(server: ApiServer, path: str, body: object) -> bool:
-    """Create an object; say whether it is there, be it from an earlier attempt."""
+    """Create an object; return whether it exists, possibly from an earlier attempt."""
     response = server.request("POST", path, body)
     return response.is_success or response.status == http.HTTPStatus.CONFLICT
 
 
 def node_names(count: int) -> list[str]:
-    """Name the simulated nodes."""
+    """Return the names of the simulated nodes."""
     return [f"node-{number}" for number in range(1, count + 1)]
 
 
@@ -49,11 +48,11 @@ def create_nodes(server: ApiServer, count: int) -> None:
     for name in node_names(count):
         response = server.request("POST", "/api/v1/nodes", components.node(name))
         if not response.is_success:
-            raise ControlPlaneError(f"node {name!r} could not be created: {response.message}")
+            raise ControlPlaneError(f"cannot create node {name!r}: {response.message}")
 
 
 def has_service_accounts(server: ApiServer) -> bool:
-    """Say whether the controller manager has filled the default namespace."""
+    """Return whether the controller manager has populated the default namespace."""
     return all(
         server.get(f"/api/v1/namespaces/default/{path}").is_success
         for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
@@ -70,13 +69,13 @@ def _is_ready_node(node: dict[str, object]) -> bool:
 
 
 def has_ready_nodes(server: ApiServer, count: int) -> bool:
-    """Say whether all nodes are ready and take pods."""
+    """Return whether all nodes are ready and accept pods."""
     items = server.get("/api/v1/nodes").content.get("items", [])
     return sum(_is_ready_node(node) for node in items) >= count
 
 
 class ProbePod:
-    """The pod that proves that the components work together; it is removed as soon as it ran."""
+    """The pod that verifies that the components work together; it is removed as soon as it runs."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -85,7 +84,7 @@ class ProbePod:
         self._is_created = False
 
     def is_running(self) -> bool:
-        """Create the pod if it could not be created yet; say whether it runs."""
+        """Create the pod if it does not exist yet; return whether it runs."""
         if not self._is_created:
             self._is_created = create(self._server, self._pods, components.probe_pod(self._name, self._namespace))
             return False
@@ -93,7 +92,7 @@ class ProbePod:
         return bool(pod.get("status", {}).get("phase") == "Running")
 
     def remove(self) -> Response:
-        """Delete the pod at once, and the events about it."""
+        """Delete the pod immediately, and its events."""
         selector = f"involvedObject.name={self._name}"
         self._server.request("DELETE", f"/api/v1/namespaces/{self._namespace}/events?fieldSelector={selector}")
         return self._server.request("DELETE", f"{self._pods}/{self._name}?gracePeriodSeconds=0")

@@ -1,9 +1,8 @@
-"""The start of a control plane, step by step, and of single components.
+"""Starts a control plane step by step, or a single component.
 
-The order is that of need: credentials, etcd and the API server, then nodes and the components that work for them.
-Every process is remembered as soon as it exists, so that whoever cleans up finds it. While something is waited for, a
-component that ends is noticed at once and named with the last lines of its log. Cleaning up after a failure is left
-to the caller, rolecall.controlplane.cluster.
+The order is: credentials, etcd and the API server, then nodes and the components that work for them. Every process is
+recorded as soon as it exists, so that cleaning up finds it. If a component exits during the start, the start fails at
+once with the last lines of its log. The caller, ``rolecall.controlplane.cluster``, cleans up after a failure.
 """
 
 import os
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rolecall.controlplane import components, processes, readiness
+from rolecall.controlplane import component_processes, components, readiness
 from rolecall.controlplane.api_server import ApiServer
 from rolecall.controlplane.components import HOST
 from rolecall.controlplane.credentials import Credentials
@@ -33,7 +32,7 @@ Report = Callable[[str], None]
 
 
 def free_port() -> int:
-    """Find a port of the loopback address that nobody listens on at this moment."""
+    """Return a loopback port on which no process is listening."""
     candidates = random.SystemRandom().sample(PORTS, k=200)
     for port in candidates:
         with socket.socket() as probe:
@@ -47,17 +46,17 @@ def free_port() -> int:
 
 
 class Startup:
-    """Starts the components of one control plane."""
+    """Start the components of one control plane."""
 
     def __init__(self, store: StateStore, credentials: Credentials, report: Report) -> None:
-        """Take where the state is kept, whose credentials are used, and who hears of progress."""
+        """Take the state, the credentials, and the function that is called with progress messages."""
         self._store = store
         self._layout = store.layout
         self._credentials = credentials
         self._report = report
 
     def run(self, programs: dict[str, Path], nodes: int) -> None:
-        """Start everything in empty folders and wait until it is ready."""
+        """Start everything in empty directories and wait until it is ready."""
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         self._store.create_folders()
         state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
@@ -73,7 +72,7 @@ class Startup:
         self._store.save(state)
 
     def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiServer:
-        """Start the API server; if somebody takes the port in between, with another one."""
+        """Start the API server; if another process takes the port first, try another port."""
         self._launch(state, components.API_SERVER)
         server = self._api_server(state)
         try:
@@ -83,7 +82,7 @@ class Startup:
                 raise
         else:
             return server
-        self._report(f"Port {state.port} was taken in between; trying another one")
+        self._report(f"Port {state.port} is in use by another process; trying another port")
         state.port = free_port()
         self._credentials.write_kubeconfigs(state.port)
         return self._start_api_server(state, deadline, attempts - 1)
@@ -100,7 +99,7 @@ class Startup:
         return ApiServer(HOST, state.port, self._layout.certificates)
 
     def _wait_until_working(self, state: State, server: ApiServer, deadline: float) -> None:
-        """Wait for what the other components do; whoever does not is named."""
+        """Wait until the other components work; an error names the one that does not."""
         probe = readiness.ProbePod(server)
         self._wait(state, lambda: readiness.has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
         self._wait(state, lambda: readiness.has_ready_nodes(server, state.nodes), components.KWOK, deadline)
@@ -115,25 +114,27 @@ class Startup:
             self._check(state)
             if time.monotonic() >= notice:
                 notice += NOTICE_SECONDS
-                self._report(f"  still waiting for {component}")
+                self._report(f"  Still waiting for {component}")
 
         if not readiness.wait_until(condition, deadline, check):
-            self._fail(component, f"did not get ready within {READY_TIMEOUT_SECONDS:.0f} s")
+            self._fail(component, f"did not become ready within {READY_TIMEOUT_SECONDS:.0f} s")
 
     def _check(self, state: State) -> None:
-        """Raise if a component that was started has ended."""
+        """Raise ComponentFailedError if a component has exited."""
         for component, record in state.processes.items():
-            if not processes.is_alive(record):
-                self._fail(component, "ended while the control plane was starting")
+            if not component_processes.is_alive(record):
+                self._fail(component, "exited while the control plane was starting")
 
     def _fail(self, component: str, reason: str) -> None:
-        raise ComponentFailedError(component, reason, processes.last_lines(self._layout.log(component), LOG_LINES))
+        raise ComponentFailedError(
+            component, reason, component_processes.last_lines(self._layout.log(component), LOG_LINES)
+        )
 
     def _launch(self, state: State, component: str) -> None:
-        """Start a component and remember its process."""
+        """Start a component and record its process."""
         programs = {name: Path(path) for name, path in state.programs.items()}
         try:
-            state.processes[component] = processes.start(
+            state.processes[component] = component_processes.start(
                 components.command_line(component, programs, self._layout, state.port),
                 directory=self._layout.root,
                 log=self._layout.log(component),
@@ -144,6 +145,6 @@ class Startup:
         self._store.save(state)
 
     def _environment(self) -> dict[str, str]:
-        """Give components nothing of the caller's that could lead them elsewhere: no proxy, kubeconfig or home."""
+        """Return the environment of components, without the caller's proxy, kubeconfig or home directory."""
         kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
         return kept | {"HOME": str(self._layout.root)}

@@ -1,9 +1,8 @@
-"""Where control planes keep their state, and what is remembered of a running one.
+"""The state directory of control planes, and the saved state of a running one.
 
-All state of a control plane lies in one private folder named after it; removing the folder removes everything. What
-the folder's state.json remembers is enough for any later command, or for a start after a crash, to find and end
-exactly the processes that belong to it. The processes themselves are the business of rolecall.controlplane.processes,
-their order that of rolecall.controlplane.cluster.
+All state of a control plane is in one private directory named after it; removing the directory removes everything. With
+the file state.json in it, any later command, or a start after a crash, finds and stops exactly the processes of the
+control plane.
 """
 
 import json
@@ -16,11 +15,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rolecall.controlplane.component_processes import ProcessRecord
 from rolecall.controlplane.components import Layout
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.controlplane.file_lock import locked
-from rolecall.controlplane.kubeconfig import write_private
-from rolecall.controlplane.processes import ProcessRecord
+from rolecall.private_files import write_private
 
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATE_FILE = "state.json"
@@ -28,7 +27,7 @@ STATE_FILE = "state.json"
 
 @dataclass
 class State:
-    """What is remembered of a control plane that is being started or runs."""
+    """The saved state of a control plane that is starting or running."""
 
     port: int
     nodes: int
@@ -38,7 +37,7 @@ class State:
 
 
 def default_state_directory() -> Path:
-    """Give the private folder of this user for control planes: in XDG_RUNTIME_DIR or the temporary folder."""
+    """Return this user's private directory for control planes: in XDG_RUNTIME_DIR or the temporary directory."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK):
         return Path(runtime) / "rolecall"
@@ -46,12 +45,12 @@ def default_state_directory() -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Make the folder, private, if need be; refuse one in which another user could put something in our way."""
+    """Create the private directory if needed. Raise ControlPlaneError if another user could write to it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise ControlPlaneError(
-            f"state directory {str(directory)!r}: expected a folder of your own that nobody else may write to, found"
+            f"state directory {str(directory)!r}: expected a directory that only you can write to, found"
             f" mode {stat.filemode(status.st_mode)} and owner {status.st_uid}"
         )
 
@@ -60,7 +59,7 @@ class StateStore:
     """The state of the control plane of one name."""
 
     def __init__(self, name: str, base: Path | None = None) -> None:
-        """Take the name and the folder that holds the folders of all control planes."""
+        """Take the name and the directory with the directories of all control planes."""
         if not NAME_PATTERN.fullmatch(name):
             raise ControlPlaneError(
                 f"name of the control plane: expected lower case letters, digits and '-', at most 63, found {name!r}"
@@ -70,12 +69,12 @@ class StateStore:
         self.layout = Layout(self.base / name)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other starts and stops of this name out."""
+        """Return a lock against other starts and stops of this name."""
         make_private(self.base)
         return locked(self.base / f".{self.name}.lock", remove=True)
 
     def load(self) -> State | None:
-        """Read what is remembered; None if there is no such control plane."""
+        """Return the saved state, None if the control plane does not exist."""
         try:
             content = json.loads((self.layout.root / STATE_FILE).read_text())
             records = {name: ProcessRecord(**record) for name, record in content.pop("processes").items()}
@@ -89,27 +88,27 @@ class StateStore:
             ) from error
 
     def save(self, state: State) -> None:
-        """Remember the state; what was remembered before is replaced in one step."""
+        """Save the state atomically."""
         write_private(self.layout.root / STATE_FILE, json.dumps(asdict(state), indent=2).encode())
 
     def create_folders(self) -> None:
-        """Make the folders of a new control plane."""
+        """Create the directories of a new control plane."""
         for folder in (self.layout.root, self.layout.certificates, self.layout.log("any").parent):
             folder.mkdir(mode=0o700)
 
     def remove(self) -> None:
-        """Remove everything, and the folder above if nothing else is in it."""
+        """Remove the directory of this control plane."""
         if self.layout.root.exists():
             shutil.rmtree(self.layout.root)
 
     def remove_base_if_empty(self) -> None:
-        """Remove the folder of all control planes if there is none left."""
+        """Remove the directory of all control planes if it is empty."""
         with suppress(OSError):
             self.base.rmdir()
 
 
 def known_names(base: Path | None = None) -> list[str]:
-    """Name the control planes that have a folder, running or not."""
+    """Return the names of the control planes that have a directory, running or not."""
     directory = (base or default_state_directory()).absolute()
     if not directory.is_dir():
         return []

@@ -42,3 +42,4 @@ PROGRAMS = (
     _kubernetes("kubectl"),
 )
 PROGRAM_NAMES = tuple(program.name for program in PROGRAMS)
+SERVER_NAMES = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler"})

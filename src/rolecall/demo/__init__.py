@@ -1,1 +1,1 @@
-"""The demo: the control plane, the operator and every sample, in a live table until each has reached its end state."""
+"""The demo: starts a control plane and the operator, applies every sample, and shows a table until all are done."""

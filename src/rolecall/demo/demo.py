@@ -1,7 +1,6 @@
-"""The demo from its start to its end: control plane, definitions, operator, samples, and a table until all are done.
+"""Runs the demo: control plane, definitions, operator, samples, and a table until every object is done.
 
-It succeeds only when every sample has reached the end state that ``demo.yaml`` names. Whatever happens, nothing is left
-running, unless the user asked to keep it. Neighbours: ``manifests``, ``goals``, ``board`` and ``operator_process``.
+It succeeds only if every object reaches its goal in ``demo.yaml``. Nothing is left running, unless you ask to keep it.
 """
 
 import asyncio
@@ -12,10 +11,10 @@ from pathlib import Path
 from rich.console import Console
 
 from rolecall.controlplane.cluster import ControlPlane
-from rolecall.demo.board import Board, Row
-from rolecall.demo.goals import Goal, read_script
+from rolecall.demo.demo_file import Goal, read_demo_file
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.demo.operator_process import OperatorProcess
+from rolecall.demo.status_table import Row, StatusTable
 from rolecall.kube.client import Client
 from rolecall.kube.durations import format_duration
 from rolecall.kube.metadata import metadata_of
@@ -26,24 +25,24 @@ LOOK_EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for; times in seconds."""
+    """The options of ``rolecall demo``."""
 
     project: Path
     name: str = "demo"
     keep: bool = False
     timeout_seconds: float = 300.0
     state_directory: Path | None = None
-    """The folder for the state of all control planes; None takes the usual one."""
+    """The directory for the state of all control planes; None means the default."""
 
 
 def run_demo(options: Options, console: Console) -> int:
-    """Run the demo and return the exit code: 0 only when every sample has reached its end state.
+    """Run the demo and return the exit code: 0 only if every object has reached its goal.
 
-    Raises ValueError or FileNotFoundError for a project without the files that the demo needs.
+    Raise ValueError or FileNotFoundError if the project lacks a file that the demo needs.
     """
-    script = read_script(options.project / "demo.yaml")
-    samples = [obj for path in script.samples for obj in read_manifests(path)]
-    definitions = [obj for path in script.definitions for obj in read_manifests(path)]
+    demo_file = read_demo_file(options.project / "demo.yaml")
+    samples = [obj for path in demo_file.samples for obj in read_manifests(path)]
+    definitions = [obj for path in demo_file.definitions for obj in read_manifests(path)]
     account = next(ObjectKey.of_object(obj) for obj in definitions if obj["kind"] == "ServiceAccount")
     plane = ControlPlane(options.name, state_directory=options.state_directory, report=console.print)
     operator: OperatorProcess | None = None
@@ -59,22 +58,22 @@ def run_demo(options: Options, console: Console) -> int:
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
         console.print(f"Applied {len(applier.apply(samples))} sample objects")
-        watching = _Watching(script.goals, _namespaces(samples), operator, options.timeout_seconds)
-        succeeded = asyncio.run(watching.until_done(plane.kubeconfig, console))
+        progress = _Progress(demo_file.goals, _namespaces(samples), operator, options.timeout_seconds)
+        succeeded = asyncio.run(progress.until_done(plane.kubeconfig, console))
     finally:
         if not (options.keep and operator and not operator.has_ended):
             if operator:
                 operator.stop()
             plane.stop()
     if options.keep:
-        kinds = ",".join(f"{goal.gvk.kind}.{goal.gvk.group}".lower().rstrip(".") for goal in script.goals)
+        kinds = ",".join(f"{goal.gvk.kind}.{goal.gvk.group}".lower().rstrip(".") for goal in demo_file.goals)
         console.print(_how_to_use(options, plane, operator, kinds), soft_wrap=True, highlight=False)
     return 0 if succeeded else 1
 
 
 @dataclass(slots=True)
-class _Watching:
-    """Looks at the objects of the goals' kinds in the samples' namespaces until all are done or time is over."""
+class _Progress:
+    """Poll the objects of the goals' kinds in the samples' namespaces until all are done or the time is up."""
 
     goals: tuple[Goal, ...]
     namespaces: tuple[str, ...]
@@ -82,21 +81,21 @@ class _Watching:
     timeout_seconds: float
 
     async def until_done(self, kubeconfig: Path, console: Console) -> bool:
-        """Show the table; tell whether every object was done in time."""
+        """Show the table and return whether every object was done in time."""
         started = time.monotonic()
-        board = Board(console)
+        table = StatusTable(console)
         async with await Client.connect(str(kubeconfig)) as client:
-            with board:
+            with table:
                 while True:
                     rows = await self._rows(client)
-                    board.show(rows)
+                    table.show(rows)
                     found = {row.kind for row in rows}
                     done = all(goal.gvk.kind in found for goal in self.goals) and all(row.is_done for row in rows)
                     took = time.monotonic() - started
                     if done or self.operator.has_ended or took > self.timeout_seconds:
                         break
                     await asyncio.sleep(LOOK_EVERY_SECONDS)
-        board.close()
+        table.close()
         if done:
             console.print(f"Every sample has reached its end state after {format_duration(round(took, 1))}")
         else:
@@ -115,12 +114,12 @@ class _Watching:
     def _row(self, goal: Goal, obj: RawObject) -> Row:
         key = str(ObjectKey.of_object(obj))
         took = self.operator.last_runs.get((goal.gvk.kind, key), "")
-        return Row(goal.gvk.kind, key, _condition(obj), goal.fields(obj), took, goal.is_reached(obj))
+        return Row(goal.gvk.kind, key, _condition(obj), goal.values(obj), took, goal.is_reached(obj))
 
     def _explain(self, console: Console, rows: list[Row]) -> None:
-        waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "objects that are missing"
-        why = "the operator ended" if self.operator.has_ended else f"{self.timeout_seconds:.0f} s are over"
-        console.print(f"Not done: {waiting} ({why}). The end of the operator's log:", style="red")
+        waiting = ", ".join(f"{row.kind} {row.name}" for row in rows if not row.is_done) or "no objects found"
+        why = "the operator exited" if self.operator.has_ended else f"timed out after {self.timeout_seconds:.0f} s"
+        console.print(f"Not done: {waiting} ({why}). The last lines of the operator's log:", style="red")
         console.print(self.operator.tail(), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -129,7 +128,7 @@ def _namespaces(samples: list[RawObject]) -> tuple[str, ...]:
 
 
 def _condition(obj: RawObject) -> str:
-    """Return the type of the condition that matters most to a reader."""
+    """Return the type of the most important condition that is true."""
     status = obj.get("status")
     conditions = (status if isinstance(status, dict) else {}).get("conditions") or ()
     true = {item.get("type") for item in conditions if isinstance(item, dict) and item.get("status") == "True"}
@@ -139,10 +138,10 @@ def _condition(obj: RawObject) -> str:
 def _how_to_use(options: Options, plane: ControlPlane, operator: OperatorProcess | None, kinds: str) -> str:
     log = operator.log if operator else "-"
     return f"""
-Everything is left running.
+Everything is still running. To use it:
   export KUBECONFIG={plane.kubeconfig}
   export PATH={plane.program_directory}:$PATH        # kubectl
   kubectl get {kinds} --all-namespaces
   tail -f {log}
-Stop it:
+To stop it:
   kill {operator.pid if operator else ""}; rolecall cluster stop --name {options.name}"""

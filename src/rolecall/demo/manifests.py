@@ -1,8 +1,9 @@
-"""Reading manifests from folders and applying them to a cluster, in the order that their kustomizations name.
+"""Reads manifests from directories and applies them to a cluster, in the order of their kustomizations.
 
-Applying is the three-way merge of the ``openshift`` client, so it can be repeated. CustomResourceDefinitions are
-waited for, because the API server serves a new kind a moment after it has accepted its definition. Only plain lists
-of ``resources`` are understood here; anything more is kustomize's own business.
+Discovery, applying and waiting are done by the ``openshift`` client, which nothing else uses: its three-way merge is
+that of ``kubectl apply``, so either can be repeated. CustomResourceDefinitions are waited for, because the API server
+serves a new kind a moment after it has accepted its definition. Only plain lists of ``resources`` are understood here;
+anything more is kustomize's own business.
 """
 
 import time
@@ -18,14 +19,14 @@ from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 KUSTOMIZATION = "kustomization.yaml"
-ESTABLISHED_SECONDS = 20.0
-_PAUSE_SECONDS = 0.1
+ESTABLISHED_SECONDS = 20
+_POLL_SECONDS = 0.1
 
 
 def read_manifests(path: Path) -> Iterator[RawObject]:
-    """Yield every object of a file, or of a folder by its kustomization (without one: by name).
+    """Yield every object of a file or directory, in the order of its kustomization (without one: by file name).
 
-    Raises FileNotFoundError for a path that is not there.
+    Raise FileNotFoundError if the path does not exist.
     """
     if path.is_dir():
         kustomization = path / KUSTOMIZATION
@@ -40,15 +41,15 @@ def read_manifests(path: Path) -> Iterator[RawObject]:
 
 
 class Applier:
-    """Applies objects to the cluster of a kubeconfig file."""
+    """Apply objects to the cluster of a kubeconfig file."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._client = DynamicClient(new_client_from_config(str(kubeconfig)))
 
     def apply(self, objects: Iterable[RawObject]) -> list[str]:
-        """Apply the objects in their order and return ``Kind namespace/name`` of each.
+        """Apply the objects in order and return ``Kind namespace/name`` for each.
 
-        Raises TimeoutError when a CustomResourceDefinition does not become established.
+        Raise TimeoutError if a CustomResourceDefinition does not become established.
         """
         return [self._apply(obj) for obj in objects]
 
@@ -69,14 +70,12 @@ class Applier:
                 if time.monotonic() > deadline:
                     raise
                 self._client.resources.invalidate_cache()
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     def _wait_until_established(self, name: str) -> None:
         definitions = self._resource(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
-        deadline = time.monotonic() + ESTABLISHED_SECONDS
-        while time.monotonic() < deadline:
-            conditions = (definitions.get(name=name).to_dict().get("status") or {}).get("conditions") or ()
+        for event in definitions.watch(name=name, timeout=ESTABLISHED_SECONDS):
+            conditions = (event["raw_object"].get("status") or {}).get("conditions") or ()
             if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
                 return
-            time.sleep(_PAUSE_SECONDS)
-        raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS:.0f} s")
+        raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS} s")

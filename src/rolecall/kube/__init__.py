@@ -1,6 +1,5 @@
-"""The API server, seen from rolecall: references, the asynchronous client, discovery and errors.
+"""Access to the API server: references, the asynchronous client, discovery and errors.
 
-Nothing here knows of queues or of Ansible. Objects are the plain dictionaries that the API server sends; this layer
-gives them names and keys, asks for them through the official client, and translates every failure into one family of
-errors.
+This package does not depend on queues or on Ansible. Objects are the plain dictionaries that the API server sends. All
+requests go through the official client, and all its failures become one family of errors.
 """

@@ -1,8 +1,8 @@
-"""The asynchronous client: whole objects in, whole objects out, on the connection of the official client.
+"""The asynchronous client, on top of the official client.
 
-The official client brings the configuration, TLS, credentials and their renewal; objects stay plain dictionaries,
-because a controller reads few of their fields and holds many of them. Every failure is one of ``errors``. Lists come
-in pages and watches as a stream, so that no list of a large cluster is ever in memory at once.
+The official client provides the configuration, TLS, and credentials with renewal. Objects stay plain dictionaries,
+because a controller holds many objects and reads few of their fields. Every failure is one of ``errors``. Lists are
+read in pages and watches as a stream, so that a list of a large cluster is never in memory as a whole.
 """
 
 import json
@@ -28,14 +28,14 @@ REQUEST_SECONDS = 30.0
 PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
-# A line longer than the read buffer is a ValueError of aiohttp; a torn one is a ValueError of json.
-# One that is nested more deeply than the interpreter goes is a RecursionError.
+# A line longer than the read buffer is a ValueError of aiohttp, an incomplete line is a ValueError of json.
+# A line that is nested too deeply for the interpreter is a RecursionError.
 _CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request to the API server: method, path below its URL, and what else it needs."""
+    """One HTTP request to the API server: method, path, query, body and timeout."""
 
     method: str
     path: str
@@ -48,37 +48,33 @@ class Request:
 OnRequest = Callable[[str, str, str], None]
 
 
-def _ignore(_code: str, _method: str, _host: str) -> None:
-    """Be told of a request that nobody counts."""
-
-
 class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
-    ``on_request`` hears of each request: the status of the answer (``<error>`` without one), method and host.
+    ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, on_request: OnRequest | None = None) -> None:
         self._configuration = configuration
         # A watch holds its connection for minutes: a pool of a fixed size would make requests wait for watches.
         configuration.connection_pool_maxsize = 0
         self._api = ApiClient(configuration)
         self._discovery = Discovery(self._get_json)
         self._host = urlsplit(self.base_url).netloc
-        self.on_request: OnRequest = _ignore
+        self._on_request = on_request
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None = None) -> Self:
-        """Make a client from a kubeconfig file, or from $KUBECONFIG, the pod's service account or ~/.kube/config.
+    async def connect(cls, kubeconfig: str | None = None, on_request: OnRequest | None = None) -> Self:
+        """Return a client for a kubeconfig file, or for $KUBECONFIG, the pod's service account or ~/.kube/config.
 
-        Raises KubeError when none of them can be used.
+        Raise KubeError if none of them can be used.
         """
         configuration = Configuration()
         try:
             await _load_configuration(configuration, kubeconfig)
         except (ConfigException, OSError, TypeError, YAMLError) as error:  # TypeError: an empty file
             raise KubeError(f"no usable configuration for the API server: {error}") from error
-        return cls(configuration)
+        return cls(configuration, on_request)
 
     async def __aenter__(self) -> Self:
         """Return the client itself."""
@@ -89,65 +85,65 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, watches too."""
+        """Close all connections, including watches."""
         await self._api.close()
 
     @property
     def base_url(self) -> str:
-        """The URL of the API server, without a slash at its end."""
+        """The URL of the API server, without a trailing slash."""
         return str(self._configuration.host).rstrip("/")
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """The TLS context that knows the cluster's authority and, where one is used, the client certificate."""
+        """The TLS context with the cluster's certificate authority and the client certificate, if there is one."""
         context: ssl.SSLContext = self._api.rest_client.ssl_context
         return context
 
     async def auth_headers(self) -> dict[str, str]:
-        """Return the headers that prove who the operator is; tokens are renewed first where that is due."""
+        """Return the headers that authenticate the operator; tokens that are about to expire are renewed first."""
         settings = await self._configuration.auth_settings()
         return {setting["key"]: setting["value"] for setting in settings.values() if setting["in"] == "header"}
 
     async def resource(self, gvk: GVK) -> ApiResource:
-        """Return how a kind is served. Raises UnknownKindError."""
+        """Return the API resource of a kind. Raise UnknownKindError."""
         return await self._discovery.by_kind(gvk)
 
     async def resource_for_path(self, group: str, version: str, plural: str) -> ApiResource | None:
-        """Return what a URL's group, version and plural mean, None when it is not served."""
+        """Return the API resource of a URL's group, version and plural, None if it is not served."""
         return await self._discovery.by_plural(group, version, plural)
 
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
-        """Return an object as it is now. Raises NotFoundError."""
+        """Return the current object. Raise NotFoundError."""
         resource = await self.resource(gvk)
         return await self._get_json(resource.path_of(key))
 
     async def create(self, obj: RawObject) -> RawObject:
-        """Create an object and return what the API server made of it."""
+        """Create an object and return it as the API server stored it."""
         resource = await self.resource(GVK.of_object(obj))
         path = resource.path(ObjectKey.of_object(obj).namespace)
         return await self._send(Request("POST", path, body=obj))
 
     async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
-        """Replace an object, or its subresource; its resourceVersion guards against changes in between."""
+        """Replace an object or its subresource; its resourceVersion guards against concurrent changes."""
         resource = await self.resource(GVK.of_object(obj))
         path = resource.path_of(ObjectKey.of_object(obj), subresource)
         return await self._send(Request("PUT", path, body=obj))
 
     async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
-        """Change an object by a JSON merge patch."""
+        """Change an object with a JSON merge patch."""
         resource = await self.resource(gvk)
         path = resource.path_of(key, subresource)
         return await self._send(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
     async def delete(self, gvk: GVK, key: ObjectKey) -> None:
-        """Ask for an object's deletion; its dependents follow in the background. Raises NotFoundError."""
+        """Delete an object, with background propagation to its dependents. Raise NotFoundError."""
         resource = await self.resource(gvk)
         await self._send(Request("DELETE", resource.path_of(key), body={"propagationPolicy": "Background"}))
 
     async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects of a kind page by page, each with the list's resourceVersion.
 
-        Raises GoneError when the list changed so much between two pages that it must start anew.
+        Raise GoneError if the list must be restarted because its continue token has expired.
         """
         resource = await self.resource(gvk)
         query = {"limit": str(PAGE_SIZE)}
@@ -163,9 +159,9 @@ class Client:
     async def watch(
         self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
     ) -> AsyncIterator[tuple[str, RawObject]]:
-        """Yield (type, object) for each change after a resourceVersion, bookmarks included, until the time is over.
+        """Yield (type, object) for each change after a resourceVersion, including bookmarks, until the timeout.
 
-        Raises GoneError when the resourceVersion is too old, UnreachableError when the connection breaks.
+        Raise GoneError if the resourceVersion is too old, UnreachableError if the connection breaks.
         """
         resource = await self.resource(gvk)
         query = {
@@ -201,7 +197,7 @@ class Client:
         return decoded
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
-        """Send a request and return the response with its body unread. Raises ApiError unless it is a success."""
+        """Send a request and return the response with its body unread. Raise ApiError for an error status."""
         headers = {"Accept": "application/json", "Content-Type": request.content_type, **await self.auth_headers()}
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         response = await self._call(request, url, headers)
@@ -218,7 +214,8 @@ class Client:
             response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
         finally:
-            self.on_request(code, request.method, self._host)
+            if self._on_request is not None:
+                self._on_request(code, request.method, self._host)
         return response
 
 
@@ -227,16 +224,16 @@ def _timeout(seconds: float) -> aiohttp.ClientTimeout:
 
 
 async def _load_configuration(configuration: Configuration, kubeconfig: str | None) -> None:
-    """Fill in a configuration in the order that operators expect: KUBECONFIG, the pod's account, ~/.kube/config."""
+    """Load the configuration from the first of KUBECONFIG, the pod's service account and ~/.kube/config."""
     chosen = kubeconfig or os.environ.get("KUBECONFIG")
     if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
         kube_config.load_incluster_config(client_configuration=configuration)
         return
     paths = [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path.home() / ".kube" / "config"]
     if not any(path.exists() for path in paths):
-        unset = "" if chosen else "KUBECONFIG is not set, this is no pod, and "
-        hint = "name a cluster, or make one with: rolecall cluster start"
-        raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} is not there; {hint}")
+        unset = "" if chosen else "KUBECONFIG is not set, this is not a pod, and "
+        hint = "set KUBECONFIG, or start a control plane with: rolecall cluster start"
+        raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} does not exist; {hint}")
     await kube_config.load_kube_config(
         config_file=os.pathsep.join(map(str, paths)), client_configuration=configuration, persist_config=False
     )
@@ -250,7 +247,7 @@ def _decode(body: bytes) -> object:
 
 
 def _read_event(line: bytes) -> tuple[str, RawObject]:
-    """Return (type, object) of one line of a watch. Raises the error that an ERROR event carries."""
+    """Return (type, object) of one line of a watch. Raise the error of an ERROR event."""
     event = json.loads(line)
     if not isinstance(event, dict) or "type" not in event or "object" not in event:
         raise ValueError(f"expected a type and an object, found {line[:MESSAGE_LIMIT]!r}")

@@ -1,7 +1,7 @@
-"""What the API server serves: kinds, their plural names, their scope and their verbs.
+"""Discovery of API resources: kinds, their plural names, their scope and their verbs.
 
-Answers are kept for each group and version, because every request needs one. A kind or plural that the kept answer
-lacks is asked for again, so a CRD that is installed later is found at once; nothing is kept about what is not there.
+Resource lists are cached for each group and version, because every request needs one. If a cached list lacks a kind or
+plural, it is fetched again, so that a CRD that is installed later is found at once. Missing kinds are not cached.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from rolecall.kube.references import GVK, ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """One kind as the API server serves it."""
+    """A kind as the API server serves it."""
 
     gvk: GVK
     plural: str
@@ -24,15 +24,15 @@ class ApiResource:
 
     @property
     def is_virtual(self) -> bool:
-        """Tell whether nothing of this kind is stored (reviews, requests): it cannot be read, listed and watched."""
+        """Whether objects of this kind are not stored (such as reviews): they cannot be read, listed and watched."""
         return not {"get", "list", "watch"} <= self.verbs
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, or of one object, or of its subresource."""
+        """Return the URL path of the collection, of an object, or of a subresource."""
         return "/".join(part for part in (self._collection(namespace), name, subresource) if part)
 
     def path_of(self, key: ObjectKey, subresource: str = "") -> str:
-        """Return the URL path of one object."""
+        """Return the URL path of an object."""
         return self.path(key.namespace, key.name, subresource)
 
     def _collection(self, namespace: str) -> str:
@@ -41,41 +41,41 @@ class ApiResource:
 
 
 def group_version_path(group: str, version: str) -> str:
-    """Return the URL path under which a group and version are served."""
+    """Return the URL path of a group and version."""
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 @dataclass(slots=True)
 class Discovery:
-    """Asks for the resource list of a group and version, and keeps it.
+    """Fetch and cache the resource list of each group and version.
 
     ``fetch`` takes a URL path and returns the decoded answer; it raises NotFoundError for an unknown group or version.
     """
 
     fetch: Callable[[str], Awaitable[dict[str, Any]]]
-    _known: dict[tuple[str, str], tuple[ApiResource, ...]] = field(default_factory=dict)
+    _cache: dict[tuple[str, str], tuple[ApiResource, ...]] = field(default_factory=dict)
 
     async def by_kind(self, gvk: GVK) -> ApiResource:
-        """Return the resource of a kind. Raises UnknownKindError."""
+        """Return the resource of a kind. Raise UnknownKindError."""
         found = await self._find(gvk.group, gvk.version, lambda resource: resource.gvk.kind == gvk.kind)
         if found is None:
             raise UnknownKindError(gvk)
         return found
 
     async def by_plural(self, group: str, version: str, plural: str) -> ApiResource | None:
-        """Return the resource of a URL, None when it is not served."""
+        """Return the resource of a plural name, None if it is not served."""
         return await self._find(group, version, lambda resource: resource.plural == plural)
 
     async def _find(self, group: str, version: str, wanted: Callable[[ApiResource], bool]) -> ApiResource | None:
-        for resource in self._known.get((group, version), ()):
+        for resource in self._cache.get((group, version), ()):
             if wanted(resource):
                 return resource
         try:
             answer = await self.fetch(group_version_path(group, version))
         except NotFoundError:
-            self._known.pop((group, version), None)
+            self._cache.pop((group, version), None)
             return None
-        self._known[(group, version)] = resources = read_resource_list(group, version, answer)
+        self._cache[(group, version)] = resources = read_resource_list(group, version, answer)
         return next(filter(wanted, resources), None)
 
 

@@ -1,7 +1,7 @@
 """Durations as Go writes them: ``1h15m30.5s``, ``500ms``.
 
 Operators, annotations and flags all use this form. Units are ns, us (µs), ms, s, m and h; a bare number is an error,
-because nobody can tell its unit. Source of the rules: the documentation of Go's ``time.ParseDuration``.
+because its unit is unclear. Source of the rules: the documentation of Go's ``time.ParseDuration``.
 """
 
 import re
@@ -14,7 +14,7 @@ _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as ``1m30s``.
 
-    Raises ValueError with the text and the form that was expected.
+    Raise ValueError with the text and the expected format.
     """
     if text.lstrip("+-") == "0":
         return 0.0
@@ -24,8 +24,16 @@ def parse_duration(text: str) -> float:
     return -seconds if text.startswith("-") else seconds
 
 
+def parse_non_negative_duration(text: str) -> float:
+    """Return the seconds of a duration like ``parse_duration``. Raise ValueError if it is negative."""
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
 def format_duration(seconds: float) -> str:
-    """Return a short text for people: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
+    """Return a short readable text: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     milliseconds = round(seconds * 1000)

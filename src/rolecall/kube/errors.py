@@ -1,8 +1,8 @@
-"""One family of errors for everything that can go wrong between us and the API server.
+"""The errors of requests to the API server.
 
-The official client's and aiohttp's own exceptions are translated at one boundary, ``client``; nobody else needs to know
-them. There is one class for each answer that somebody handles. Texts are cut, so that a large or secret payload does
-not end up in a log.
+``client`` translates the exceptions of the official client and of aiohttp; no other module needs to know them. There is
+one class for each answer that is handled separately. Messages are truncated, so that a large or secret payload does not
+end up in a log.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ MESSAGE_LIMIT = 512
 
 
 class KubeError(Exception):
-    """Anything that went wrong with the API server."""
+    """The base class of all errors of requests to the API server."""
 
 
 class UnknownKindError(KubeError):
-    """Discovery does not know a kind: its CRD is not installed, or not served in this version."""
+    """The API server does not serve a kind: its CRD is not installed, or does not serve this version."""
 
     def __init__(self, gvk: GVK) -> None:
         super().__init__(f"the API server does not serve {gvk}: is its CustomResourceDefinition installed?")
@@ -25,13 +25,13 @@ class UnknownKindError(KubeError):
 
 
 class UnreachableError(KubeError):
-    """No answer came: connection refused or broken, or a time limit passed."""
+    """No answer: the connection was refused or broken, or the request timed out."""
 
 
 class ApiError(KubeError):
-    """An answer that is not a success.
+    """An answer with an error status.
 
-    ``status`` is the HTTP status, ``reason`` the machine-readable word of the Status object (may be empty).
+    ``status`` is the HTTP status, ``reason`` the machine-readable reason of the Status object (may be empty).
     """
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -43,27 +43,27 @@ class ApiError(KubeError):
 
 
 class NotFoundError(ApiError):
-    """404: the object, or its kind, is not there."""
+    """404: the object or its kind does not exist."""
 
 
 class ForbiddenError(ApiError):
-    """403: RBAC or an admission plugin says no."""
+    """403: RBAC or an admission plugin denies the request."""
 
 
 class ConflictError(ApiError):
-    """409: the object has changed since it was read, or exists already."""
+    """409: the object has changed since it was read, or already exists."""
 
 
 class GoneError(ApiError):
-    """410: the resourceVersion is too old to go on from; list again."""
+    """410: the resourceVersion is too old; list again."""
 
 
 class TooLargeError(ApiError):
-    """413, or what the storage says through a 500: the object does not fit, and waiting does not change that."""
+    """413, or a 500 from the storage: the object is too large, so a retry does not help."""
 
 
 class InvalidError(ApiError):
-    """422: the object does not fit the schema or a validation rule."""
+    """422: the object violates the schema or a validation rule."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -77,16 +77,16 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 _TOO_LARGE_FOR_THE_STORAGE = ("request is too large", "message larger than max")
-_FIRST_OF_THE_SERVER = 500
+_FIRST_SERVER_ERROR = 500
 
 
 def from_status(status: int, body: object) -> ApiError:
-    """Make the error for an HTTP status and its body: a decoded Status object, or whatever else came as text."""
+    """Return the error for an HTTP status and its body: a decoded Status object, or text."""
     if isinstance(body, dict):
         reason, message, details = str(body.get("reason") or ""), str(body.get("message") or ""), body.get("details")
     else:
         reason, message, details = "", str(body), None
     kind = _BY_STATUS.get(status, ApiError)
-    if status >= _FIRST_OF_THE_SERVER and any(words in message for words in _TOO_LARGE_FOR_THE_STORAGE):
+    if status >= _FIRST_SERVER_ERROR and any(words in message for words in _TOO_LARGE_FOR_THE_STORAGE):
         kind = TooLargeError
     return kind(status, reason, message, details if isinstance(details, dict) else None)

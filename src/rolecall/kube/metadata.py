@@ -1,7 +1,7 @@
-"""Facts about whole objects: owners, finalizers, generation, deletion. Pure functions on plain dictionaries.
+"""Pure functions on the metadata of objects: owners, finalizers, generation, deletion.
 
-No function changes its argument; those that edit return a copy. A field that is missing or of the wrong type reads as
-absent, because objects come from anybody. Neighbour: ``references`` holds the small values that these functions return.
+No function changes its argument; functions that edit return a copy. A field of the wrong type counts as missing,
+because objects can come from any source.
 """
 
 import copy
@@ -17,17 +17,17 @@ def metadata_of(obj: RawObject) -> dict[str, Any]:
 
 
 def uid_of(obj: RawObject) -> str:
-    """Return the object's uid, empty when it has none."""
+    """Return the object's uid, or an empty string."""
     return str(metadata_of(obj).get("uid") or "")
 
 
 def resource_version_of(obj: RawObject) -> str:
-    """Return the object's resourceVersion, empty when it has none."""
+    """Return the object's resourceVersion, or an empty string."""
     return str(metadata_of(obj).get("resourceVersion") or "")
 
 
 def generation_of(obj: RawObject) -> int:
-    """Return the object's generation, 0 for kinds that do not count it."""
+    """Return the object's generation, 0 for kinds without one."""
     found = metadata_of(obj).get("generation")
     return found if isinstance(found, int) else 0
 
@@ -39,7 +39,7 @@ def annotation_of(obj: RawObject, name: str) -> str | None:
 
 
 def owner_references_of(obj: RawObject) -> tuple[OwnerReference, ...]:
-    """Return the owner references in their order."""
+    """Return the owner references in order."""
     found = metadata_of(obj).get("ownerReferences")
     return tuple(OwnerReference.from_raw(raw) for raw in _list(found) if isinstance(raw, dict))
 
@@ -49,17 +49,17 @@ def _list(found: object) -> list[Any]:
 
 
 def is_being_deleted(obj: RawObject) -> bool:
-    """Tell whether a deletion has been asked for and finalizers hold the object."""
+    """Return whether the object has a deletion timestamp."""
     return bool(metadata_of(obj).get("deletionTimestamp"))
 
 
 def has_finalizer(obj: RawObject, name: str) -> bool:
-    """Tell whether the object carries this finalizer."""
+    """Return whether the object has this finalizer."""
     return name in _list(metadata_of(obj).get("finalizers"))
 
 
 def with_finalizer(obj: RawObject, name: str) -> RawObject:
-    """Return a copy that carries the finalizer."""
+    """Return a copy with the finalizer."""
     changed = copy.deepcopy(obj)
     finalizers = changed.setdefault("metadata", {}).setdefault("finalizers", [])
     if name not in finalizers:
@@ -68,7 +68,7 @@ def with_finalizer(obj: RawObject, name: str) -> RawObject:
 
 
 def without_finalizer(obj: RawObject, name: str) -> RawObject:
-    """Return a copy that does not carry the finalizer."""
+    """Return a copy without the finalizer."""
     changed = copy.deepcopy(obj)
     metadata = changed.setdefault("metadata", {})
     metadata["finalizers"] = [item for item in _list(metadata.get("finalizers")) if item != name]

@@ -1,8 +1,7 @@
-"""Names of things in a cluster: kinds, objects and owners.
+"""References to kinds, objects and owners.
 
-Everything is frozen and hashable, so that it can be a key of a queue, a store or an index. The text forms are those
-that Kubernetes people read every day: ``apps/v1, Kind=Deployment`` for a kind and ``namespace/name`` for an object.
-Neighbour: ``metadata`` reads the same facts out of whole objects.
+All classes are frozen and hashable, so that they can be keys of a queue, a store or an index. Their text forms are
+those of Kubernetes: ``apps/v1, Kind=Deployment`` for a kind and ``namespace/name`` for an object.
 """
 
 from collections.abc import Mapping
@@ -23,46 +22,46 @@ class GVK:
 
     @classmethod
     def of(cls, api_version: str, kind: str) -> Self:
-        """Make a GVK from the two fields of an object, for example ``apps/v1`` and ``Deployment``."""
+        """Return the GVK for an API version and a kind, for example ``apps/v1`` and ``Deployment``."""
         group, _, version = api_version.rpartition("/")
         return cls(group, version, kind)
 
     @classmethod
     def of_object(cls, obj: Mapping[str, Any]) -> Self:
-        """Make a GVK from an object's ``apiVersion`` and ``kind``; a missing field becomes empty text."""
+        """Return the GVK of an object; a missing field becomes an empty string."""
         return cls.of(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
 
     @property
     def api_version(self) -> str:
-        """The text of an object's ``apiVersion`` field."""
+        """The value of an object's ``apiVersion`` field."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
-        """Give the text that Kubernetes controllers log, ``/v1, Kind=Pod`` for the core group."""
+        """Return the text that Kubernetes controllers log, ``/v1, Kind=Pod`` for the core group."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectKey:
-    """Where an object of a known kind lies; the namespace is empty for a cluster-scoped one."""
+    """The namespace and name of an object; the namespace is empty for a cluster-scoped object."""
 
     namespace: str
     name: str
 
     @classmethod
     def of_object(cls, obj: Mapping[str, Any]) -> Self:
-        """Make a key from an object's metadata."""
+        """Return the key of an object."""
         metadata = obj.get("metadata") or {}
         return cls(metadata.get("namespace") or "", metadata.get("name") or "")
 
     def __str__(self) -> str:
-        """Give ``namespace/name``, or the name alone for a cluster-scoped object."""
+        """Return ``namespace/name``, or the name alone for a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerReference:
-    """A garbage-collection link from a dependent to its owner in the same namespace, or to a cluster-scoped one."""
+    """A reference from a dependent to its owner, in the same namespace or cluster-scoped."""
 
     api_version: str
     kind: str
@@ -72,7 +71,7 @@ class OwnerReference:
 
     @classmethod
     def from_raw(cls, raw: Mapping[str, Any]) -> Self:
-        """Read one element of ``metadata.ownerReferences``."""
+        """Return the reference for one element of ``metadata.ownerReferences``."""
         return cls(
             str(raw.get("apiVersion") or ""),
             str(raw.get("kind") or ""),

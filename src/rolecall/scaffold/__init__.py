@@ -1,11 +1,7 @@
-"""Writes new projects, and new kinds into them, in the layout of this repository.
+"""Creates projects and adds kinds to them, in the layout of this repository."""
 
-Neighbours: ``project`` decides what is written, ``names`` checks what people chose, ``templates`` has the texts,
-``yaml_lists`` adds to files that people have changed, and ``changes`` writes all of it or nothing.
-"""
-
-from rolecall.scaffold.changes import Changes
 from rolecall.scaffold.errors import ScaffoldError
 from rolecall.scaffold.project import NewKind, create_api, init_project
+from rolecall.scaffold.project_files import ProjectFiles
 
-__all__ = ["Changes", "NewKind", "ScaffoldError", "create_api", "init_project"]
+__all__ = ["NewKind", "ProjectFiles", "ScaffoldError", "create_api", "init_project"]

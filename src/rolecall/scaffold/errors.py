@@ -1,5 +1,5 @@
-"""What a scaffold can be refused for; the text says what was found, where, and what to do."""
+"""The error of the scaffold. Its text says what was found, where, and what to do."""
 
 
 class ScaffoldError(Exception):
-    """Nothing was written, for the reason that the text tells."""
+    """Nothing was written; the text says why."""

@@ -1,7 +1,7 @@
-"""What a new project consists of, and what a new kind adds to one.
+"""The files of a new project, and the files that a new kind adds to a project.
 
-Both functions only read; what they return says what is to be written. They raise ScaffoldError for names that cannot
-be, for a folder that is no project of ours, and for files to which nothing can be added.
+Both functions only read, and return the files to write. They raise ScaffoldError for invalid names, for a directory
+that is not a project, and for files to which they cannot add an entry.
 """
 
 import textwrap
@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from rolecall.scaffold.changes import Changes
 from rolecall.scaffold.errors import ScaffoldError
 from rolecall.scaffold.names import (
     KindNames,
@@ -23,8 +22,9 @@ from rolecall.scaffold.names import (
     checked_version,
     plural_of,
 )
-from rolecall.scaffold.templates import rendered_snippet, rendered_tree
-from rolecall.scaffold.yaml_lists import items_of, with_item
+from rolecall.scaffold.project_files import ProjectFiles
+from rolecall.scaffold.templates import render_snippet, render_tree
+from rolecall.scaffold.yaml_lists import append_item, list_items
 
 PROJECT_FILE = "PROJECT"
 _WATCHES = "watches.yaml"
@@ -33,7 +33,7 @@ _INDENT_OF_TASKS = " " * 4
 
 @dataclass(frozen=True, slots=True)
 class NewKind:
-    """What the user wants; ``group`` is without the domain, and ``plural`` None takes the one of simple English."""
+    """The kind to add. ``group`` is without the domain; if ``plural`` is None, the English plural is used."""
 
     group: str
     version: str
@@ -43,83 +43,85 @@ class NewKind:
     with_playbook: bool = False
 
 
-def init_project(folder: Path, name: str, domain: str) -> Changes:
-    """Return what makes the folder a project of this name, whose groups end in the domain."""
+def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
+    """Return the files of a new project with this name, whose API groups end in the domain."""
     values = {"project": checked_project(name), "domain": checked_domain(domain)}
-    return Changes(folder, rendered_tree("project", values), {})
+    return ProjectFiles(directory, render_tree("project", values), {})
 
 
-def create_api(folder: Path, wanted: NewKind) -> Changes:
-    """Return what adds a kind to the project in the folder."""
-    if not (wanted.with_role or wanted.with_playbook):
-        raise ScaffoldError("found neither --generate-role nor --generate-playbook, expected one of them, or both")
-    names = _names(folder, wanted)
+def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
+    """Return the files that add a kind to the project in the directory."""
+    if not (new_kind.with_role or new_kind.with_playbook):
+        raise ScaffoldError("expected --generate-role, --generate-playbook or both, found neither")
+    names = _names(directory, new_kind)
     values = names.values()
-    tasks = rendered_snippet("tasks", values)
-    created = rendered_tree("api", values)
-    if wanted.with_role:
-        created |= rendered_tree("role", values | {"tasks": tasks})
-    if wanted.with_playbook:
-        done = rendered_snippet("role_call", values) if wanted.with_role else tasks
-        created |= rendered_tree("playbook", values | {"tasks": textwrap.indent(done, _INDENT_OF_TASKS)})
+    tasks = render_snippet("tasks", values)
+    created = render_tree("api", values)
+    if new_kind.with_role:
+        created |= render_tree("role", values | {"tasks": tasks})
+    if new_kind.with_playbook:
+        content = render_snippet("role_call", values) if new_kind.with_role else tasks
+        created |= render_tree("playbook", values | {"tasks": textwrap.indent(content, _INDENT_OF_TASKS)})
     else:
-        created |= rendered_tree("once", values)
-    content = f"playbook: playbooks/{names.name}.yml" if wanted.with_playbook else f"role: {names.name}"
-    return Changes(folder, created, _extended(folder, names, content))
+        created |= render_tree("once", values)
+    run = f"playbook: playbooks/{names.name}.yml" if new_kind.with_playbook else f"role: {names.name}"
+    return ProjectFiles(directory, created, _extended(directory, names, run))
 
 
-def _names(folder: Path, wanted: NewKind) -> KindNames:
-    project, domain = _read_project(folder)
-    kind = checked_kind(wanted.kind)
+def _names(directory: Path, new_kind: NewKind) -> KindNames:
+    project, domain = _read_project(directory)
+    kind = checked_kind(new_kind.kind)
     return KindNames(
         project,
-        checked_group(wanted.group, domain),
-        checked_version(wanted.version),
+        checked_group(new_kind.group, domain),
+        checked_version(new_kind.version),
         kind,
-        checked_plural(plural_of(kind) if wanted.plural is None else wanted.plural),
+        checked_plural(plural_of(kind) if new_kind.plural is None else new_kind.plural),
     )
 
 
-def _read_project(folder: Path) -> tuple[str, str]:
+def _read_project(directory: Path) -> tuple[str, str]:
     """Return the name and the domain of the project."""
-    where = folder / PROJECT_FILE
+    where = directory / PROJECT_FILE
     try:
-        found: Any = yaml.safe_load(_read(folder, PROJECT_FILE))
+        found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
         return checked_project(str(found["projectName"])), checked_domain(str(found["domain"]))
     except (yaml.YAMLError, KeyError, TypeError) as error:
         raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
 
 
-def _extended(folder: Path, names: KindNames, content: str) -> dict[str, str]:
-    watches = _read(folder, _WATCHES)
-    _refuse_a_second_watch(items_of(watches, str(folder / _WATCHES)), names, folder)
+def _extended(directory: Path, names: KindNames, content: str) -> dict[str, str]:
+    watches = _read(directory, _WATCHES)
+    _check_no_watch(list_items(watches, str(directory / _WATCHES)), names, directory)
     values = names.values() | {"content": content}
     additions = (
-        (_WATCHES, None, rendered_snippet("watch", values)),
-        ("demo.yaml", "goals", rendered_snippet("goal", values)),
+        (_WATCHES, None, render_snippet("watch", values)),
+        ("demo.yaml", "goals", render_snippet("goal", values)),
         ("deploy/crds/kustomization.yaml", "resources", f"- {names.plural}.yaml"),
         ("deploy/rbac/kustomization.yaml", "resources", f"- {names.name}.yaml"),
         ("deploy/samples/kustomization.yaml", "resources", f"- {names.name}.yaml"),
     )
-    return {path: with_item(_read(folder, path), key, item, str(folder / path)) for path, key, item in additions}
+    return {
+        path: append_item(_read(directory, path), key, item, str(directory / path)) for path, key, item in additions
+    }
 
 
-def _refuse_a_second_watch(entries: list[Any], names: KindNames, folder: Path) -> None:
+def _check_no_watch(entries: list[Any], names: KindNames, directory: Path) -> None:
     wanted = (names.group, names.version, names.kind)
     for entry in entries:
         if isinstance(entry, dict) and tuple(entry.get(key) for key in ("group", "version", "kind")) == wanted:
             raise ScaffoldError(
-                f"{folder / _WATCHES}: found an entry for {names.group}/{names.version}, kind {names.kind!r}, "
-                "expected none. Nothing was written."
+                f"{directory / _WATCHES}: already has an entry for {names.group}/{names.version}, kind {names.kind!r}. "
+                "Nothing was written."
             )
 
 
-def _read(folder: Path, path: str) -> str:
+def _read(directory: Path, path: str) -> str:
     try:
-        return (folder / path).read_text(encoding="utf-8")
+        return (directory / path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ScaffoldError(
-            f"{folder / path}: found no such file. Run this in a project of 'rolecall init', or say --project DIR"
+            f"{directory / path}: file not found. Run this in a project of 'rolecall init', or use --project DIR"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ScaffoldError(f"{folder / path}: {error}") from error
+        raise ScaffoldError(f"{directory / path}: {error}") from error

@@ -1,7 +1,7 @@
-"""The texts of the scaffold: files below ``templates``, with ``%{value}`` where a value comes in.
+"""Renders the templates of the scaffold: files below ``templates``, with ``%{value}`` as placeholders.
 
-A tree of templates gives a tree of files. In its paths ``_name_`` and ``_plural_`` stand for the values of these names,
-and ``dot.`` for a leading dot. A value that a template asks for and that is not given is a KeyError: a mistake of ours.
+A tree of templates becomes a tree of files. In paths, ``_name_`` and ``_plural_`` stand for these values, and ``dot.``
+for a leading dot. A missing value is a ``KeyError``: a bug.
 """
 
 import string
@@ -14,21 +14,21 @@ _ENDING = ".tmpl"
 
 
 class _Text(string.Template):
-    """A text whose values are marked in a way that neither make, nor shells, nor Ansible use."""
+    """A template whose placeholders do not collide with those of make, shells and Ansible."""
 
     delimiter: ClassVar[str] = "%"
 
 
-def rendered_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of every file of a tree, by its path in the project."""
+def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the files of a tree, by their path in the project."""
     top = FOLDER / tree
     return {
         _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
     }
 
 
-def rendered_snippet(name: str, values: Mapping[str, str]) -> str:
-    """Return a text that becomes a part of a file, without a newline at its end."""
+def render_snippet(name: str, values: Mapping[str, str]) -> str:
+    """Return a part of a file, without a newline at the end."""
     return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
 
 

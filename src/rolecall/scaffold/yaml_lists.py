@@ -1,7 +1,8 @@
-"""Adds an item to a list in a YAML text and leaves every other character of it as it is, comments too.
+"""Appends an item to a list in a YAML text without changing any other character, comments included.
 
-The new item comes after the last one of the list, with its indentation. The result is read again: it must say what the
-text said, and the item. Where that cannot be had, as in a list in brackets, ScaffoldError tells what to change by hand.
+The new item comes after the last item of the list, with the same indentation. The result is parsed again to make sure
+that it is the old content plus the item. If that is not possible, as in a list in brackets, ScaffoldError says what to
+change by hand.
 """
 
 import textwrap
@@ -13,10 +14,11 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.scaffold.errors import ScaffoldError
 
 
-def with_item(text: str, key: str | None, item: str, where: str) -> str:
-    """Return the text with the item, a YAML list of one, in the list under the key (None: the document is the list).
+def append_item(text: str, key: str | None, item: str, where: str) -> str:
+    """Return the text with the item appended to the list under the key (None: the document is the list).
 
-    A list that has the item already stays as it is. ``where`` is the file that the text is of, for the error.
+    ``item`` is a YAML list with one item. A list that already has the item stays as it is. ``where`` is the file name
+    for the error.
     """
     try:
         before, [added] = yaml.safe_load(text), yaml.safe_load(item)
@@ -29,19 +31,19 @@ def with_item(text: str, key: str | None, item: str, where: str) -> str:
         raise ScaffoldError(f"{where}: {error}") from error
     place = f"the list {key!r}" if key else "the list"
     raise ScaffoldError(
-        f"{where}: found no place for one item more, expected {place} with an item per line (and no line for none). "
-        "Write it so and try again; nothing was written."
+        f"{where}: cannot add an item: expected {place} in block style, with one item on each line. "
+        "Change the file and try again. Nothing was written."
     )
 
 
-def items_of(text: str, where: str) -> list[Any]:
-    """Return the items of a document that is a list. Raises ScaffoldError if it is none; ``where`` is the file."""
+def list_items(text: str, where: str) -> list[Any]:
+    """Return the items of a document. Raise ScaffoldError if it is not a list; ``where`` is the file name."""
     try:
         found = yaml.safe_load(text) or []
     except yaml.YAMLError as error:
         raise ScaffoldError(f"{where}: {error}") from error
     if not isinstance(found, list):
-        raise ScaffoldError(f"{where}: found {type(found).__name__}, expected a list")
+        raise ScaffoldError(f"{where}: expected a list, found {type(found).__name__}")
     return found
 
 
@@ -74,7 +76,7 @@ def _inserted(text: str, node: Node | None, key: str | None, item: str) -> str |
 
 
 def _last_line(node: Node) -> int:
-    """Return the last line of what the node says; the end of a block in PyYAML is past the comments after it."""
+    """Return the last line of the node's content; PyYAML's end of a block is after the comments that follow it."""
     if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.app import operator as operator_module
-from rolecall.app.settings import Settings, settings_of_ansible_operator
+from rolecall import operator as operator_module
 from rolecall.cli import ansible_operator
 from rolecall.cli.ansible_operator import main
+from rolecall.config.settings import Settings, ansible_operator_settings
 from tests.integration.things import write_project
 
 PROGRAM = Path(sys.executable).with_name("ansible-operator")
@@ -24,7 +24,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE", "OPERATOR_NAME"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def refused(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_run_has_the_go_runners_defaults(started: list[Settings]) -> None:
     assert main(["run"]) == 0
-    assert started == [settings_of_ansible_operator()]
+    assert started == [ansible_operator_settings()]
 
 
 def test_positional_arguments_are_ignored(started: list[Settings]) -> None:

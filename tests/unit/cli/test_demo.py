@@ -11,8 +11,8 @@ def test_a_folder_without_a_demo_is_one_line_that_says_what_to_do(
     assert main(["demo", "--project", str(tmp_path)]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line == (
-        f"rolecall demo: there is no file '{tmp_path}/demo.yaml'; "
-        "run this in the folder of a project, or name it with --project"
+        f"rolecall demo: file '{tmp_path}/demo.yaml' not found; "
+        "run this command in the directory of a project, or use --project"
     )
 
 

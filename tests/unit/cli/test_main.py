@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.cli.main import main
 
-COMMANDS = ("run", "validate", "cluster", "demo", "init", "create")
+COMMANDS = ("run", "validate", "cluster", "demo", "init", "create", "version")
 
 
 def printed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
@@ -27,12 +27,6 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     code, text, _ = printed(command, "--help", capsys=capsys)
     assert code == 0
     assert text.startswith(f"usage: rolecall {command}")
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    code, text, _ = printed("--version", capsys=capsys)
-    assert code == 0
-    assert text.startswith("rolecall 0.")
 
 
 @pytest.mark.parametrize("arguments", [(), ("sing",), ("run", "--no-such-flag"), ("run", "extra")])

@@ -40,14 +40,14 @@ def test_a_command_has_its_handler() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["sign"], "choir: error: there is no command 'sign'; did you mean sing?"),
-        (["dance"], "choir: error: there is no command 'dance'; there are sing, call, books"),
-        (["books", "opne"], "choir books: error: there is no command 'opne'; did you mean open?"),
-        (["sing", "--loudlier=1"], "choir sing: error: there is no flag --loudlier; did you mean --loudly?"),
-        (["sing", "--red"], "choir sing: error: there is no flag --red"),
-        (["sing", "--loud"], "choir sing: error: there is no flag --loud; did you mean --loudly?"),
-        (["call", "ls", "-l"], "choir call: error: there is no flag -l; flags of the command come after --"),
-        (["sing", "this"], "choir sing: error: there is one argument too many: 'this'"),
+        (["sign"], "choir: error: unknown command: 'sign'; did you mean sing?"),
+        (["dance"], "choir: error: unknown command: 'dance'; expected one of sing, call, books"),
+        (["books", "opne"], "choir books: error: unknown command: 'opne'; did you mean open?"),
+        (["sing", "--loudlier=1"], "choir sing: error: unknown flag: --loudlier; did you mean --loudly?"),
+        (["sing", "--red"], "choir sing: error: unknown flag: --red"),
+        (["sing", "--loud"], "choir sing: error: unknown flag: --loud; did you mean --loudly?"),
+        (["call", "ls", "-l"], "choir call: error: unknown flag: -l; put the command's flags after --"),
+        (["sing", "this"], "choir sing: error: unexpected argument: 'this'"),
     ],
 )
 def test_a_mistyped_word_is_answered_by_its_command_with_the_nearest_one(

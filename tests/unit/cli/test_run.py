@@ -2,35 +2,37 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rolecall.app import operator as operator_module
-from rolecall.app.settings import Settings
-from rolecall.app.watches import Watch
-from rolecall.cli import run
-from rolecall.cli.flags.line import joined
+from rolecall import operator as operator_module
+from rolecall.cli import ansible_operator, run
+from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.main import main, parser
 from rolecall.cli.program import rolecall_program
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
 from tests.integration.things import write_project
 
+Program = Callable[[list[str]], int]
 ROLE = "- ansible.builtin.debug: {msg: fine}\n"
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave neither variables nor a logging set-up behind."""
-    for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE"):
+    for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
 
 
 def settings(*arguments: str) -> Settings:
     """Return what the flags make of the settings."""
-    options = parser().parse_args(["run", *joined(arguments)])
+    options = parser().parse_args(["run", *join_flag_values(arguments)])
     return run._settings(options, rolecall_program(), os.environ)
 
 
@@ -58,8 +60,8 @@ def test_every_flag_reaches_its_setting() -> None:
         kubeconfig="k",
         workers=7,
         reconcile_period_seconds=60,
-        back_off_min_seconds=0.1,
-        back_off_max_seconds=120,
+        backoff_min_seconds=0.1,
+        backoff_max_seconds=120,
         grace_seconds=5,
         proxy_port=8888,
         inject_owner_reference=False,
@@ -163,7 +165,40 @@ def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
     started = stand_in(monkeypatch)
     assert main(["run", "--ansible-roles-path=elsewhere", "--ansible-collections-path=c"]) == 0
     assert started[0][1][0].content.path == tmp_path / "elsewhere" / "thing"
-    assert (os.environ["ANSIBLE_ROLES_PATH"], os.environ["ANSIBLE_COLLECTIONS_PATH"]) == ("elsewhere", "c")
+    assert os.environ["ANSIBLE_ROLES_PATH"].split(":")[0] == str(tmp_path / "elsewhere")
+    assert os.environ["ANSIBLE_COLLECTIONS_PATH"] == "c"
+
+
+def test_runs_look_for_roles_in_the_project_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project(tmp_path, ROLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANSIBLE_ROLES_PATH", "/mine")
+    stand_in(monkeypatch)
+    main(["run"])
+    assert os.environ["ANSIBLE_ROLES_PATH"] == f"/mine:{tmp_path}/roles"
+
+
+@pytest.mark.parametrize(
+    ("program", "given", "expected"),
+    [
+        (main, None, "explicit"),
+        (main, "smart", "smart"),
+        (ansible_operator.main, None, None),
+        (ansible_operator.main, "explicit", "explicit"),
+    ],
+)
+def test_facts_are_gathered_on_request_alone_unless_the_user_or_the_go_runners_name_says_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Program, given: str | None, expected: str | None
+) -> None:
+    write_project(tmp_path, ROLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ansible.cfg").touch()
+    if given:
+        monkeypatch.setenv("ANSIBLE_GATHERING", given)
+    stand_in(monkeypatch)
+    program(["run"])
+    assert os.environ.get("ANSIBLE_GATHERING") == expected
 
 
 @pytest.mark.parametrize(
@@ -173,7 +208,7 @@ def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
         ("{}", "watches.yaml: expected a list of entries, found a mapping"),
         (
             "- {version: v1, kind: A, role: nowhere}",
-            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere was not found",
+            "watches.yaml: entry 1 (kind A), key role (line 1): role: nowhere not found",
         ),
     ],
 )

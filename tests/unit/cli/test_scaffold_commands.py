@@ -30,11 +30,11 @@ def test_a_kind_is_added_from_outside_the_project(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("init --domain example.com Web", "rolecall init: NAME: found 'Web', expected "),
-        ("init --domain _ web", "rolecall init: --domain: found '_', expected "),
+        ("init --domain example.com Web", "rolecall init: NAME: expected at most 40 lower case letters"),
+        ("init --domain _ web", "rolecall init: --domain: expected a DNS name"),
         (
             "create api --group a --version v1 --kind A --generate-role",
-            "rolecall create api: PROJECT: found no such file",
+            "rolecall create api: PROJECT: file not found",
         ),
     ],
 )

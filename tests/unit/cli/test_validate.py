@@ -13,7 +13,7 @@ WATCHES = "- {version: v1, kind: Thing, role: thing}\n"
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a project in which nothing is wrong, as the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rolecall.logs.set_up", lambda *_: None)  # it is for the life of a process
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)  # it is for the life of a process
     (tmp_path / "roles/thing/tasks").mkdir(parents=True)
     (tmp_path / "roles/thing/tasks/main.yml").write_text("- ansible.builtin.debug: {}\n")
     (tmp_path / "watches.yaml").write_text(WATCHES)
@@ -30,13 +30,13 @@ def with_a_warning(project: Path) -> None:
 
 def test_nothing_wrong_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate"]) == 0
-    assert capsys.readouterr().out == "watches.yaml: 1 kind, 1 role or playbook, nothing is wrong\n"
+    assert capsys.readouterr().out == "watches.yaml: 1 kind, 1 role or playbook, no problems found\n"
 
 
 def test_this_repository_is_right(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     code = main(["validate", "--strict"])
-    assert (code, capsys.readouterr().out) == (0, "watches.yaml: 4 kinds, 4 roles and playbooks, nothing is wrong\n")
+    assert (code, capsys.readouterr().out) == (0, "watches.yaml: 4 kinds, 4 roles and playbooks, no problems found\n")
 
 
 def test_an_error_is_exit_code_1_and_one_line_without_colours(
@@ -46,7 +46,7 @@ def test_an_error_is_exit_code_1_and_one_line_without_colours(
     assert main(["validate"]) == 1
     assert capsys.readouterr().out == (
         "watches.yaml:1: error: entry 1 (kind Thing), key timout: "
-        "unknown key, which has no effect; did you mean 'timeout'?\n1 error, 0 warnings\n"
+        "unknown key (ignored); did you mean 'timeout'?\n1 error, 0 warnings\n"
     )
 
 
@@ -54,7 +54,7 @@ def test_a_warning_fails_only_if_strict(project: Path, capsys: pytest.CaptureFix
     with_a_warning(project)
     assert main(["validate"]) == 0
     assert main(["validate", "--strict"]) == 1
-    told = "deploy/crds/things.yaml:6: warning: Thing has no status subresource, but its status is written"
+    told = "deploy/crds/things.yaml:6: warning: Thing has no status subresource, but manageStatus is true"
     assert capsys.readouterr().out.splitlines() == [told, "0 errors, 1 warning"] * 2
 
 
@@ -78,7 +78,7 @@ def test_the_report_can_be_read_by_programs(project: Path, capsys: pytest.Captur
             {
                 "file": "watches.yaml",
                 "line": 1,
-                "message": "role: nowhere was not found (looked for roles/nowhere, nowhere)",
+                "message": "role: nowhere not found (looked for roles/nowhere, nowhere)",
                 "severity": "error",
                 "entry": "entry 1 (kind Thing)",
                 "key": "role",
@@ -104,4 +104,4 @@ def test_definitions_that_are_not_there_are_a_wrong_command_line(capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         main(["validate", "--crds", "nowhere"])
     assert ended.value.code == 2
-    assert "'nowhere' is no file and no folder" in capsys.readouterr().err
+    assert "'nowhere' does not exist" in capsys.readouterr().err

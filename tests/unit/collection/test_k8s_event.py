@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from ansible_collections.rolecall.util.plugins.module_utils.events import counted_up, described
+from ansible_collections.rolecall.util.plugins.module_utils.events import increment_count, new_event
 from ansible_collections.rolecall.util.plugins.modules.k8s_event import Events, post, remove
 
 from tests.unit.collection.objects import Server
@@ -29,24 +29,24 @@ def parameters(**given: Any) -> dict[str, Any]:
 
 
 def test_an_event_says_who_said_what_and_when() -> None:
-    event = described(parameters(), FOO, FIRST)
+    event = new_event(parameters(), FOO, FIRST)
     assert event["metadata"] == {"name": "f.synced", "namespace": "ns"}
     assert (event["reason"], event["message"], event["involvedObject"]) == ("Synced", "done", FOO)
     assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (1, *["2026-01-01T00:00:00Z"] * 2)
 
 
 def test_an_event_about_nothing_has_no_object() -> None:
-    assert "involvedObject" not in described(parameters(), None, FIRST)
+    assert "involvedObject" not in new_event(parameters(), None, FIRST)
 
 
 def test_a_name_with_a_time_is_new_every_time() -> None:
-    names = {described(parameters(appendTimestamp=True), FOO, now)["metadata"]["name"] for now in (FIRST, LATER)}
+    names = {new_event(parameters(appendTimestamp=True), FOO, now)["metadata"]["name"] for now in (FIRST, LATER)}
     assert len(names) == 2
     assert all(name.startswith("f.synced.") for name in names)
 
 
 def test_the_same_event_is_counted_up_from_its_beginning() -> None:
-    event = counted_up(described(parameters(), FOO, LATER), described(parameters(), FOO, FIRST))
+    event = increment_count(new_event(parameters(), FOO, LATER), new_event(parameters(), FOO, FIRST))
     assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (
         2,
         "2026-01-01T00:00:00Z",
@@ -56,13 +56,13 @@ def test_the_same_event_is_counted_up_from_its_beginning() -> None:
 
 @pytest.mark.parametrize("change", [{"reason": "Other"}, {"message": "other"}, {"type": "Warning"}])
 def test_an_event_that_says_something_else_begins_anew(change: dict[str, str]) -> None:
-    event = counted_up(described(parameters(**change), FOO, LATER), described(parameters(), FOO, FIRST))
+    event = increment_count(new_event(parameters(**change), FOO, LATER), new_event(parameters(), FOO, FIRST))
     assert (event["count"], event["firstTimestamp"]) == (1, "2026-01-01T00:01:00Z")
 
 
 def test_an_event_without_a_count_was_seen_once_now() -> None:
-    found = {**described(parameters(), FOO, FIRST), "count": None, "firstTimestamp": None}
-    event = counted_up(described(parameters(), FOO, LATER), found)
+    found = {**new_event(parameters(), FOO, FIRST), "count": None, "firstTimestamp": None}
+    event = increment_count(new_event(parameters(), FOO, LATER), found)
     assert (event["count"], event["firstTimestamp"]) == (1, "2026-01-01T00:01:00Z")
 
 

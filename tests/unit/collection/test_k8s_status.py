@@ -2,7 +2,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.rolecall.util.plugins.module_utils.status import merge_conditions, wanted_status
+from ansible_collections.rolecall.util.plugins.module_utils.status import merge_conditions, merge_status
 from ansible_collections.rolecall.util.plugins.modules import k8s_status
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
 
@@ -26,7 +26,7 @@ def condition(status: str, since: str | None = BEFORE, **more: str) -> dict[str,
 
 
 def wanted(old: dict[str, Any], **parameters: Any) -> dict[str, Any]:
-    status: dict[str, Any] = wanted_status(old, module(**parameters).params, NOW)
+    status: dict[str, Any] = merge_status(old, module(**parameters).params, NOW)
     return status
 
 

@@ -8,7 +8,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from rolecall.controlplane.certificates import CertificateAuthority
-from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user, write_private
+from rolecall.controlplane.kubeconfig import certificate_user, kubeconfig, token_user
+from rolecall.private_files import write_private
 
 
 @pytest.fixture(scope="module")

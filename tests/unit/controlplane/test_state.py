@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.controlplane import ControlPlane, ControlPlaneError
-from rolecall.controlplane.processes import ProcessRecord
+from rolecall.controlplane.component_processes import ProcessRecord
 from rolecall.controlplane.state import State, StateStore, default_state_directory, known_names
 
 STATE = State(20000, 2, {"etcd": "/bin/etcd"}, {"etcd": ProcessRecord(7, "boot/1")})
@@ -50,7 +50,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
     base.chmod(0o777)
-    with pytest.raises(ControlPlaneError, match="nobody else may write to"), StateStore("one", base).lock():
+    with pytest.raises(ControlPlaneError, match="that only you can write to"), StateStore("one", base).lock():
         pytest.fail("nothing must happen in such a folder")
 
 

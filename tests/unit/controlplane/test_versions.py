@@ -1,12 +1,12 @@
 import re
 from pathlib import Path
 
-from rolecall.controlplane.build import SUBMODULES, module_directory
+from rolecall.controlplane.build import module_directory
 from rolecall.controlplane.versions import ETCD, KUBERNETES, KWOK, PROGRAM_NAMES
 
 
-def _required(module: str, submodule: str = ".") -> str:
-    text = (module_directory() / submodule / "go.mod").read_text()
+def _required(module: str) -> str:
+    text = (module_directory() / "go.mod").read_text()
     found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
     assert found is not None, f"{module} is not required"
     return found[1]
@@ -15,7 +15,7 @@ def _required(module: str, submodule: str = ".") -> str:
 def test_the_modules_pin_the_releases_that_the_package_names() -> None:
     assert _required("k8s.io/kubernetes") == KUBERNETES
     assert _required("go.etcd.io/etcd/server/v3") == ETCD
-    assert _required("sigs.k8s.io/kwok", SUBMODULES["kwok"]) == KWOK
+    assert _required("sigs.k8s.io/kwok") == KWOK
 
 
 def test_every_staging_module_is_replaced_by_the_release_that_matches() -> None:
@@ -27,9 +27,8 @@ def test_every_staging_module_is_replaced_by_the_release_that_matches() -> None:
     assert set(unreplaced) <= set(replaced)
 
 
-def test_sums_are_committed_beside_the_modules() -> None:
-    for folder in (module_directory(), module_directory() / "kwok"):
-        assert Path(folder, "go.sum").stat().st_size > 0
+def test_sums_are_committed_beside_the_module() -> None:
+    assert Path(module_directory(), "go.sum").stat().st_size > 0
 
 
 def test_kubectl_is_among_the_programs() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.app.watches import load_watches
 from rolecall.cli.main import parser
+from rolecall.config.watches import load_watches
 from tests.unit.docs.pages import PROJECT, blocks, commands, name_of, pages
 
 TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)

@@ -14,6 +14,7 @@ VARIABLES = (
 )
 NOBODYS_BUSINESS = {
     "ANSIBLE_CONFIG",  # Ansible's own, and documented there
+    "ANSIBLE_HOME",  # as above
     "HOME",
     "KUBERNETES_SERVICE_HOST",  # what a pod has
     "ROLECALL_NON",  # room in the environment of a process for its title

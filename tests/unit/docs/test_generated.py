@@ -6,7 +6,7 @@ import pytest
 from tools.docs.blocks import names
 from tools.docs.commands import parsers
 from tools.docs.pages import pages as reference_pages
-from tools.docs.pages import written
+from tools.docs.pages import render_page
 from tools.docs.watch_keys import tables
 
 from tests.unit.docs.pages import PROJECT, name_of
@@ -18,7 +18,7 @@ WITHOUT_A_BLOCK = {"ansible-operator run", "ansible-operator version"}
 
 @pytest.mark.parametrize("page", reference_pages(), ids=name_of)
 def test_a_page_of_the_reference_is_as_make_docs_writes_it(page: Path) -> None:
-    assert page.read_text() == written(page), f"{name_of(page)} differs from the code: run 'make docs'"
+    assert page.read_text() == render_page(page), f"{name_of(page)} differs from the code: run 'make docs'"
 
 
 def test_every_command_has_a_block() -> None:

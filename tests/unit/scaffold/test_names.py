@@ -45,18 +45,18 @@ def test_versions_of_apis_are_accepted(version: str) -> None:
 def test_what_is_no_version_is_refused_with_an_example(version: str) -> None:
     with pytest.raises(ScaffoldError) as refused:
         checked_version(version)
-    assert str(refused.value) == f"--version: found {version!r}, expected one like v1, v1alpha1 or v2beta3"
+    assert str(refused.value) == f"--version: expected a version such as v1, v1alpha1 or v2beta3, found {version!r}"
 
 
 @pytest.mark.parametrize("kind", ["", "website", "Web-Site", "1Site", "Web_Site", "Wébsite", "W" * 51])
 def test_what_is_no_kind_is_refused(kind: str) -> None:
-    with pytest.raises(ScaffoldError, match=r"^--kind: found "):
+    with pytest.raises(ScaffoldError, match=r"^--kind: expected "):
         checked_kind(kind)
 
 
 @pytest.mark.parametrize("name", ["", "Web", "web_shop", "-web", "web-", "1web", "web.shop", "../web", "w" * 41])
 def test_what_is_no_name_of_a_project_is_refused(name: str) -> None:
-    with pytest.raises(ScaffoldError, match=r"^NAME: found "):
+    with pytest.raises(ScaffoldError, match=r"^NAME: expected "):
         checked_project(name)
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_name_of_a_project_is_refused(name: str) -> None:
     "domain", ["", ".com", "example..com", "Example.com", "example.com/", "a" * 64, "a." * 130 + "a"]
 )
 def test_what_is_no_domain_is_refused(domain: str) -> None:
-    with pytest.raises(ScaffoldError, match=r"^--domain: found "):
+    with pytest.raises(ScaffoldError, match=r"^--domain: expected "):
         checked_domain(domain)
 
 
@@ -77,9 +77,9 @@ def test_domains_that_kubernetes_guards_are_refused(domain: str) -> None:
 
 def test_the_full_group_ends_in_the_domain_and_is_checked_as_a_whole() -> None:
     assert checked_group("shop", "example.com") == "shop.example.com"
-    with pytest.raises(ScaffoldError, match=r"^--group with the domain: found "):
+    with pytest.raises(ScaffoldError, match=r"^--group with the domain: expected "):
         checked_group("a" * 60, ".".join(["b" * 60] * 4))
-    with pytest.raises(ScaffoldError, match=r"^--group: found 'Shop'"):
+    with pytest.raises(ScaffoldError, match=r"^--group: expected .*, found 'Shop'$"):
         checked_group("Shop", "example.com")
 
 

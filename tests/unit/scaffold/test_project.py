@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.app.watches import load_watches
-from rolecall.demo.goals import read_script
+from rolecall.config.watches import load_watches
+from rolecall.demo.demo_file import read_demo_file
 from rolecall.demo.manifests import read_manifests
 from rolecall.scaffold import NewKind, ScaffoldError, create_api, init_project
 
@@ -31,7 +31,7 @@ def texts(folder: Path) -> dict[str, str]:
 
 def test_the_operator_reads_an_empty_project(project: Path) -> None:
     assert load_watches(project / "watches.yaml", {}, project) == ()
-    assert read_script(project / "demo.yaml").goals == ()
+    assert read_demo_file(project / "demo.yaml").goals == ()
 
 
 def test_two_kinds_are_watched_one_by_a_role_and_one_by_a_playbook(project: Path) -> None:
@@ -49,7 +49,7 @@ def test_two_kinds_are_watched_one_by_a_role_and_one_by_a_playbook(project: Path
 def test_the_demo_applies_the_kinds_and_waits_for_each(project: Path) -> None:
     create_api(project, WEBSITE).write()
     create_api(project, POLICY).write()
-    script = read_script(project / "demo.yaml")
+    script = read_demo_file(project / "demo.yaml")
     assert [goal.gvk.kind for goal in script.goals] == ["Website", "Policy"]
     definitions = [obj for path in script.definitions for obj in read_manifests(path)]
     named = {obj["metadata"]["name"] for obj in definitions if obj["kind"] == "CustomResourceDefinition"}
@@ -133,7 +133,7 @@ def test_comments_of_the_user_stay(project: Path) -> None:
 def test_the_same_kind_again_is_refused_and_changes_nothing(project: Path) -> None:
     create_api(project, WEBSITE).write()
     before = texts(project)
-    with pytest.raises(ScaffoldError, match=r"found an entry for shop\.example\.com/v1, kind 'Website'"):
+    with pytest.raises(ScaffoldError, match=r"already has an entry for shop\.example\.com/v1, kind 'Website'"):
         create_api(project, WEBSITE)
     with pytest.raises(ScaffoldError, match=r"(?s)never overwritten:.*roles/website/tasks/main\.yml"):
         create_api(project, NewKind("other", "v1", "Website", with_role=True)).write()
@@ -149,7 +149,7 @@ def test_a_project_is_never_written_over_another(project: Path) -> None:
 
 
 def test_a_folder_that_is_no_project_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ScaffoldError, match=r"PROJECT: found no such file.*rolecall init.*--project DIR"):
+    with pytest.raises(ScaffoldError, match=r"PROJECT: file not found.*rolecall init.*--project DIR"):
         create_api(tmp_path, WEBSITE)
 
 
@@ -161,5 +161,5 @@ def test_a_project_file_without_its_keys_is_refused(project: Path, text: str) ->
 
 
 def test_neither_role_nor_playbook_is_refused(project: Path) -> None:
-    with pytest.raises(ScaffoldError, match="--generate-role nor --generate-playbook"):
+    with pytest.raises(ScaffoldError, match="expected --generate-role, --generate-playbook or both"):
         create_api(project, NewKind("shop", "v1", "Website"))

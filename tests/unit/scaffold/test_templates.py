@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.scaffold.templates import FOLDER, rendered_snippet, rendered_tree
+from rolecall.scaffold.templates import FOLDER, render_snippet, render_tree
 
 VALUES = {
     "project": "web",
@@ -22,7 +22,7 @@ TREES = ("project", "api", "role", "once", "playbook")
 
 @pytest.mark.parametrize("tree", TREES)
 def test_no_mark_is_left_in_a_file_or_its_path(tree: str) -> None:
-    for path, text in rendered_tree(tree, VALUES).items():
+    for path, text in render_tree(tree, VALUES).items():
         assert "%{" not in text
         assert not [mark for mark in ("_name_", "_plural_", "dot.", ".tmpl") if mark in path]
 
@@ -33,15 +33,15 @@ def test_every_template_is_in_a_tree_or_a_snippet() -> None:
 
 
 def test_files_have_the_names_of_the_kind_and_hidden_ones_their_dot() -> None:
-    assert "deploy/crds/websites.yaml" in rendered_tree("api", VALUES)
-    assert "roles/website/tasks/main.yml" in rendered_tree("role", VALUES)
-    assert "tests/test_website.py" in rendered_tree("api", VALUES)
-    assert {".gitignore", "roles/.gitkeep"} <= set(rendered_tree("project", VALUES))
+    assert "deploy/crds/websites.yaml" in render_tree("api", VALUES)
+    assert "roles/website/tasks/main.yml" in render_tree("role", VALUES)
+    assert "tests/test_website.py" in render_tree("api", VALUES)
+    assert {".gitignore", "roles/.gitkeep"} <= set(render_tree("project", VALUES))
 
 
 def test_a_value_that_is_missing_is_a_mistake() -> None:
     with pytest.raises(KeyError):
-        rendered_snippet("watch", {})
+        render_snippet("watch", {})
 
 
 REPOSITORY = Path(__file__).parents[3]
@@ -62,9 +62,9 @@ SHARED = {
 @pytest.mark.parametrize("path", SHARED)
 def test_what_this_repository_uses_itself_is_what_a_new_project_gets(path: str) -> None:
     ours = (REPOSITORY / SHARED[path]).read_text()
-    assert rendered_tree("project", VALUES | {"project": "rolecall"})[path] == ours
+    assert render_tree("project", VALUES | {"project": "rolecall"})[path] == ours
 
 
 def test_the_playbook_for_use_without_an_operator_is_like_those_of_this_repository() -> None:
     ours = (REPOSITORY / "playbooks/foo.yml").read_text()
-    assert rendered_tree("once", VALUES | {"name": "foo", "kind": "Foo"})["playbooks/foo.yml"] == ours
+    assert render_tree("once", VALUES | {"name": "foo", "kind": "Foo"})["playbooks/foo.yml"] == ours

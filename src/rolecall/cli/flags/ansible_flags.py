@@ -1,34 +1,39 @@
-"""Flags of how Ansible runs, and what is logged of it."""
+"""Flags for how Ansible runs and what is logged of a run."""
 
-from rolecall.app.settings import LOG_EVENTS
-from rolecall.cli.flags.flag import Flag, Group, Kind
-from rolecall.cli.flags.kinds import BOOLEAN, FOLDERS, WHOLE, WORDS
+from rolecall.cli.flags.flag import Flag, FlagGroup, ValueType
+from rolecall.cli.flags.values import BOOLEAN, INTEGER, SEARCH_PATH, WORDS
+from rolecall.config.settings import LOG_EVENTS
 
-ANSIBLE = Group(
+ANSIBLE = FlagGroup(
     "Ansible",
     (
-        Flag("ansible-verbosity", "verbosity", WHOLE, "how many -v Ansible gets"),
-        Flag("ansible-args", "ansible_args", WORDS, "further words for ansible-playbook"),
-        Flag("ansible-roles-path", "roles_path", FOLDERS, "sets ANSIBLE_ROLES_PATH"),
-        Flag("ansible-collections-path", "collections_path", FOLDERS, "sets ANSIBLE_COLLECTIONS_PATH"),
+        Flag("ansible-verbosity", "verbosity", INTEGER, "how many -v options Ansible gets"),
+        Flag("ansible-args", "ansible_args", WORDS, "additional arguments for ansible-playbook"),
+        Flag("ansible-roles-path", "roles_path", SEARCH_PATH, "sets ANSIBLE_ROLES_PATH"),
+        Flag("ansible-collections-path", "collections_path", SEARCH_PATH, "sets ANSIBLE_COLLECTIONS_PATH"),
         Flag(
             "mark-unsafe",
             "mark_unsafe",
             BOOLEAN,
-            "take texts of objects as data that Ansible never evaluates; a watch's markUnsafe wins",
+            "mark strings from objects as data that Ansible never evaluates; markUnsafe of a watch takes precedence",
         ),
         Flag(
             "unreachable-ok",
             "unreachable_ok",
             BOOLEAN,
-            "a host that cannot be reached, or a play without hosts, is no failure",
+            "do not treat an unreachable host, or a play without hosts, as a failure",
         ),
-        Flag("warm", "warm", BOOLEAN, "fork runs from a process that has imported Ansible; false starts each anew"),
+        Flag(
+            "warm",
+            "warm",
+            BOOLEAN,
+            "fork runs from a process that has imported Ansible; false starts a new process for each run",
+        ),
         Flag(
             "ansible-log-events",
             "log_events",
-            Kind("WORD", str.lower, choices=LOG_EVENTS),
-            "what is logged of a run; its recap always is",
+            ValueType("WORD", str.lower, choices=LOG_EVENTS),
+            "which events of a run are logged; the recap is always logged",
         ),
     ),
 )

@@ -1,9 +1,9 @@
-"""Flags of leader election."""
+"""Flags for leader election."""
 
-from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import BOOLEAN, DURATION, TEXT
+from rolecall.cli.flags.flag import Flag, FlagGroup
+from rolecall.cli.flags.values import BOOLEAN, DURATION, TEXT
 
-ELECTION = Group(
+ELECTION = FlagGroup(
     "leader election",
     (
         Flag("leader-elect", "leader_elect", BOOLEAN, "reconcile only while holding a Lease"),
@@ -14,26 +14,26 @@ ELECTION = Group(
             "leader_election_namespace",
             TEXT,
             "the namespace of the Lease",
-            default_words="the pod's own",
+            default_text="the pod's namespace",
         ),
         Flag(
             "leader-elect-resource-lock",
             "leader_elect_resource_lock",
             TEXT,
-            "deprecated, has no effect: it is always a Lease",
+            "deprecated, no effect: the lock is always a Lease",
             "nothing",
         ),
         Flag(
             "leader-elect-lease-duration",
             "lease_duration_seconds",
             DURATION,
-            "how long a Lease that is not renewed still counts",
+            "how long a Lease stays valid without being renewed",
         ),
         Flag(
             "leader-elect-renew-deadline",
             "renew_deadline_seconds",
             DURATION,
-            "how long a leader tries to renew its Lease before it stops",
+            "how long a leader retries to renew its Lease before it stops",
         ),
     ),
 )

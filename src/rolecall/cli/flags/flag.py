@@ -1,21 +1,21 @@
-"""What a flag is: a name, the setting that it fills, the kind of its value.
+"""What a flag is: a name, a type, a help text, and the setting that it sets.
 
-The default of a flag is that of its setting, so it stands in one place, and the two names of the program can have
-different ones.
+The default of a flag is the default of its setting, so it is declared once, and the two names of the program can have
+different defaults.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rolecall.app.settings import Settings
+from rolecall.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of value: how it is shown in the usage, read from the command line and written as a default.
+class ValueType:
+    """A type of value: its name in the usage, how it is parsed from the command line and shown as a default.
 
-    ``parse`` raises argparse.ArgumentTypeError with what was expected and what was found.
+    ``parse`` raises ``argparse.ArgumentTypeError`` with what was expected and what was found.
     """
 
     metavar: str
@@ -27,29 +27,28 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag ``--name`` that fills ``setting``; one that has been replaced names its successor in ``instead``.
+    """A flag ``--name`` that sets ``setting``; a deprecated flag names its replacement in ``replaced_by``.
 
-    ``default_words`` say what the default of ``rolecall run`` means where its value does not, or is another on each
-    machine.
+    ``default_text`` describes the default of ``rolecall run`` if its value does not, or if it depends on the machine.
     """
 
     name: str
     setting: str
-    kind: Kind
+    type: ValueType
     help: str
-    instead: str = ""
-    default_words: str = ""
+    replaced_by: str = ""
+    default_text: str = ""
 
     @property
     def dest(self) -> str:
-        """The name of the value among the parsed ones."""
+        """The attribute of the parsed options that has the value."""
         return self.name.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Flags that belong together, and the dataclass whose fields they fill."""
+class FlagGroup:
+    """Flags that belong together, and the dataclass whose fields they set."""
 
     title: str
     flags: tuple[Flag, ...]
-    fills: type = Settings
+    settings_type: type = Settings

@@ -1,14 +1,14 @@
-"""Flags of the log. Their names begin with zap, the Go runner's logging library, because manifests use them."""
+"""Flags for the log. Their names begin with zap, the Go runner's logging library, because manifests use them."""
 
 import argparse
 
-from rolecall.cli.flags.flag import Flag, Group, Kind
-from rolecall.cli.flags.kinds import BOOLEAN, choice
-from rolecall.logs import FORMS, LEVELS, TIME_ENCODINGS, LogSettings
+from rolecall.cli.flags.flag import Flag, FlagGroup, ValueType
+from rolecall.cli.flags.values import BOOLEAN, choice
+from rolecall.logs import ENCODERS, LEVELS, TIME_ENCODINGS, LogSettings
 
 
 def _level(text: str) -> str:
-    """Return the name of a level; a number above 0 is how much more than info, of which debug is all there is."""
+    """Return the name of a level. A number above 0 means a more verbose level than info; the only one is debug."""
     if text.isdecimal() and int(text) > 0:
         return "debug"
     if text.lower() not in LEVELS:
@@ -18,29 +18,34 @@ def _level(text: str) -> str:
     return text.lower()
 
 
-LOGS = Group(
+LOGS = FlagGroup(
     "logs",
     (
-        Flag("zap-devel", "development", BOOLEAN, "console form, level debug, stack traces from warnings on"),
+        Flag(
+            "zap-devel",
+            "development",
+            BOOLEAN,
+            "use the console encoder, level debug, and stack traces from level warning",
+        ),
         Flag(
             "zap-encoder",
-            "form",
-            choice(*FORMS),
-            "json for machines, console for people; auto is console on a terminal, else json",
+            "encoder",
+            choice(*ENCODERS),
+            "the log format; auto means console on a terminal and json otherwise",
         ),
         Flag(
             "zap-log-level",
             "level",
-            Kind("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
-            "the least level that is logged; a number means debug",
+            ValueType("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
+            "the lowest level that is logged; a number means debug",
         ),
         Flag(
             "zap-stacktrace-level",
             "stacktrace_level",
             choice(*LEVELS),
-            "the least level whose exceptions are logged with a stack trace",
+            "the lowest level at which exceptions are logged with a stack trace",
         ),
-        Flag("zap-time-encoding", "time_encoding", choice(*TIME_ENCODINGS), "how times are written"),
+        Flag("zap-time-encoding", "time_encoding", choice(*TIME_ENCODINGS), "the format of times in the log"),
     ),
-    fills=LogSettings,
+    settings_type=LogSettings,
 )

@@ -1,16 +1,16 @@
-"""Flags of metrics and probes."""
+"""Flags for metrics and probes."""
 
-from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import ADDRESS, BOOLEAN, PORT
+from rolecall.cli.flags.flag import Flag, FlagGroup
+from rolecall.cli.flags.values import ADDRESS, BOOLEAN, PORT
 
-METRICS = Group(
+METRICS = FlagGroup(
     "metrics and probes",
     (
         Flag(
             "metrics-bind-address",
             "metrics_bind_address",
             ADDRESS,
-            "where metrics are served, for example :8443; 0 for nowhere",
+            "the address that serves metrics, for example :8443; 0 disables it",
         ),
         Flag(
             "metrics-addr",
@@ -24,20 +24,22 @@ METRICS = Group(
             "metrics-require-rbac",
             "metrics_require_rbac",
             BOOLEAN,
-            "serve metrics to those only who may read them; needs --metrics-secure",
+            "authenticate and authorize clients that read metrics; needs --metrics-secure",
         ),
         Flag(
             "user-metrics-port",
             "user_metrics_port",
             PORT,
-            "the port on loopback to which roles send metrics of their own; 0 takes a free one",
+            "the loopback port to which roles send metrics of their own; 0 chooses a free port",
         ),
-        Flag("enable-http2", "enable_http2", BOOLEAN, "accepted for the sake of manifests: HTTP/1.1 is served"),
+        Flag(
+            "enable-http2", "enable_http2", BOOLEAN, "no effect, accepted for existing manifests: servers use HTTP/1.1"
+        ),
         Flag(
             "health-probe-bind-address",
             "health_probe_bind_address",
             ADDRESS,
-            "where probes are answered, for example :6789; 0 for nowhere",
+            "the address that serves health probes, for example :6789; 0 disables it",
         ),
     ),
 )

@@ -1,67 +1,70 @@
-"""Flags of the operator as a whole."""
+"""Flags for the operator as a whole."""
 
-from rolecall.cli.flags.flag import Flag, Group
-from rolecall.cli.flags.kinds import BOOLEAN, DURATION, FILE, FILE_NAME, FOLDER, PORT, POSITIVE
+from rolecall.cli.flags.flag import Flag, FlagGroup
+from rolecall.cli.flags.values import BOOLEAN, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE
 
-OPERATOR = Group(
+OPERATOR = FlagGroup(
     "operator",
     (
-        Flag("watches-file", "watches_file", FILE, "what to watch"),
+        Flag("watches-file", "watches_file", FILE, "the file that lists what to watch"),
         Flag(
             "kubeconfig",
             "kubeconfig",
             FILE_NAME,
-            "the cluster to work in",
-            default_words="$KUBECONFIG, the pod's service account, ~/.kube/config",
+            "the kubeconfig file of the cluster",
+            default_text="$KUBECONFIG, the pod's service account, ~/.kube/config",
         ),
         Flag(
             "max-concurrent-reconciles",
             "workers",
             POSITIVE,
-            "runs at once, for each kind",
-            default_words="the number of CPUs, at most 4",
+            "the maximum number of concurrent runs for each kind",
+            default_text="the number of CPUs, up to 4",
         ),
         Flag(
             "max-concurrent-runs",
             "max_concurrent_runs",
             POSITIVE,
-            "runs at once, of all kinds together",
-            default_words="twice the number of CPUs, or what a single kind may have if that is more",
+            "the maximum number of concurrent runs for all kinds together",
+            default_text="twice the number of CPUs, or the limit of a single kind if that is higher",
         ),
         Flag(
             "reconcile-period",
             "reconcile_period_seconds",
             DURATION,
-            "reconcile unchanged objects this often; 0s for never; a watch's reconcilePeriod wins",
+            "how often unchanged objects are reconciled; 0s means never; reconcilePeriod of a watch takes precedence",
         ),
         Flag(
             "run-timeout",
             "run_timeout_seconds",
             DURATION,
-            "end a run that takes longer, as a failure; 0s for no limit; a watch's timeout wins",
+            "end a run that takes longer than this and report a failure; 0s means no limit; timeout of a watch takes "
+            "precedence",
         ),
         Flag(
             "backoff-min",
-            "back_off_min_seconds",
+            "backoff_min_seconds",
             DURATION,
-            "the delay after a first failure; it doubles with each further one",
+            "the delay after the first failure; it doubles with each further failure",
         ),
-        Flag("backoff-max", "back_off_max_seconds", DURATION, "the longest delay after failures"),
-        Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long a stop may take"),
-        Flag("proxy-port", "proxy_port", PORT, "the port on loopback that runs talk to; 0 takes a free one"),
+        Flag("backoff-max", "backoff_max_seconds", DURATION, "the maximum delay after failures"),
+        Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long the operator may take to stop"),
+        Flag("proxy-port", "proxy_port", PORT, "the loopback port that runs connect to; 0 chooses a free port"),
         Flag(
             "cache-reads",
             "cache_reads",
             BOOLEAN,
-            "answer what runs read from the operator's memory, never older than what they have seen",
+            "answer reads of runs from the operator's cache, never with data older than a run has already seen",
         ),
-        Flag("inject-owner-ref", "inject_owner_reference", BOOLEAN, "give what a run creates an owner reference"),
+        Flag(
+            "inject-owner-ref", "inject_owner_reference", BOOLEAN, "add an owner reference to objects that runs create"
+        ),
         Flag(
             "work-dir",
             "work_directory",
-            FOLDER,
-            "where runs leave their inputs and results; kept when given",
-            default_words="a private folder, removed at the end",
+            DIRECTORY,
+            "the directory for the inputs and results of runs; kept if you set it",
+            default_text="a private directory, removed when the operator stops",
         ),
     ),
 )

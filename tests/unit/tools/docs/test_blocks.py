@@ -1,5 +1,5 @@
 import pytest
-from tools.docs.blocks import BlockError, filled, names
+from tools.docs.blocks import BlockError, fill_blocks, names
 
 PAGE = """# Title
 
@@ -18,16 +18,16 @@ def make(name: str) -> str:
 
 
 def test_a_block_is_written_anew_and_the_rest_is_left_alone() -> None:
-    assert filled(PAGE, make) == PAGE.replace("what was here", "\nwhat is new\n")
+    assert fill_blocks(PAGE, make) == PAGE.replace("what was here", "\nwhat is new\n")
 
 
 def test_a_page_that_is_written_twice_is_the_same() -> None:
-    once = filled(PAGE, make)
-    assert filled(once, make) == once
+    once = fill_blocks(PAGE, make)
+    assert fill_blocks(once, make) == once
 
 
 def test_a_page_without_blocks_is_left_alone() -> None:
-    assert filled("# Title\n\nText.\n", make) == "# Title\n\nText.\n"
+    assert fill_blocks("# Title\n\nText.\n", make) == "# Title\n\nText.\n"
 
 
 def test_the_blocks_of_a_page_are_named() -> None:
@@ -37,13 +37,13 @@ def test_the_blocks_of_a_page_are_named() -> None:
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        (PAGE.replace("one thing", "nothing"), "line 4: nothing is known of the block 'nothing': expected one thing"),
+        (PAGE.replace("one thing", "nothing"), "line 4: unknown block 'nothing': expected one thing"),
         (PAGE.replace("<!-- end of generated -->\n", ""), "the block 'one thing' has no end"),
-        (PAGE.replace("<!-- generated: one thing -->\n", ""), "line 5: '<!-- end of generated -->' is not where"),
-        (PAGE.replace("what was here", "<!-- generated: two -->"), "line 5: '<!-- generated: two -->' is not where"),
+        (PAGE.replace("<!-- generated: one thing -->\n", ""), "line 5: unexpected '<!-- end of generated -->'"),
+        (PAGE.replace("what was here", "<!-- generated: two -->"), "line 5: unexpected '<!-- generated: two -->'"),
     ],
 )
 def test_a_block_that_cannot_be_written_is_named_with_its_line(page: str, told: str) -> None:
     with pytest.raises(BlockError) as raised:
-        filled(page, make)
+        fill_blocks(page, make)
     assert str(raised.value).startswith(told)

@@ -17,9 +17,9 @@ def parser() -> argparse.ArgumentParser:
 
 def test_arguments_have_spellings_default_and_meaning() -> None:
     assert [(each.spellings, each.default, each.meaning) for each in arguments_of(parser())] == [
-        (("SONG",), "must be given", "what to sing"),
+        (("SONG",), "required", "what to sing"),
         (("VOICE",), "all of them", "who sings"),
-        (("--key KEY",), "must be given", "the key"),
+        (("--key KEY",), "required", "the key"),
         (("-o", "--output text|json"), "text", "how"),
         (("--loud",), "off", "100 % of it"),
     ]
@@ -50,7 +50,7 @@ def test_old_names_of_flags_are_shown_though_the_help_hides_them() -> None:
 
 def test_defaults_of_this_machine_are_not_shown() -> None:
     text = command_block("rolecall run")
-    assert "| `--max-concurrent-reconciles N` | the number of CPUs, at most 4 |" in text
+    assert "| `--max-concurrent-reconciles N` | the number of CPUs, up to 4 |" in text
 
 
 def test_only_defaults_that_differ_are_compared() -> None:

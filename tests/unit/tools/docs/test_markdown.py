@@ -26,7 +26,7 @@ def test_words_become_a_link_once() -> None:
 
 
 def test_a_link_of_words_that_are_gone_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'cluster' shall lead to there\.md, and is not in 'the server'"):
+    with pytest.raises(ValueError, match=r"cannot link 'cluster' to there\.md: not found in 'the server'"):
         linked("the server", "cluster", "there.md")
 
 

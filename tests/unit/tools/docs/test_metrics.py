@@ -1,7 +1,7 @@
 import pytest
 from tools.docs.metrics import families, metrics_block
 
-from rolecall.telemetry.operator import Telemetry
+from rolecall.metrics.operator_metrics import OperatorMetrics
 
 
 def test_a_row_has_name_type_labels_and_help() -> None:
@@ -15,7 +15,9 @@ def test_each_metric_is_in_one_of_the_tables() -> None:
 
 
 def test_the_names_are_those_that_are_served() -> None:
-    served = {line.split()[2] for line in Telemetry("").render().decode().splitlines() if line.startswith("# TYPE")}
+    served = {
+        line.split()[2] for line in OperatorMetrics("").render().decode().splitlines() if line.startswith("# TYPE")
+    }
     told = {family.name for family in families()}
     assert {name for name in served if not name.startswith("process_")} == told
 

@@ -8,11 +8,9 @@ def rows(name: str) -> set[str]:
 
 
 def test_a_row_has_key_type_default_and_meaning() -> None:
-    assert "| `version` | text | required | the API version |" in rows("entry")
-    assert (
-        "| `watchAnnotationsChanges` | boolean | `false` | whether a change of the object's annotations counts |"
-        in rows("entry")
-    )
+    assert "| `version` | string | required | the API version |" in rows("entry")
+    meaning = "whether a change of the object's annotations triggers a reconcile"
+    assert f"| `watchAnnotationsChanges` | boolean | `false` | {meaning} |" in rows("entry")
 
 
 def test_keys_that_the_go_runner_does_not_have_are_marked() -> None:

@@ -1,8 +1,8 @@
-"""The task by which a role says when its object wants to be looked at again.
+"""An action with which a role requests the next run for its object.
 
-It only writes down a wish: the operator that runs the role reads it from the task's result, and a run that has no
-operator simply goes on. Nothing is waited for and no module process is started, so it costs a run next to nothing.
-The documentation of the options is in the module of the same name.
+It only returns the request: the operator that runs the role reads it from the task's result; without an operator it has
+no effect. It does not wait and starts no module process, so it takes almost no time. The module of the same name has
+the documentation of the options.
 """
 
 import re
@@ -15,13 +15,13 @@ DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|h|m|s))+|0")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """Give the requested time back as the task's result."""
+    """Return the requested time as the task's result."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Check the options and return `period` or `at`."""
+        """Validate the options and return ``period`` or ``at``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
             argument_spec={"time": {"type": "str"}, "at": {"type": "int"}},

@@ -1,36 +1,36 @@
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the operator does around a role, for playbooks that do it without an operator.
+"""Filters for playbooks that run a role without an operator.
 
-A playbook that runs a role once must give it the same variables, and make the same status of its result, as the
-operator does for an entry of watches.yaml. So these filters call the very functions of the package that the operator
-calls; they need it to be installed beside Ansible.
+A playbook that runs a role once must pass the same variables, and map the result to the same status, as the operator
+does for an entry of ``watches.yaml``. These filters call the same functions as the operator; ``rolecall`` must be
+installed in Ansible's environment.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from rolecall.app.status import map_result
-from rolecall.jobs.parameters import ParameterRequest, extra_vars
-from rolecall.kube.paths import parse_path
+from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
+from rolecall.reconcile.status import map_result
+from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 
 Object = dict[str, Any]
 
 
 class FilterModule:
-    """What Ansible asks for the filters of this file."""
+    """The filters of this file, for Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Give the filters by the names that playbooks use."""
+        """Return the filters by name."""
         return {"role_variables": role_variables, "mapped_status": mapped_status}
 
 
 def role_variables(obj: Object, watch: Object) -> Object:
-    """Give the variables that the operator gives the role for this object and this entry of watches.yaml.
+    """Return the variables that the operator passes to the role for this object and this entry of ``watches.yaml``.
 
-    Nothing is marked as unsafe: what a task has read from the cluster is never evaluated by Ansible.
+    No value is marked as unsafe, because Ansible never evaluates what a task has read from the cluster.
     """
-    request = ParameterRequest(
+    request = ExtraVarsRequest(
         obj=obj,
         gvk=GVK.of_object(obj),
         snake_case=watch.get("snakeCaseParameters", True),
@@ -40,7 +40,7 @@ def role_variables(obj: Object, watch: Object) -> Object:
 
 
 def mapped_status(obj: Object, watch: Object, stats: Object) -> Object:
-    """Give the status fields that the operator makes of what the role left with set_stats."""
+    """Return the status fields that the operator maps from the role's ``set_stats``."""
     mapping = {name: parse_path(path) for name, path in (watch.get("status") or {}).items()}
     generation = obj["metadata"].get("generation")
     observed = {} if generation is None else {"observedGeneration": generation}

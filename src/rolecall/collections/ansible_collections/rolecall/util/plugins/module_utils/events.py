@@ -1,9 +1,9 @@
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a Kubernetes Event looks like, the first time and every time after.
+"""Builds Kubernetes Events and counts repeated ones.
 
-Pure functions on raw events of the core API. An event that says what an older one of its name said continues the
-older one's count and begins when that began; any other starts counting at one. The module k8s_event reads and writes
-the events.
+Pure functions on raw events of the core API. An event with the same content as the existing one of its name continues
+its count and keeps its first timestamp; any other event starts with a count of one. The module ``k8s_event`` reads and
+writes the events.
 """
 
 from datetime import datetime
@@ -12,8 +12,8 @@ from typing import Any
 SAME = ("reason", "message", "type")
 
 
-def described(parameters: dict[str, Any], involved: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
-    """Give the event that the module's parameters describe, seen for the first time at `now` (UTC)."""
+def new_event(parameters: dict[str, Any], involved: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
+    """Return a new event for the module's parameters, first seen at ``now`` (UTC)."""
     seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     suffix = f".{int(now.timestamp() * 1_000_000):x}" if parameters["appendTimestamp"] else ""
     event = {
@@ -32,8 +32,8 @@ def described(parameters: dict[str, Any], involved: dict[str, Any] | None, now: 
     return event if involved is None else {**event, "involvedObject": involved}
 
 
-def counted_up(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Give the wanted event as a continuation of the one that was found, if both say the same."""
+def increment_count(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return the wanted event with the count of the found one plus one, if both have the same content."""
     if any(wanted[key] != found.get(key) for key in SAME):
         return wanted
     first = found.get("firstTimestamp") or wanted["firstTimestamp"]

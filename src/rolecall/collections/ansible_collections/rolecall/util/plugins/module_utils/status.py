@@ -1,10 +1,9 @@
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a status becomes when fields and conditions are put into it.
+"""Merges fields and conditions into a status.
 
-Pure functions on the raw status of an object. Fields are put in as a JSON merge patch would do it: mappings are merged,
-lists take the place of the old ones, null removes a field. Conditions are merged by their type instead. A status that
-holds already what is wanted comes back equal, so that a caller can tell whether there is anything to write. The module
-k8s_status reads and writes the objects.
+Pure functions on the raw status of an object. Fields are applied as a JSON merge patch: mappings are merged, lists are
+replaced, null removes a field. Conditions are merged by type. If the status already has all fields, the result equals
+the old status, so that the caller can tell whether to write it. The module ``k8s_status`` reads and writes the objects.
 """
 
 import re
@@ -19,15 +18,15 @@ TIMES = ("lastHeartbeatTime", "lastTransitionTime")
 Condition = dict[str, Any]
 
 
-def wanted_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Say what the status is to be, given the old one and the module's parameters; `now` is a time as of RFC 3339.
+def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """Return the new status for the old one and the module's parameters; ``now`` is a time in RFC 3339 format.
 
-    Raises ValueError for conditions that cannot be meant.
+    Raise ValueError for invalid conditions.
     """
     fields = dict(parameters["status"] or {})
     if conditions := checked_conditions(parameters["conditions"] or []):
         if fields.get("conditions"):
-            raise ValueError("conditions: give them in `conditions` or within `status`, not in both")
+            raise ValueError("conditions: set them in `conditions` or in `status`, not in both")
         fields["conditions"] = conditions
     before = old.get("conditions") or []
     if _are_conditions(before) and _are_conditions(fields.get("conditions")):
@@ -41,7 +40,7 @@ def wanted_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) 
 
 
 def checked_conditions(conditions: Iterable[Condition]) -> list[Condition]:
-    """Give the conditions without the options that were left out. Raises ValueError for a wrong reason or time."""
+    """Return the conditions without omitted options. Raise ValueError for an invalid reason or time."""
     checked = [{key: value for key, value in each.items() if value is not None} for each in conditions]
     for condition in checked:
         where = f"condition {condition['type']!r}"
@@ -49,15 +48,15 @@ def checked_conditions(conditions: Iterable[Condition]) -> list[Condition]:
             raise ValueError(f"{where}: expected one word in CamelCase as reason, found {condition['reason']!r}")
         for key in TIMES:
             if key in condition and not TIME.fullmatch(condition[key]):
-                raise ValueError(f"{where}: expected a time as of RFC 3339 as {key}, found {condition[key]!r}")
+                raise ValueError(f"{where}: expected a time in RFC 3339 format as {key}, found {condition[key]!r}")
     return checked
 
 
 def merge_conditions(old: Iterable[Condition], wanted: Iterable[Condition], now: str) -> list[Condition]:
-    """Give the old conditions with the wanted ones in the place of those of the same type, new ones behind them.
+    """Return the old conditions, with those of the same type replaced and new ones appended.
 
-    A condition that says what the old one said stays as it is. Another one whose status changes has
-    `lastTransitionTime` set to `now` (RFC 3339), unless it brings its own.
+    An unchanged condition stays as it is. If the status of a condition changes, ``lastTransitionTime`` is set to
+    ``now`` (RFC 3339), unless the new condition has its own.
     """
     merged = {condition["type"]: condition for condition in old}
     for condition in wanted:
@@ -68,9 +67,9 @@ def merge_conditions(old: Iterable[Condition], wanted: Iterable[Condition], now:
 
 
 def holds(old: Any, wanted: Any, *, replace_lists: bool, name: str = "") -> bool:
-    """Tell whether the old value has all that is wanted.
+    """Return whether the old value contains the wanted value.
 
-    A longer list holds a shorter one, unless `replace_lists`; conditions are looked for one by one in any case.
+    A list contains a list with some of its elements, unless ``replace_lists``; this always applies to conditions.
     """
     if isinstance(old, dict) and isinstance(wanted, dict):
         return all(holds(old.get(key), value, replace_lists=replace_lists, name=key) for key, value in wanted.items())
@@ -80,7 +79,7 @@ def holds(old: Any, wanted: Any, *, replace_lists: bool, name: str = "") -> bool
 
 
 def merge_patch(old: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the old value with the wanted fields in it, as RFC 7386 says."""
+    """Return the old value with the JSON merge patch ``wanted`` applied (RFC 7386)."""
     merged = deepcopy(old)
     for key, value in wanted.items():
         current = merged.get(key)

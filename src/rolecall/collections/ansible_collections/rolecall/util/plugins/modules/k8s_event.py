@@ -1,10 +1,10 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module by which a role posts Kubernetes Events about an object.
+"""A module that posts Kubernetes Events about an object.
 
-An event of the same name that says the same is counted up instead of being posted again, as Kubernetes' own
-controllers do, so a run that fails every minute leaves one event with a count and not hundreds. An event of the same
-name that says something else begins anew. What the events are about is never changed.
+If an event with the same name, reason, message and type exists, its count is incremented, as in Kubernetes' own
+controllers: a run that fails every minute leaves one event with a count, not hundreds of events. An event with the same
+name and different content starts again with a count of one. The module never changes the object that an event is about.
 """
 
 DOCUMENTATION = r"""
@@ -13,12 +13,12 @@ short_description: Post a Kubernetes Event
 version_added: "0.1.0"
 author: the rolecall authors
 description:
-  - Creates an Event, or counts it up when one of the same name says the same already.
+  - Creates an Event, or increments the count of an existing Event with the same name and content.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
   state:
-    description: Whether the event shall be posted or removed.
+    description: Whether the event exists.
     type: str
     choices: [present, absent]
     default: present
@@ -27,20 +27,20 @@ options:
     type: str
     required: true
   namespace:
-    description: The namespace of the event, which is the one of the object that it is about.
+    description: The namespace of the event, which is the namespace of the object that it is about.
     type: str
     required: true
   merge_type:
-    description: The type of the patch by which an event is counted up.
+    description: The type of the patch that updates an existing event.
     type: list
     elements: str
     choices: [json, merge, strategic-merge]
   message:
-    description: A sentence for people.
+    description: A human-readable message.
     type: str
     required: true
   reason:
-    description: One word in CamelCase that says why the event was posted.
+    description: The reason for the event as one word in CamelCase.
     type: str
     required: true
   reportingComponent:
@@ -53,7 +53,7 @@ options:
     choices: [Normal, Warning]
     default: Normal
   source:
-    description: Where the event comes from, with the key C(component).
+    description: The source of the event, with the key C(component).
     type: dict
     default: {component: rolecall}
   involvedObject:
@@ -73,19 +73,19 @@ options:
         type: str
         required: true
       namespace:
-        description: Its namespace, none for an object of the cluster.
+        description: Its namespace; omit it for a cluster-scoped object.
         type: str
       uid:
-        description: Its uid; it is looked up when it is not given.
+        description: Its uid; if omitted, the module looks it up.
         type: str
       resourceVersion:
-        description: Its version; it is looked up with the uid.
+        description: Its resourceVersion; if O(involvedObject.uid) is omitted, the module looks it up.
         type: str
       fieldPath:
         description: The part of the object that the event is about.
         type: str
   appendTimestamp:
-    description: Whether the time is appended to the name, so that every call posts an event of its own.
+    description: Whether the time is appended to the name, so that every call posts a new event.
     type: bool
     default: false
 attributes:
@@ -97,7 +97,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Say that the work is done
+- name: Post an event
   rolecall.util.k8s_event:
     name: "{{ ansible_operator_meta.name }}.synced"
     namespace: "{{ ansible_operator_meta.namespace }}"
@@ -126,11 +126,11 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.events import counted_up, described
+from ansible_collections.rolecall.util.plugins.module_utils.events import increment_count, new_event
 
 try:
     from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
-except ImportError:  # AnsibleK8SModule says so, in words for people
+except ImportError:  # AnsibleK8SModule reports it
     DynamicApiError = NotFoundError = CoreException
 
 INVOLVED = {
@@ -160,7 +160,7 @@ ARGUMENTS = {
 
 
 class Events:
-    """The events of one namespace, and the objects that they are about."""
+    """The events of one namespace."""
 
     def __init__(self, client: Any, namespace: str) -> None:
         self._client = client
@@ -168,7 +168,7 @@ class Events:
         self._resource = client.resource("Event", "v1")
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """Give the event of that name, or none."""
+        """Return the event with this name, or None."""
         try:
             found: dict[str, Any] = self._client.get(self._resource, name=name, namespace=self._namespace).to_dict()
         except NotFoundError:
@@ -176,12 +176,12 @@ class Events:
         return found
 
     def create(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Post the event and give it back as the API server has it."""
+        """Create the event and return it as the API server stored it."""
         created: dict[str, Any] = self._client.create(self._resource, event, namespace=self._namespace).to_dict()
         return created
 
     def patch(self, event: dict[str, Any], patch_type: str) -> dict[str, Any]:
-        """Write the event over the one of its name."""
+        """Patch the event with the same name and return it."""
         content_type = f"application/{patch_type}-patch+json"
         where = {"name": event["metadata"]["name"], "namespace": self._namespace}
         patched: dict[str, Any] = self._client.patch(
@@ -194,7 +194,7 @@ class Events:
         self._client.delete(self._resource, name=name, namespace=self._namespace)
 
     def with_uid(self, involved: dict[str, Any]) -> dict[str, Any]:
-        """Give the reference with the uid of its object, or as it is when there is no such object."""
+        """Return the reference with the uid of its object, unchanged if the object does not exist."""
         if involved.get("uid"):
             return involved
         resource = self._client.resource(involved["kind"], involved["apiVersion"])
@@ -207,13 +207,13 @@ class Events:
 
 
 def post(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Create the event or count it up."""
+    """Create the event, or increment its count."""
     now = datetime.now(UTC)
     given = {key: value for key, value in (parameters["involvedObject"] or {}).items() if value is not None}
     involved = events.with_uid(given) if given else None
-    wanted = described(parameters, involved, now)
+    wanted = new_event(parameters, involved, now)
     found = events.find(wanted["metadata"]["name"])
-    event = wanted if found is None else counted_up(wanted, found)
+    event = wanted if found is None else increment_count(wanted, found)
     if check_mode:
         return {"changed": True, "result": event}
     if found is None:
@@ -223,7 +223,7 @@ def post(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dic
 
 
 def remove(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Remove the event if it is there."""
+    """Delete the event if it exists."""
     found = events.find(parameters["name"])
     if found is not None and not check_mode:
         events.delete(parameters["name"])
@@ -240,7 +240,7 @@ def main() -> None:
     except CoreException as error:
         module.fail_from_exception(error)
     except DynamicApiError as error:
-        message = f"Event {module.params['name']!r} was not written: {error.summary()}"
+        message = f"Cannot write event {module.params['name']!r}: {error.summary()}"
         module.fail_json(msg=message, status=error.status)
 
 

@@ -1,20 +1,20 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module by which a role puts fields and conditions into the status of an object.
+"""A module that sets fields and conditions in the status of an object.
 
-It reads the object, merges, and writes through the status subresource, and only when something differs. A write that
-meets another one (the operator writes the same status) is merged and sent again. Fields that are not mentioned stay
-as they are. How merging works is in the module utility `status`.
+It reads the object, merges, and writes the status subresource if something differs. After a conflict (the operator
+writes the same status) it merges again and retries. Other fields stay as they are. The merge is in the module utility
+``status``.
 """
 
 DOCUMENTATION = r"""
 module: k8s_status
-short_description: Put fields and conditions into the status of a Kubernetes object
+short_description: Set fields and conditions in the status of a Kubernetes object
 version_added: "0.1.0"
 author: the rolecall authors
 description:
-  - Merges fields and conditions into the status of an object and writes it through the status subresource.
-  - Nothing is written when the status is as wanted already.
+  - Merges fields and conditions into the status of an object, and writes the status subresource.
+  - Writes nothing if the status already has all fields and conditions.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
@@ -37,11 +37,11 @@ options:
   status:
     description:
       - Fields of the status.
-      - They are put into the old status as a JSON merge patch is (lists are replaced, null removes a field).
-      - C(conditions) among them are merged by their type.
+      - They are applied as a JSON merge patch (lists are replaced, null removes a field).
+      - C(conditions) among them are merged by type.
     type: dict
   conditions:
-    description: Conditions, merged with those of the object by their type; not together with conditions in O(status).
+    description: Conditions, merged with those of the object by type. Mutually exclusive with conditions in O(status).
     type: list
     elements: dict
     suboptions:
@@ -50,29 +50,29 @@ options:
         type: str
         required: true
       status:
-        description: Whether the condition holds.
+        description: Whether the condition is true.
         type: str
         required: true
         choices: ["True", "False", "Unknown"]
       reason:
-        description: One word in CamelCase that says why.
+        description: The reason as one word in CamelCase.
         type: str
       message:
-        description: A sentence for people.
+        description: A human-readable message.
         type: str
       lastHeartbeatTime:
-        description: When the condition was last looked at, as RFC 3339 says.
+        description: When the condition was last updated, in RFC 3339 format.
         type: str
       lastTransitionTime:
-        description: When the status of the condition changed, as RFC 3339 says. It is filled in when it did.
+        description: When the status of the condition last changed, in RFC 3339 format. Set automatically on a change.
         type: str
   replace:
-    description: Whether O(status) and O(conditions) take the place of the whole status instead of being merged into it.
+    description: Whether O(status) and O(conditions) replace the whole status instead of being merged into it.
     type: bool
     default: false
     aliases: [force]
   replace_lists:
-    description: Whether a list in O(status) is also written when the old one has all of its elements, and more.
+    description: Whether a list in O(status) is also written if the current list has all of its elements and more.
     type: bool
     default: false
 attributes:
@@ -84,7 +84,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Say that the database answers
+- name: Report that the database is reachable
   rolecall.util.k8s_status:
     api_version: example.com/v1
     kind: Database
@@ -100,7 +100,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The object after the write, or as it was when nothing had to be written.
+  description: The object after the write, or the current object if nothing was written.
   returned: success
   type: dict
 """
@@ -113,11 +113,11 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.status import wanted_status
+from ansible_collections.rolecall.util.plugins.module_utils.status import merge_status
 
 try:
     from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, ResourceNotFoundError
-except ImportError:  # AnsibleK8SModule says so, in words for people
+except ImportError:  # AnsibleK8SModule reports it
     ConflictError = DynamicApiError = ResourceNotFoundError = CoreException
 
 ATTEMPTS = 5
@@ -145,9 +145,9 @@ ARGUMENTS = {
 
 
 def write(module: Any, client: Any) -> dict[str, Any]:
-    """Bring the object's status to what is wanted; again when somebody else wrote in between.
+    """Write the merged status of the object; merge again and retry after a conflict.
 
-    Raises ValueError for conditions that cannot be meant and for a kind without the status subresource.
+    Raise ValueError for invalid conditions and for a kind without the status subresource.
     """
     resource = client.resource(module.params["kind"], module.params["api_version"])
     if "status" not in resource.subresources:
@@ -158,7 +158,7 @@ def write(module: Any, client: Any) -> dict[str, Any]:
     for attempt in range(1, ATTEMPTS + 1):
         found = client.get(resource, **where).to_dict()
         old = found.get("status") or {}
-        status = wanted_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        status = merge_status(old, module.params, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         changed = status != old
         wanted = {**found, "status": status}
         if not changed or module.check_mode:
@@ -174,7 +174,7 @@ def write(module: Any, client: Any) -> dict[str, Any]:
 def main() -> None:
     """Run the module."""
     module = AnsibleK8SModule(module_class=AnsibleModule, argument_spec=ARGUMENTS, supports_check_mode=True)
-    what = f"The status of {module.params['kind']} {module.params['name']!r} was not written"
+    what = f"Cannot write the status of {module.params['kind']} {module.params['name']!r}"
     try:
         module.exit_json(**write(module, get_api_client(module)))
     except CoreException as error:

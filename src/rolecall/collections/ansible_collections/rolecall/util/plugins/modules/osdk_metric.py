@@ -1,82 +1,82 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The module by which a role makes and changes Prometheus metrics of its own.
+"""A module that creates and changes Prometheus metrics of a role.
 
-The operator keeps the metrics and serves them together with its own. What the request asks for is judged there; the
-text of a refusal is the message of the failed task.
+The operator stores the metrics and serves them together with its own. The operator also validates the request; its
+error message becomes the message of the failed task.
 """
 
 DOCUMENTATION = r"""
 module: osdk_metric
-short_description: Make or change a Prometheus metric
+short_description: Create or change a Prometheus metric
 version_added: "0.1.0"
 author: the rolecall authors
 description:
-  - Makes a metric, or changes one that was made before, in the operator that runs the role.
+  - Creates or changes a metric in the operator that runs the role.
   - The operator serves it together with its own metrics, under its plain name and without labels.
-  - Exactly one of O(counter), O(gauge), O(histogram) and O(summary) is needed; the first use of a name fixes its type.
-  - Values are lost when the operator ends, and only the replica that runs the role has them.
+  - Exactly one of O(counter), O(gauge), O(histogram) and O(summary) is required; the first use of a name sets the type.
+  - Values are lost when the operator stops, and only the replica that runs the role has them.
 options:
   name:
     description: The name of the metric.
     type: str
     required: true
   description:
-    description: What the metric means, for people.
+    description: The help text of the metric.
     type: str
     required: true
   address:
     description:
-      - Where the operator takes metrics.
-      - Without it E(ROLECALL_METRICS_URL), which rolecall sets for its runs, then V(http://localhost:5050/metrics).
+      - The URL of the operator's endpoint for metrics of roles.
+      - The default is E(ROLECALL_METRICS_URL), which rolecall sets for its runs, then V(http://localhost:5050/metrics).
     type: str
   counter:
-    description: A number that only grows. Without options it is made and stays as it is.
+    description: A number that only increases. Without options the metric is created or stays unchanged.
     type: dict
     suboptions:
       increment:
         description: Adds 1.
         type: bool
       add:
-        description: Adds this.
+        description: Adds this value.
         type: float
   gauge:
     description:
-      - A number that goes up and down. Without options it is made and stays as it is.
-      - Only the first option in this order is done; 0 and V(false) mean that the option is not given.
+      - A number that can go up and down. Without options the metric is created or stays unchanged.
+      - Only the first option in this order is applied; 0 and V(false) count as omitted.
     type: dict
     suboptions:
       increment:
         description: Adds 1.
         type: bool
       decrement:
-        description: Takes 1 away.
+        description: Subtracts 1.
         type: bool
       add:
-        description: Adds this.
+        description: Adds this value.
         type: float
       subtract:
-        description: Takes this away.
+        description: Subtracts this value.
         type: float
       set:
-        description: Becomes this.
+        description: Sets the gauge to this value.
         type: float
       set_to_current_time:
-        description: Becomes the time, in seconds since the epoch.
+        description: Sets the gauge to the current time, in seconds since the epoch.
         type: bool
   histogram:
-    description: Counts observations by their size.
+    description: Counts observations in buckets.
     type: dict
     suboptions:
       observe:
-        description: What was observed.
+        description: The observed value.
         type: float
   summary:
-    description: Counts observations and adds them up.
+    description: Counts observations and sums them up.
     type: dict
     suboptions:
       observe:
-        description: What was observed.
+        description: The observed value.
         type: float
 attributes:
   check_mode:
@@ -92,7 +92,7 @@ EXAMPLES = r"""
     counter:
       increment: true
 
-- name: Say how large it is
+- name: Set the size of the last backup
   rolecall.util.osdk_metric:
     name: database_backup_bytes
     description: Size of the last backup
@@ -102,8 +102,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status_code:
-  description: The HTTP status with which the operator refused the metric.
-  returned: when it was refused
+  description: The HTTP status with which the operator rejected the request.
+  returned: when it was rejected
   type: int
 """
 
@@ -154,7 +154,7 @@ def main() -> None:
     address = parameters["address"] or os.environ.get("ROLECALL_METRICS_URL") or DEFAULT_ADDRESS
     request = {name: parameters[name] for name in ("name", "description", *KINDS) if parameters[name] is not None}
     headers = {"Content-Type": "application/json"}
-    # A proxy of the environment is for the world outside, not for the operator beside the run.
+    # A proxy in the environment is for external hosts, not for the operator on this host.
     answer, info = fetch_url(
         module, address, json.dumps(request), headers, "POST", use_proxy=False, timeout=TIMEOUT_SECONDS
     )
@@ -163,7 +163,7 @@ def main() -> None:
         refusal = info.get("body") or (answer.read() if answer else b"") or info["msg"]
         message = to_text(refusal).strip()
         module.fail_json(
-            msg=f"the metric {parameters['name']!r} was not taken at {address}: {message}", status_code=status
+            msg=f"Cannot send the metric {parameters['name']!r} to {address}: {message}", status_code=status
         )
     module.exit_json(changed=True)
 

@@ -1,0 +1,1 @@
+"""The configuration of the operator: ``watches.yaml``, settings, and environment variables."""

@@ -1,0 +1,66 @@
+"""The clock: an interface for time, so that queues and informers can be tested without waiting.
+
+The wall clock is used for timestamps that others see. The monotonic clock is used to measure and schedule, because it
+never jumps. Everything in this package takes a ``Clock``; tests use a fake one. ``LoopClock`` uses the running asyncio
+loop.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Handle(Protocol):
+    """A scheduled callback that can be cancelled."""
+
+    def cancel(self) -> None:
+        """Cancel the callback; do nothing if it has already run."""
+
+
+class Clock(Protocol):
+    """A wall clock, a monotonic clock and a scheduler."""
+
+    def now(self) -> float:
+        """Return the wall clock time in seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Return the monotonic time in seconds."""
+
+    def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
+        """Call ``callback`` when ``monotonic()`` has reached ``when_monotonic``."""
+
+
+class LoopClock:
+    """The system's clocks, with callbacks on the running event loop."""
+
+    def now(self) -> float:
+        """Return the wall clock time in seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return the monotonic time in seconds."""
+        return time.monotonic()
+
+    def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
+        """Call ``callback`` on the running loop when ``monotonic()`` has reached ``when_monotonic``."""
+        loop = asyncio.get_running_loop()
+        return loop.call_later(max(0.0, when_monotonic - time.monotonic()), callback)
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Sleep for ``seconds`` of the given clock's time; zero or less only yields to other tasks."""
+    if seconds <= 0:
+        await asyncio.sleep(0)
+        return
+    reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not reached.done():
+            reached.set_result(None)
+
+    handle = clock.call_at(clock.monotonic() + seconds, wake)
+    try:
+        await reached
+    finally:
+        handle.cancel()

@@ -1,0 +1,149 @@
+"""The controller: workers that take requests from a work queue, reconcile them, and say when each comes back.
+
+A reconcile is any coroutine from a request to a ``Result``. It runs at most once at a time for a request; one that
+raises is a failure with a traceback in the log and a back-off, and never costs a worker. The log lines of a reconcile
+carry the kind, its group, namespace and name, which are bound here. The ``work_queue`` remembers, the ``manager``
+starts and stops.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from structlog.contextvars import bound_contextvars
+
+from rolecall.controller.observer import UNOBSERVED, ReconcileObserver
+from rolecall.controller.work_queue import Cause, ShutDown, WorkQueue
+from rolecall.kube.references import ObjectKey
+from rolecall.logs import get_logger
+
+logger = get_logger("controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a reconcile: a failure, a time for the next one (of two times the earlier counts), or neither."""
+
+    requeue_after_seconds: float | None = None
+    requeue_at: float | None = None
+    """Seconds since the epoch."""
+    failed: bool = False
+    why: str = field(default="requeue", compare=False)
+    """The cause of the reconcile that follows then, as people read it."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that is not finite."""
+        for name in ("requeue_after_seconds", "requeue_at"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} of a result: expected a finite number of seconds, found {value!r}")
+
+    @property
+    def outcome(self) -> str:
+        """The word for the result in metrics."""
+        if self.failed:
+            return "error"
+        if self.requeue_at is not None or self.requeue_after_seconds:
+            return "requeue_after"
+        return "success" if self.requeue_after_seconds is None else "requeue"
+
+
+Reconcile = Callable[[ObjectKey, tuple[Cause, ...]], Awaitable[Result]]
+IsSelfTrigger = Callable[[ObjectKey, Cause], bool]
+
+
+@dataclass(slots=True)
+class Controller:
+    """The workers of one kind.
+
+    ``is_self_trigger`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's
+    identity: another reconcile follows if one of them is not. Without it every cause counts. ``limit`` bounds how many
+    reconciles several controllers may run together.
+    """
+
+    name: str
+    queue: WorkQueue[ObjectKey]
+    workers: int
+    reconcile: Reconcile
+    is_self_trigger: IsSelfTrigger | None = None
+    kind: str = ""
+    group: str = ""
+    limit: asyncio.Semaphore | None = None
+    observer: ReconcileObserver = UNOBSERVED
+    running: set[ObjectKey] = field(default_factory=set, init=False)
+
+    async def run(self) -> None:
+        """Reconcile until the queue is shut down; when cancelled, cancel what is running and wait for its end."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.workers):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+
+    def stop(self) -> None:
+        """Take no further requests; ``run`` returns when all running reconciles have ended."""
+        self.queue.shut_down()
+
+    async def _work(self) -> None:
+        with contextlib.suppress(ShutDown):
+            while True:
+                request, causes = await self.queue.get()
+                await self._process(request, causes)
+                await asyncio.sleep(0)  # a reconcile that never waits must not block the loop for others
+
+    async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
+        with bound_contextvars(
+            kind=self.kind or self.name, group=self.group, namespace=request.namespace, name=request.name
+        ):
+            result = Result(failed=True)
+            try:
+                async with self._permit():
+                    result = await self._attempt(request, causes)
+                self._come_back(request, result)
+            finally:
+                self.queue.done(request, lambda cause: self._wakes(request, cause))
+
+    @contextlib.asynccontextmanager
+    async def _permit(self) -> AsyncIterator[None]:
+        async with self.limit or contextlib.nullcontext():
+            yield
+
+    async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
+        if self.queue.is_shut_down:  # it was shut down while this request waited for its permit
+            return Result()
+        self.running.add(request)
+        self.observer.started(request)
+        outcome = "error"  # a cancelled reconcile has not reached its end
+        try:
+            result = await self.reconcile(request, causes)
+            outcome = result.outcome
+        except Exception:
+            logger.exception("Reconcile crashed")
+            outcome = "panic"
+            return Result(failed=True)
+        else:
+            return result
+        finally:
+            self.running.discard(request)
+            self.observer.ended(request, outcome)
+
+    def _come_back(self, request: ObjectKey, result: Result) -> None:
+        if result.failed:
+            seconds = self.queue.add_rate_limited(request, Cause(f"retry {self.queue.failures(request) + 1}"))
+            logger.debug("Reconcile will be retried", seconds=seconds, failures=self.queue.failures(request))
+            return
+        self.queue.forget(request)
+        cause = Cause(result.why)
+        if result.requeue_at is not None:
+            self.queue.add_at(request, result.requeue_at, cause)
+        if result.requeue_after_seconds is not None:
+            self.queue.add_after(request, result.requeue_after_seconds, cause)
+
+    def _wakes(self, request: ObjectKey, cause: Cause) -> bool:
+        if self.is_self_trigger is None or not cause.resource_version:
+            return True
+        try:
+            return not self.is_self_trigger(request, cause)
+        except Exception:
+            logger.exception("Could not tell whether a change is the run's own; reconciling again", cause=cause.text)
+            return True

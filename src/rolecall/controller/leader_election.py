@@ -1,0 +1,257 @@
+"""Leader election: of several replicas only the one that holds the Lease works.
+
+A replica without the Lease polls it and takes it when it is free, was released, or has not been renewed for its
+duration. The holder renews it. A holder that cannot renew it before its deadline, or that finds another holder, has
+lost it and must stop working before another replica may take it; ``seconds_left`` says how much time that leaves.
+Clocks of different machines are never compared: what counts is how long ago this replica saw the Lease change.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NoReturn, Protocol
+
+from rolecall.controller.clock import Clock, sleep
+from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.logs import get_logger
+
+logger = get_logger("leader")
+
+LEASE = GVK("coordination.k8s.io", "v1", "Lease")
+_ATTEMPT_SHARE = 0.5
+"""Of the deadline: the longest time for one attempt, so that a request without an answer leaves time for another."""
+
+
+class LeadershipLostError(KubeError):
+    """The Lease could not be renewed in time, or another replica holds it."""
+
+
+class LeaseClient(Protocol):
+    """What an election needs from the API server; ``rolecall.kube.client.Client`` is one."""
+
+    async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
+        """Return an object. Raises NotFoundError."""
+        ...
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Create an object. Raises ConflictError if it exists."""
+        ...
+
+    async def replace(self, obj: RawObject) -> RawObject:
+        """Replace an object in the version that was read. Raises ConflictError if it has changed."""
+        ...
+
+
+class ElectionObserver(Protocol):
+    """Observes an election; must return at once."""
+
+    def set_leading(self, name: str, *, leading: bool) -> None:
+        """Take note of whether this replica is the leader."""
+
+    def count_slow_renewal(self, name: str) -> None:
+        """Take note of a renewal that had to read the Lease first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The Lease of an election, the identity of this replica, and times in seconds.
+
+    A holder keeps the Lease for ``lease_seconds`` after a renewal and gives up after ``renew_deadline_seconds`` without
+    one. Every replica tries again after ``retry_seconds``.
+    """
+
+    key: ObjectKey
+    identity: str
+    lease_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+@dataclass(slots=True)
+class Elector:
+    """One replica in an election. ``run`` it, wait until ``elected``, and ``release`` at the end."""
+
+    client: LeaseClient
+    election: Election
+    clock: Clock
+    observer: ElectionObserver
+    on_renewal: Callable[[float], None] | None = None
+    """Called with the monotonic time at which the Lease expires, whenever that changes; infinity after its release."""
+
+    _lease: RawObject | None = field(default=None, init=False)
+    _seen: tuple[dict[str, Any], float] | None = field(default=None, init=False)
+    _renewed: float = field(default=-math.inf, init=False)
+    _trouble: str = field(default="", init=False)
+    _elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether this replica holds the Lease, as far as it knows."""
+        return self._elected.is_set()
+
+    @property
+    def seconds_left(self) -> float:
+        """How long this replica may still act as the leader; 0 or less if it may not."""
+        return self._renewed + self.election.lease_seconds - self.clock.monotonic()
+
+    async def elected(self) -> None:
+        """Wait until this replica is the leader."""
+        await self._elected.wait()
+
+    async def run(self) -> None:
+        """Take the Lease when it is free, then renew it until cancelled. Raises LeadershipLostError."""
+        election = self.election
+        self.observer.set_leading(election.key.name, leading=False)
+        logger.info("Waiting to become the leader", lease=str(election.key), identity=election.identity)
+        while not await self._attempt(election.renew_deadline_seconds * _ATTEMPT_SHARE):
+            await sleep(self.clock, election.retry_seconds)
+        self._elected.set()
+        self.observer.set_leading(election.key.name, leading=True)
+        logger.info("Became the leader", lease=str(election.key), identity=election.identity)
+        try:
+            while True:
+                await sleep(self.clock, election.retry_seconds)
+                await self._renew()
+        finally:
+            self.observer.set_leading(election.key.name, leading=False)
+
+    async def release(self) -> None:
+        """Release the Lease if this replica holds it, so that the next one need not wait. Call it after ``run``."""
+        if not self.is_leading or self.seconds_left <= 0:
+            return
+        self._elected.clear()
+        if await self._within(self.election.retry_seconds, self._give_back()):
+            logger.info("Released the Lease", lease=str(self.election.key))
+        self._tell_end_of_lease(math.inf)
+
+    async def _give_back(self) -> bool:
+        lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
+        if self._holder != self.election.identity:
+            return False
+        spec = {**_spec(lease), "leaseDurationSeconds": 1, "renewTime": self._timestamp()}
+        del spec["holderIdentity"]
+        return await self._put({**lease, "spec": spec})
+
+    async def _renew(self) -> None:
+        deadline = self._renewed + self.election.renew_deadline_seconds
+        while True:
+            left = deadline - self.clock.monotonic()
+            if left <= 0:
+                self._lose(f"it could not be renewed for {self.election.renew_deadline_seconds:g} s: {self._trouble}")
+            if await self._attempt(min(left, self.election.renew_deadline_seconds * _ATTEMPT_SHARE)):
+                return
+            if (holder := self._holder) != self.election.identity:
+                self._lose(f"it is held by {holder!r} now")
+            await sleep(self.clock, min(self.election.retry_seconds, deadline - self.clock.monotonic()))
+
+    @property
+    def _holder(self) -> str:
+        return str(_spec(self._lease or {}).get("holderIdentity") or "")
+
+    def _lose(self, why: str) -> NoReturn:
+        self._elected.clear()
+        error = LeadershipLostError(f"lost the Lease {self.election.key}: {why}")
+        logger.error("Lost the leadership", lease=str(self.election.key), error=str(error))
+        raise error
+
+    async def _attempt(self, seconds: float) -> bool:
+        """Try once to take or renew the Lease; return whether this replica holds it for sure."""
+        started = self.clock.monotonic()
+        if not await self._within(seconds, self._take_or_renew()):
+            return False
+        self._renewed = started  # other replicas count from when they see the renewal, which is later
+        self._tell_end_of_lease(started + self.election.lease_seconds)
+        return True
+
+    def _tell_end_of_lease(self, expires: float) -> None:
+        if self.on_renewal is not None:
+            self.on_renewal(expires)
+
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
+        """Limit work to so many seconds; log a failure once, not at every attempt."""
+        task = asyncio.create_task(work)
+        timer = asyncio.create_task(sleep(self.clock, seconds))
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                self._note_trouble(f"no answer within {seconds:g} s")
+                return False
+            succeeded = task.result()
+        except KubeError as error:
+            self._note_trouble(str(error))
+            return False
+        finally:
+            for each in (task, timer):
+                each.cancel()
+        self._trouble = ""
+        return succeeded
+
+    def _note_trouble(self, text: str) -> None:
+        if text != self._trouble:
+            logger.warning("Could not read or write the Lease", lease=str(self.election.key), error=text)
+        self._trouble = text
+
+    async def _take_or_renew(self) -> bool:
+        if self.is_leading and self._lease is not None:
+            try:
+                return await self._put(self._claimed(self._lease))
+            except (ConflictError, NotFoundError):
+                self.observer.count_slow_renewal(self.election.key.name)
+        try:
+            self._lease = await self.client.get(LEASE, self.election.key)
+        except NotFoundError:
+            return await self._create()
+        if self._holder != self.election.identity and not self._is_free(self._lease):
+            return False
+        try:
+            return await self._put(self._claimed(self._lease))
+        except ConflictError:
+            return False  # another replica was quicker; the next attempt shows which one
+
+    async def _create(self) -> bool:
+        metadata = {"name": self.election.key.name, "namespace": self.election.key.namespace}
+        lease = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata}
+        try:
+            self._lease = await self.client.create(self._claimed(lease))
+        except ConflictError:
+            return False
+        return True
+
+    async def _put(self, lease: RawObject) -> bool:
+        self._lease = await self.client.replace(lease)
+        return True
+
+    def _is_free(self, lease: RawObject) -> bool:
+        """Return whether a Lease has no holder, or one that has not renewed it for its duration."""
+        spec = _spec(lease)
+        if not spec.get("holderIdentity"):
+            return True
+        now = self.clock.monotonic()
+        if self._seen is None or self._seen[0] != spec:
+            self._seen = (spec, now)
+        return now >= self._seen[1] + float(spec.get("leaseDurationSeconds") or self.election.lease_seconds)
+
+    def _claimed(self, lease: RawObject) -> RawObject:
+        """Return a Lease that this replica takes or renews now."""
+        old, now = _spec(lease), self._timestamp()
+        is_ours = old.get("holderIdentity") == self.election.identity
+        spec = {
+            **old,
+            "holderIdentity": self.election.identity,
+            "leaseDurationSeconds": math.ceil(self.election.lease_seconds),
+            "renewTime": now,
+            "acquireTime": old.get("acquireTime", now) if is_ours else now,
+            "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if is_ours or not old else 1),
+        }
+        return {**lease, "spec": spec}
+
+    def _timestamp(self) -> str:
+        return datetime.fromtimestamp(self.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _spec(lease: RawObject) -> dict[str, Any]:
+    found = lease.get("spec")
+    return found if isinstance(found, dict) else {}

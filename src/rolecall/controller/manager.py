@@ -1,0 +1,181 @@
+"""The manager: runs one informer for each kind and all controllers, and starts and stops them in order.
+
+Informers start first. Workers start when every informer has synced, or knows that it cannot for now, and, with leader
+election, when this replica is the leader. At the stop no further request is taken, running reconciles are cancelled
+and get a grace period, and informers stop last, so that reconciles see the cluster until they end. If a background
+task crashes, everything stops.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from rolecall.controller.clock import Clock
+from rolecall.controller.controller import Controller
+from rolecall.controller.source.informer import Informer
+from rolecall.controller.source.reflector import ListerWatcher
+from rolecall.kube.references import GVK
+from rolecall.logs import get_logger
+
+logger = get_logger("manager")
+
+DEFAULT_GRACE_SECONDS = 20.0
+
+
+class Leadership(Protocol):
+    """An election that this replica takes part in; ``leader_election.Elector`` is one."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether this replica is the leader."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long this replica may still act as the leader."""
+
+    async def run(self) -> None:
+        """Take part until cancelled. Raises when the leadership is lost."""
+
+    async def elected(self) -> None:
+        """Wait until this replica is the leader."""
+
+    async def release(self) -> None:
+        """Give the leadership back."""
+
+
+class Manager:
+    """Runs informers and controllers.
+
+    Reconciles that are running at the stop have ``grace_seconds`` from their cancellation to their end. With a
+    ``leadership`` workers start when it is won; when it is lost, reconciles end at once and ``run`` raises. It is
+    given back only after all of them have ended.
+    """
+
+    def __init__(
+        self,
+        client: ListerWatcher,
+        namespaces: tuple[str, ...] | None,
+        clock: Clock,
+        leadership: Leadership | None = None,
+        grace_seconds: float = DEFAULT_GRACE_SECONDS,
+    ) -> None:
+        self.clock = clock
+        self._client = client
+        self._namespaces = namespaces
+        self._leadership = leadership
+        self._grace_seconds = grace_seconds
+        self._informers: dict[GVK, Informer] = {}
+        self._controllers: list[Controller] = []
+        self._informer_tasks: set[asyncio.Task[None]] = set()
+        self._controller_tasks: set[asyncio.Task[None]] = set()
+        self._election_tasks: set[asyncio.Task[None]] = set()
+        self._end: asyncio.Future[None] | None = None
+        self._has_settled = False
+
+    @property
+    def has_settled(self) -> bool:
+        """Return whether every informer has synced, or knows that it cannot for now; also on followers."""
+        return self._has_settled
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """All informers, in the order in which they were requested."""
+        return tuple(self._informers.values())
+
+    def informer_for(self, gvk: GVK) -> Informer:
+        """Return the informer of a kind; the first call makes it.
+
+        Once the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
+        """
+        informer = self._informers.get(gvk)
+        if informer is None:
+            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
+            if self._end is not None and not self._end.done():
+                self._start_informer(informer)
+        return informer
+
+    def add(self, controller: Controller) -> None:
+        """Add a controller; its workers start when ``run`` gets to it."""
+        self._controllers.append(controller)
+
+    async def run(self) -> None:
+        """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
+        end = self._end = asyncio.get_running_loop().create_future()
+        try:
+            for informer in self.informers:
+                self._start_informer(informer)
+            if self._leadership is not None:
+                self._spawn(self._leadership.run(), "leader election", self._election_tasks)
+            settling = asyncio.create_task(self._wait_until_work_may_start())
+            try:
+                await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                settling.cancel()
+            if not end.done():
+                self._start_controllers()
+            await asyncio.shield(end)
+        finally:
+            await self._shut_down()
+
+    def stop(self) -> None:
+        """Let ``run`` stop everything and return."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
+
+    async def _wait_until_work_may_start(self) -> None:
+        for informer in self.informers:
+            await informer.settled()
+        self._has_settled = True
+        if self._leadership is not None:
+            await self._leadership.elected()
+
+    def _start_informer(self, informer: Informer) -> None:
+        self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
+
+    def _start_controllers(self) -> None:
+        for controller in self._controllers:
+            self._spawn(controller.run(), controller.name, self._controller_tasks)
+        logger.info("Workers started", controllers=len(self._controllers), kinds=len(self._informers))
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work, name=name)
+        tasks.add(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._end is None or self._end.done():
+            return
+        logger.error("Background task crashed, stopping", task=task.get_name(), reason=repr(error))
+        self._end.set_exception(_only_one(error))
+
+    async def _shut_down(self) -> None:
+        self.stop()
+        for controller in self._controllers:
+            controller.stop()
+        grace_seconds = self._grace_seconds
+        if self._leadership is not None and not self._leadership.is_leading:
+            grace_seconds = max(0.0, min(grace_seconds, self._leadership.seconds_left))
+        all_ended = await self._cancel(self._controller_tasks, grace_seconds)
+        await self._cancel(self._election_tasks, self._grace_seconds)
+        if self._leadership is not None and all_ended:
+            await self._leadership.release()
+        await self._cancel(self._informer_tasks, self._grace_seconds)
+
+    async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
+        """Cancel tasks and wait for their end; return whether all of them have ended."""
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return True
+        _, left = await asyncio.wait(tasks, timeout=grace_seconds)
+        for task in left:
+            logger.error("Task did not end within the grace period", task=task.get_name())
+        return not left
+
+
+def _only_one(error: BaseException) -> BaseException:
+    """Return the error inside groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

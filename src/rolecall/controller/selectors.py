@@ -1,0 +1,101 @@
+"""Label selectors with ``matchLabels`` and ``matchExpressions``.
+
+The semantics are those of Kubernetes: all requirements must match, an empty selector matches everything, and ``NotIn``
+matches an object without the label. Selectors are validated when they are compiled, so a mistake in ``watches.yaml`` is
+reported at startup, not noticed later because an object is never reconciled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+_WITH_VALUES = ("In", "NotIn")
+_WITHOUT_VALUES = ("Exists", "DoesNotExist")
+_OPERATORS = _WITH_VALUES + _WITHOUT_VALUES
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement for one label."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet the requirement."""
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case _:
+                return self.key not in labels
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Requirements for labels, all of which must match."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def compile(cls, raw: Mapping[str, Any] | None) -> Self:
+        """Compile the selector of a manifest; None and an empty selector match everything.
+
+        Raises ValueError with the invalid key and value.
+        """
+        if raw is not None and not isinstance(raw, Mapping):
+            raise _invalid("selector", "a mapping", raw)
+        raw = raw or {}
+        unknown = sorted(set(raw) - {"matchLabels", "matchExpressions"})
+        if unknown:
+            raise _invalid("selector", "matchLabels and matchExpressions", unknown[0])
+        return cls((*_read_labels(raw.get("matchLabels")), *_read_expressions(raw.get("matchExpressions"))))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet all requirements."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+def _read_labels(raw: Any) -> list[Requirement]:
+    if raw is None:
+        return []
+    if not isinstance(raw, Mapping):
+        raise _invalid("matchLabels", "a mapping of strings", raw)
+    for key, value in raw.items():
+        if not isinstance(key, str):
+            raise _invalid("matchLabels", "strings as keys", key)
+        if not isinstance(value, str):
+            raise _invalid("matchLabels", f"a string for {key!r}", value)
+    return [Requirement(key, "In", frozenset((value,))) for key, value in raw.items()]
+
+
+def _read_expressions(raw: Any) -> list[Requirement]:
+    if raw is None:
+        return []
+    if not isinstance(raw, list):
+        raise _invalid("matchExpressions", "a list", raw)
+    return [_read_expression(f"matchExpressions[{index}]", item) for index, item in enumerate(raw)]
+
+
+def _read_expression(where: str, raw: Any) -> Requirement:
+    if not isinstance(raw, Mapping):
+        raise _invalid(f"{where}", "a mapping", raw)
+    key, operator, values = raw.get("key"), raw.get("operator"), raw.get("values") or []
+    if not isinstance(key, str) or not key:
+        raise _invalid(f"{where}.key", "a label key", key)
+    if operator not in _OPERATORS:
+        raise _invalid(f"{where}.operator", f"one of {', '.join(_OPERATORS)}", operator)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise _invalid(f"{where}.values", "a list of strings", values)
+    if bool(values) != (operator in _WITH_VALUES):
+        expected = "at least one value" if operator in _WITH_VALUES else "no values"
+        raise _invalid(f"{where}.values", f"{expected} for {operator}", values)
+    return Requirement(key, operator, frozenset(values))
+
+
+def _invalid(where: str, expected: str, found: object) -> ValueError:
+    return ValueError(f"{where}: expected {expected}, found {found!r}")

@@ -1,0 +1,150 @@
+"""The informer's store: an entry per object with its metadata, a digest, and fingerprints of the requested fields.
+
+Predicates and triggers compare entries, not objects. Every object of a watched kind has an entry, so entries are small:
+strings are interned, empty mappings are shared, and the object itself is not kept. Only the informer writes to its
+store.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rolecall.controller.field_paths import FieldPath, digest_of
+from rolecall.controller.source.outline import Outline
+from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, owner_references_of
+from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+# Fields that every write changes, or that follow from other fields.
+_VOLATILE_METADATA = ("resourceVersion", "managedFields", "generation")
+# Annotations in which Kubernetes controllers keep their own state: roles neither read nor set them.
+_CONTROLLER_ANNOTATIONS = (
+    "control-plane.alpha.kubernetes.io/leader",
+    "deployment.kubernetes.io/",
+    "deprecated.daemonset.template.generation",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+)
+
+
+@dataclass(slots=True)
+class Entry:
+    """The last known state of an object.
+
+    ``digest`` covers the object without its status, volatile metadata and the annotations of Kubernetes controllers.
+    ``values`` are the fingerprints of the fields that the handlers subscribed to, in the informer's order. ``outline``
+    is used to report which fields changed. The two ownership annotations are empty if the object does not have them.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: Mapping[str, str]
+    annotations_digest: bytes
+    owners: tuple[OwnerReference, ...]
+    primary_resource: str
+    primary_resource_type: str
+    is_deleting: bool
+    digest: bytes
+    values: tuple[Any, ...]
+    outline: Outline
+
+    @property
+    def key(self) -> ObjectKey:
+        """The object's key."""
+        return ObjectKey(self.namespace, self.name)
+
+    @classmethod
+    def of(cls, obj: RawObject, fields: Iterable[FieldPath] = ()) -> "Entry":
+        """Return the entry for an object."""
+        metadata = metadata_of(obj)
+        annotations = _string_map(metadata.get("annotations"))
+        return cls(
+            namespace=sys.intern(str(metadata.get("namespace") or "")),
+            name=str(metadata.get("name") or ""),
+            uid=str(metadata.get("uid") or ""),
+            resource_version=str(metadata.get("resourceVersion") or ""),
+            generation=generation_of(obj),
+            labels=_string_map(metadata.get("labels")),
+            annotations_digest=digest_of(dict(annotations)) if annotations else b"",
+            owners=owner_references_of(obj),
+            primary_resource=annotations.get(PRIMARY_ANNOTATION, ""),
+            primary_resource_type=annotations.get(PRIMARY_TYPE_ANNOTATION, ""),
+            is_deleting=is_being_deleted(obj),
+            digest=_digest(obj, metadata),
+            values=tuple(path.fingerprint(obj) for path in fields),
+            outline=Outline.of(obj),
+        )
+
+    def tombstone(self, gvk: GVK) -> RawObject:
+        """Return what is known of a deleted object: kind, names, version and labels."""
+        metadata: dict[str, Any] = {"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        if self.labels:
+            metadata["labels"] = dict(self.labels)
+        return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+
+
+class Store:
+    """The entries of one kind, by namespace and name."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, dict[str, Entry]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return sum(len(entries) for entries in self._namespaces.values())
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over all objects."""
+        for entries in self._namespaces.values():
+            yield from entries.values()
+
+    def get(self, key: ObjectKey) -> Entry | None:
+        """Return the entry of an object, None if there is none."""
+        return self._namespaces.get(key.namespace, {}).get(key.name)
+
+    def in_namespace(self, namespace: str) -> Iterator[Entry]:
+        """Iterate over the objects of one namespace (empty: the cluster-scoped objects)."""
+        return iter(self._namespaces.get(namespace, {}).values())
+
+    def put(self, entry: Entry) -> Entry | None:
+        """Store an entry and return the previous one."""
+        entries = self._namespaces.setdefault(entry.namespace, {})
+        before = entries.get(entry.name)
+        entries[entry.name] = entry
+        return before
+
+    def remove(self, key: ObjectKey) -> Entry | None:
+        """Remove an object and return its entry."""
+        entries = self._namespaces.get(key.namespace, {})
+        before = entries.pop(key.name, None)
+        if before is not None and not entries:
+            del self._namespaces[key.namespace]
+        return before
+
+
+def _string_map(raw: object) -> Mapping[str, str]:
+    """Return labels or annotations with interned strings."""
+    if not isinstance(raw, dict) or not raw:
+        return EMPTY
+    return {sys.intern(str(name)): sys.intern(str(value)) for name, value in raw.items()}
+
+
+def _digest(obj: RawObject, metadata: Mapping[str, Any]) -> bytes:
+    stable = {name: value for name, value in obj.items() if name != "status"}
+    stable["metadata"] = {name: value for name, value in metadata.items() if name not in _VOLATILE_METADATA}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        del stable["metadata"]["annotations"]
+        kept = {key: value for key, value in annotations.items() if not str(key).startswith(_CONTROLLER_ANNOTATIONS)}
+        if kept:
+            stable["metadata"]["annotations"] = kept
+    return digest_of(stable)

@@ -1,0 +1,222 @@
+"""The work queue: the requests that wait for a reconcile, since when, and why.
+
+A request waits at most once, is never handed out twice at the same time, and nothing that is added while it is
+processed gets lost. A request becomes due at once, at a time, or after an exponential backoff. Each add names its
+cause, so that at the end of a run its own writes can be told from changes by others. The queue belongs to one event
+loop and needs no locks; the workers of ``controller`` consume it.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rolecall.controller.backoff import DEFAULT_BACKOFF, Backoff
+from rolecall.controller.clock import Clock
+from rolecall.controller.observer import UNOBSERVED, QueueObserver
+from rolecall.controller.timers import Timers
+
+RequestT = TypeVar("RequestT", bound=Hashable)
+
+_MOST_HANDED_OUT = 8  # causes of one request, because people read them
+_MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a reconcile was requested; uid and resource version name the version of an object behind it, if there is one.
+
+    ``is_removal`` is set when that object is gone.
+    """
+
+    text: str
+    uid: str = ""
+    resource_version: str = ""
+    is_removal: bool = False
+
+
+class ShutDown(Exception):  # noqa: N818 - a state rather than an error, as asyncio.QueueShutDown
+    """The queue no longer hands out requests."""
+
+
+_RETRIED = Cause("retry requested")
+_TOO_MANY = Cause("more changes than are remembered")
+
+
+class WorkQueue(Generic[RequestT]):
+    """Requests that wait for a reconcile, de-duplicated, in the order in which they became due.
+
+    A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``get``, not yet
+    ``done``); it may be waiting and one of the others.
+    """
+
+    def __init__(self, clock: Clock, backoff: Backoff = DEFAULT_BACKOFF, observer: QueueObserver = UNOBSERVED) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._observer = observer
+        self._order: deque[RequestT] = deque()
+        self._queued: dict[RequestT, list[Cause]] = {}
+        self._processing: dict[RequestT, dict[Cause, None]] = {}
+        self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
+        self._failures: dict[RequestT, int] = {}
+        self._backing_off: set[RequestT] = set()
+        self._retry_at_once: set[RequestT] = set()
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._is_shut_down = False
+
+    def __len__(self) -> int:
+        """Count the requests that are due and not yet taken."""
+        return len(self._order)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that are not due yet."""
+        return len(self._timers)
+
+    @property
+    def processing(self) -> int:
+        """The number of requests that are handed out and not done."""
+        return len(self._processing)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Return whether ``shut_down`` was called."""
+        return self._is_shut_down
+
+    def failures(self, request: RequestT) -> int:
+        """Count the failures in a row, since the last ``forget``, of a request."""
+        return self._failures.get(request, 0)
+
+    def is_processing(self, request: RequestT) -> bool:
+        """Return whether a request is handed out and not done."""
+        return request in self._processing
+
+    def add(self, request: RequestT, cause: Cause) -> None:
+        """Make a request due now; one that is being processed becomes due again when it is ``done``."""
+        if self._is_shut_down:
+            return
+        dirty = self._processing.get(request)
+        if dirty is None:
+            self._enqueue(request, (cause,))
+        elif len(dirty) < _MOST_REMEMBERED:
+            dirty[cause] = None
+        else:
+            dirty[_TOO_MANY] = None
+
+    def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
+        """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts.
+
+        Raises ValueError when ``seconds`` is not a finite number.
+        """
+        if not math.isfinite(seconds):
+            raise ValueError(f"delay of request {request}: expected a finite number of seconds, got {seconds!r}")
+        if seconds <= 0:
+            self.add(request, cause)
+        elif not self._is_shut_down:
+            self._timers.start(request, seconds, cause)
+
+    def add_at(self, request: RequestT, epoch_seconds: float, cause: Cause) -> None:
+        """Make a request due at a time of the wall clock, in seconds since the epoch."""
+        self.add_after(request, epoch_seconds - self._clock.now(), cause)
+
+    def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
+        """Count a failure, make the request due after its backoff, and return that delay in seconds."""
+        self._observer.retried(request)
+        if request in self._retry_at_once:
+            self.forget(request)
+            self.add(request, cause)
+            return 0.0
+        failures = self._failures.get(request, 0)
+        self._failures[request] = failures + 1
+        self._backing_off.add(request)
+        delay = self._backoff.delay_seconds(failures)
+        self.add_after(request, delay, cause)
+        return delay
+
+    def forget(self, request: RequestT) -> None:
+        """Reset the failures of a request: its next backoff starts at the minimum."""
+        self._failures.pop(request, None)
+        self._backing_off.discard(request)
+
+    def retry_now(self, cause: Cause = _RETRIED) -> None:
+        """Make every request that waits in backoff due now, and reset its failures.
+
+        A request that is being processed now is retried at once if it fails, because it may have seen the old state.
+        """
+        self._retry_at_once.update(self._processing)
+        for request in sorted(self._backing_off, key=self._timers.order):
+            self.forget(request)
+            self._timers.stop(request)
+            self.add(request, cause)
+
+    async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
+        """Wait for the next due request and take it, with its causes (at most eight).
+
+        Its timer is cancelled: the reconcile decides anew when it is due next. Call ``done`` afterwards. Raises
+        ShutDown when the queue is shut down, even if requests are due.
+        """
+        while not self._order and not self._is_shut_down:
+            await self._wait_for_request()
+        if self._is_shut_down:
+            raise ShutDown
+        request = self._order.popleft()
+        causes = self._queued.pop(request)
+        self._timers.stop(request)
+        self._backing_off.discard(request)
+        self._processing[request] = {}
+        self._observer.taken(request)
+        return request, tuple(causes)
+
+    def done(self, request: RequestT, wakes: Callable[[Cause], bool] | None = None) -> None:
+        """End the processing of a request.
+
+        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes.
+        """
+        dirty = self._processing.pop(request)
+        self._observer.finished(request)
+        self._retry_at_once.discard(request)
+        kept = [cause for cause in dirty if cause is _TOO_MANY or wakes is None or wakes(cause)]
+        if kept and not self._is_shut_down:
+            self._enqueue(request, kept)
+
+    def shut_down(self) -> None:
+        """Stop handing out and accepting requests, and drop those that wait."""
+        self._is_shut_down = True
+        self._timers.clear()
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_result(None)
+
+    def _enqueue(self, request: RequestT, causes: Iterable[Cause]) -> None:
+        causes_so_far = self._queued.get(request)
+        if causes_so_far is None:
+            causes_so_far = self._queued[request] = []
+            self._order.append(request)
+            self._observer.added(request)
+            self._wake_one()
+        for cause in causes:
+            if len(causes_so_far) < _MOST_HANDED_OUT and cause not in causes_so_far:
+                causes_so_far.append(cause)
+
+    async def _wait_for_request(self) -> None:
+        getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        try:
+            await getter
+        except asyncio.CancelledError:
+            if getter.done() and not getter.cancelled():
+                self._wake_one()  # this getter was chosen and gives up, so another one must take the request
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._getters.remove(getter)
+
+    def _wake_one(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return

@@ -1,0 +1,92 @@
+"""All metrics of one operator.
+
+An operator creates one ``OperatorMetrics`` and passes it to the parts that report to it: controllers, the API client,
+leader election, and the endpoint for the metrics of roles.
+"""
+
+from prometheus_client import Counter, Gauge, ProcessCollector
+
+from rolecall.metrics.controller_metrics import ControllerFamilies
+from rolecall.metrics.registry import Registry
+from rolecall.metrics.resource_created_at import ResourceCreatedAt
+from rolecall.metrics.user_metrics import UserMetrics
+
+
+class OperatorMetrics:
+    """The metrics of one operator, none of them global."""
+
+    def __init__(self, version: str) -> None:
+        registry = self._registry = Registry()
+        ProcessCollector(registry=registry)
+        build = Gauge(
+            "ansible_operator_build_info",
+            "Always 1; the labels have the version of rolecall",
+            ["commit", "version"],
+            registry=registry,
+        )
+        build.labels("", version).set(1)
+        self._results = Gauge(
+            "ansible_operator_reconcile_result",
+            "Reconciles since the start, by result",
+            ["GVK", "result"],
+            registry=registry,
+        )
+        self._requests = Counter(
+            "rest_client_requests_total",
+            "Requests of the operator itself to the API server, without those of runs",
+            ["code", "method", "host"],
+            registry=registry,
+        )
+        self._leading = Gauge(
+            "leader_election_master_status",
+            "1 on the replica that holds the Lease, 0 on all others",
+            ["name"],
+            registry=registry,
+        )
+        self._slow_renewals = Counter(
+            "leader_election_slowpath_total", "Renewals that had to read the Lease first", ["name"], registry=registry
+        )
+        self._reloads = Counter(
+            "certwatcher_read_certificate_total", "Attempts to read the mounted certificate", registry=registry
+        )
+        self._failed_reloads = Counter(
+            "certwatcher_read_certificate_errors_total",
+            "Failed attempts to read the mounted certificate",
+            registry=registry,
+        )
+        self.controllers = ControllerFamilies(registry)
+        self.resource_created_at = ResourceCreatedAt()
+        registry.register(self.resource_created_at)
+        self.user_metrics = UserMetrics(registry)
+
+    def render(self) -> bytes:
+        """Return the text of all metrics; any thread may ask."""
+        return self._registry.render() + self.user_metrics.render()
+
+    def add_kind(self, gvk: str) -> None:
+        """Create the series for the results of a kind, at 0."""
+        for result in ("succeeded", "failed"):
+            self._results.labels(gvk, result)
+
+    def count_outcome(self, gvk: str, *, succeeded: bool) -> None:
+        """Count the result of a reconcile."""
+        self._results.labels(gvk, "succeeded" if succeeded else "failed").inc()
+
+    def count_request(self, code: str, method: str, host: str) -> None:
+        """Count a request to the API server; the code of a request without an answer is ``<error>``."""
+        self._requests.labels(code, method, host).inc()
+
+    def count_certificate(self, *, succeeded: bool) -> None:
+        """Count an attempt to read the certificate of the metrics endpoint."""
+        self._reloads.inc()
+        if not succeeded:
+            self._failed_reloads.inc()
+
+    def set_leading(self, name: str, *, leading: bool) -> None:
+        """Set whether this replica is the leader of an election."""
+        self._leading.labels(name).set(leading)
+        self._slow_renewals.labels(name)
+
+    def count_slow_renewal(self, name: str) -> None:
+        """Count a renewal that had to read the Lease first."""
+        self._slow_renewals.labels(name).inc()

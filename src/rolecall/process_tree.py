@@ -1,0 +1,116 @@
+"""The processes below a process: find all of them, and end all of them.
+
+Ansible's workers start sessions of their own, so ending a process group would leave modules running. Instead the whole
+tree is walked again and again until nothing in it is alive. A process whose parent has died becomes a child of the
+nearest subreaper, so it stays in the tree. Ending a process here does not reap it: its parent learns its exit code.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import psutil
+
+KILL_LIMIT_SECONDS = 10.0
+_SET_CHILD_SUBREAPER = 36
+_WALK_AGAIN_SECONDS = 0.2
+
+
+def become_subreaper() -> bool:
+    """Make orphans below this process its children; return whether the system supports that (Linux does)."""
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        return int(library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return all living processes below a process; a zombie is not alive."""
+    try:
+        return [process for process in psutil.Process(pid).children(recursive=True) if is_alive(process)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether a process is running; a zombie is not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def end_descendants(pid: int, grace_seconds: float) -> list[int]:
+    """Send SIGTERM to everything below a process and kill what is left after the grace period. Blocks.
+
+    Return the ids of processes that survived: none, unless a process belongs to another user or hangs in the kernel.
+    """
+    if pid == os.getpid() and not _has_children():
+        return []
+    _signal_all(descendants(pid), signal.SIGTERM)
+    deadline = time.monotonic() + grace_seconds
+    while (left := descendants(pid)) and time.monotonic() < deadline:
+        _await_end(left, deadline)
+    return kill_descendants(pid, KILL_LIMIT_SECONDS)
+
+
+def kill_descendants(pid: int, limit_seconds: float) -> list[int]:
+    """Kill everything below a process and return the ids of processes that survived. Blocks."""
+    return kill_all(lambda: descendants(pid), limit_seconds)[1]
+
+
+def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> tuple[set[int], list[int]]:
+    """Kill what ``find`` returns, again until it returns nothing or the time is over. Blocks.
+
+    Return the ids of all processes that were killed, and of those that survived.
+    """
+    killed: set[int] = set()
+    deadline = time.monotonic() + limit_seconds
+    while (left := find()) and time.monotonic() < deadline:
+        _signal_all(left, signal.SIGKILL)
+        killed.update(process.pid for process in left)
+        _await_end(left, min(deadline, time.monotonic() + _WALK_AGAIN_SECONDS))
+    return killed, [process.pid for process in left]
+
+
+def reap_children() -> None:
+    """Reap every child that has ended; otherwise its parent, which does not know it, would inherit the zombie."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _has_children() -> bool:
+    """Return whether this process has a child, zombies included: a subreaper without children has no descendants."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+
+
+def _await_end(processes: Iterable[psutil.Process], deadline: float) -> None:
+    """Return when all these processes have ended, or at the deadline (of the monotonic clock)."""
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            # Not select(), which refuses descriptors above 1,023.
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        finally:
+            os.close(descriptor)

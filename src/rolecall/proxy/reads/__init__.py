@@ -1,0 +1,1 @@
+"""How the proxy handles reads: responses from the cache, and discovery of dependents."""

@@ -1,0 +1,141 @@
+"""The parsed form of a request to the API server: verb, resource, namespace, name and subresource.
+
+Parsing uses only the method, the path and the query, and follows the API server's own rules as far as the proxy needs
+them. It has no side effects and never raises: a path that names no resource is a non-resource request.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+_VERBS: Final = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_PATH_VERBS: Final = frozenset({"proxy", "watch"})
+_SUBRESOURCES_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
+_RAW_SUBRESOURCES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
+_NAME_FIELD: Final = "metadata.name="
+_VALID_TARGET: Final = re.compile(r"/[!-~]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """The attributes of a request; those that do not apply are empty strings.
+
+    ``verb`` is a Kubernetes verb (get, list, watch, create, update, patch, delete, deletecollection, proxy) for a
+    resource request, else the HTTP method in lower case.
+    """
+
+    verb: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    is_dry_run: bool = False
+
+    @property
+    def is_long_running(self) -> bool:
+        """Return whether the response has no time limit: a watch, a log, an upgrade, or a non-resource path."""
+        return not self.is_resource or self.verb in {"watch", "proxy"} or self.subresource in _RAW_SUBRESOURCES
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Return whether the request may upgrade to another protocol; writes and plain reads may not."""
+        return self.is_long_running or (bool(self.subresource) and not self.is_write)
+
+    @property
+    def is_write(self) -> bool:
+        """Return whether the request creates, changes or deletes objects."""
+        verbs = {"create", "update", "patch", "delete", "deletecollection"}
+        return self.is_resource and self.verb in verbs and self.subresource not in _RAW_SUBRESOURCES
+
+
+def parse(method: str, target: str) -> RequestInfo:
+    """Parse a request's method and target (path and query, still percent-encoded)."""
+    path, _, query_text = origin_form(target).partition("?")
+    query = dict(parse_qsl(query_text, keep_blank_values=True))
+    method = method.upper()
+    parts = unquote(path).strip("/").split("/")
+    match parts:
+        case ["api", version, *rest] if rest:
+            return _resource_request(method, ("", version), rest, query)
+        case ["apis", group, version, *rest] if rest:
+            return _resource_request(method, (group, version), rest, query)
+    return RequestInfo(verb=method.lower())
+
+
+def is_valid_target(target: str) -> bool:
+    """Return whether a target in origin form is a path with an optional query, in characters that URLs allow.
+
+    The target is appended to the API server's URL. Any other text could change the meaning of that URL: a fragment
+    would be dropped, and text that does not start with a slash would become a part of the host.
+    """
+    return _VALID_TARGET.fullmatch(target) is not None and "#" not in target
+
+
+def origin_form(target: str) -> str:
+    """Return the path and query of a target, which may be in absolute form, as clients send it to an HTTP proxy."""
+    scheme, separator, rest = target.partition("://")
+    if separator and scheme.lower() in {"http", "https"}:
+        return "/" + rest.partition("/")[2]
+    return target
+
+
+def _resource_request(
+    method: str, group_version: tuple[str, str], parts: list[str], query: dict[str, str]
+) -> RequestInfo:
+    verb = _VERBS.get(method, method.lower())
+    if parts[0] in _PATH_VERBS:
+        verb, parts = parts[0], parts[1:]
+    namespace, parts = _split_namespace(parts)
+    resource, name, subresource = [*parts, "", "", ""][:3]
+    if not resource:
+        return RequestInfo(verb=method.lower())
+    if not name:
+        name = _name_of_field_selector(query) if verb == "get" else ""
+        verb = _verb_for_collection(verb, query)
+    return RequestInfo(
+        verb=verb,
+        is_resource=True,
+        group=group_version[0],
+        version=group_version[1],
+        namespace=namespace,
+        resource=resource,
+        name=name,
+        subresource=subresource,
+        is_dry_run="dryRun" in query,
+    )
+
+
+def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
+    """Return the namespace and the remaining parts; for a Namespace object, the namespace is its own name."""
+    match parts:
+        case ["namespaces", namespace, resource, *_] if resource not in _SUBRESOURCES_OF_NAMESPACES:
+            return namespace, parts[2:]
+        case ["namespaces", namespace, *_]:
+            return namespace, parts
+    return "", parts
+
+
+def _verb_for_collection(verb: str, query: dict[str, str]) -> str:
+    if verb == "delete":
+        return "deletecollection"
+    if verb != "get":
+        return verb
+    return "watch" if query.get("watch", "false") not in {"false", "0"} else "list"
+
+
+def _name_of_field_selector(query: dict[str, str]) -> str:
+    for requirement in query.get("fieldSelector", "").split(","):
+        if requirement.startswith(_NAME_FIELD):
+            return requirement.removeprefix(_NAME_FIELD).removeprefix("=")
+    return ""

@@ -1,0 +1,186 @@
+"""The proxy's HTTP server: an API endpoint on loopback that knows which run sends each request.
+
+Each request takes the same path: authenticate the run; upgrade the connection if requested; prepare writes; forward
+the request to the API server; record what it changed or returned. Without the secret of an active run nothing is
+forwarded. Responses of the API server are not changed; errors of the proxy itself are Status objects.
+"""
+
+from dataclasses import dataclass, replace
+
+from aiohttp import web
+from structlog.contextvars import bound_contextvars
+
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.references import ObjectKey
+from rolecall.logs import get_logger
+from rolecall.proxy import error_responses
+from rolecall.proxy.credentials import ProxyCredentials
+from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
+from rolecall.proxy.reads.dependent_discovery import MAX_INSPECTED_BYTES, DependentDiscovery
+from rolecall.proxy.reads.read_watermark import track_read
+from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
+from rolecall.proxy.sessions import Session, Sessions, SessionSpec
+from rolecall.proxy.transport.connect_tunnel import ConnectTunnel
+from rolecall.proxy.transport.forward import (
+    BodyCapture,
+    Headers,
+    Upstream,
+    buffered_response,
+    relay,
+    upstream_headers,
+)
+from rolecall.proxy.transport.upgrade import forward_upgrade, is_upgrade
+from rolecall.proxy.writes.bodies import decode
+from rolecall.proxy.writes.conditional_writes import ConditionalWrites
+from rolecall.proxy.writes.deletions import removed_uid
+from rolecall.proxy.writes.owner_injection import OwnerInjector, WriteRequest
+
+logger = get_logger("proxy")
+
+HEADER_BYTES = 1 << 20
+SHUTDOWN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """A request of a run: its session, the target in origin form, and the parsed target."""
+
+    session: Session
+    target: str
+    info: RequestInfo
+
+
+class Proxy:
+    """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
+
+    With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it.
+    """
+
+    def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1", cache: Cache | None = None) -> None:
+        self._cached = None if cache is None else CachedReads(client, cache)
+        self._host, self._port = host, port
+        self._sessions = Sessions()
+        self._tunnel = ConnectTunnel()
+        self._upstream = Upstream(client)
+        self._owner_injector = OwnerInjector(client, self._upstream)
+        self._dependents = DependentDiscovery(client)
+        self._conditional_writes = ConditionalWrites(self._upstream)
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the port is in use."""
+        server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        self._port = self._runner.addresses[0][1]
+        logger.info("Proxy started", url=self.url)
+
+    async def stop(self) -> None:
+        """Revoke every run, close all connections and stop listening."""
+        await self._sessions.revoke_all()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._upstream.close()
+
+    @property
+    def url(self) -> str:
+        """The URL of the proxy, without a secret."""
+        return f"http://{self._host}:{self._port}"
+
+    def register(self, spec: SessionSpec) -> ProxyCredentials:
+        """Start a session for a run and return its credentials."""
+        return ProxyCredentials(self.url, self._sessions.add(spec), spec.key.namespace)
+
+    async def revoke(self, spec: SessionSpec) -> None:
+        """End the session of a run. When this returns, its secret is invalid and none of its requests is in flight."""
+        await self._sessions.revoke(spec)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._authenticate(request)
+        if session is None or self._runner is None or self._runner.server is None:
+            return error_responses.unauthorized()
+        with session.track_request(), bound_contextvars(**session.spec.log_fields):
+            if request.method == "CONNECT":
+                return await self._tunnel.serve(request, session, self._runner.server)
+            return await self._respond(request, session)
+
+    def _authenticate(self, request: web.BaseRequest) -> Session | None:
+        """Return the session of a request, from its headers or from the CONNECT tunnel it came through."""
+        headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
+        found = next(filter(None, map(self._sessions.authenticate, filter(None, headers))), None)
+        return found or self._tunnel.session_of(request)
+
+    async def _respond(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+        target = origin_form(request.raw_path)
+        if not is_valid_target(target):
+            return error_responses.bad_request(target)
+        info = parse(request.method, target)
+        try:
+            if is_upgrade(request) and info.may_upgrade:
+                return await forward_upgrade(request, self._upstream)
+            return await self._forward(request, SessionRequest(session, target, info))
+        except Exception as error:
+            response = error_responses.gateway_error(error, self._upstream.base_url)
+            if response is None:
+                logger.exception("Proxy request failed", method=request.method, target=target)
+            return response or error_responses.internal_error(error)
+
+    async def _forward(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
+        session, target, info = session_request.session, session_request.target, session_request.info
+        headers = upstream_headers(request.headers)
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if info.is_write:
+            body = await request.content.read()
+            write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
+            _request_decodable_response(headers)
+            write = replace(write, body=await self._owner_injector.inject(session, write))
+            return await session.shield_write(self._send_write(session, write, headers))
+        if self._cached is not None and request.method == "GET":
+            cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
+            if cached is not None and isinstance(cached.body, bytes):
+                await self._dependents.inspect(session, info, cached.body)
+                return cached
+        body_stream = request.content if request.body_exists else None
+        async with await self._upstream.send(
+            request.method, target, headers, body_stream, is_long_running=info.is_long_running
+        ) as upstream_response:
+            with track_read(session.spec.watermark, info, upstream_response.status) as record_body:
+                is_inspected = self._dependents.should_inspect(info, upstream_response)
+                capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
+                response = await relay(request, upstream_response, capture)
+                record_body(None if capture is None else capture.body)
+        if capture is not None and capture.body:
+            await self._dependents.inspect(session, info, capture.body)
+        return response
+
+    async def _send_write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
+        """Send a write, and record what it changed before the run gets the response."""
+        result = await self._conditional_writes.send(session, write, headers)
+        for obj in result.changed:
+            session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
+            session.spec.on_write(obj)
+        if session.spec.watermark is not None:
+            content = decode(result.body, result.response.headers.get("Content-Type", ""))
+            session.spec.watermark.record_response(write.info, result.response.status, content)
+        if (uid := removed_uid(write.info, result)) and session.spec.on_removal is not None:
+            session.spec.on_removal(uid)
+        return buffered_response(result.response, result.body)
+
+
+def _request_decodable_response(headers: Headers) -> None:
+    """Ask for a response to a write that can be decoded here: uncompressed, and in JSON if the client accepts it."""
+    for name in ("Accept-Encoding", "Content-Length"):
+        headers.popall(name, None)
+    accepted = headers.get("Accept", "*/*")
+    if "application/json" in accepted and "protobuf" in accepted:
+        headers["Accept"] = "application/json"

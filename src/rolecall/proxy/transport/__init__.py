@@ -1,0 +1,1 @@
+"""How the proxy transports bytes: forwarded requests, upgraded connections, CONNECT tunnels."""

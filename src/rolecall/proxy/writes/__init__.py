@@ -1,0 +1,1 @@
+"""How the proxy handles writes: owner injection, bodies, and preconditions on the resourceVersion."""

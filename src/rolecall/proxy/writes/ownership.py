@@ -1,0 +1,108 @@
+"""How a dependent names its primary: by owner reference or by annotations.
+
+Garbage collection follows owner references. These cannot cross namespaces, and a cluster-scoped object cannot have a
+namespaced owner. In these cases two annotations name the primary for the operator; the garbage collector ignores them.
+All functions are pure and do not change their arguments.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
+from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+ADOPT_ANNOTATION: Final = "rolecall.dev/adopt"
+
+
+class Ownership(Enum):
+    """How a dependent names its primary."""
+
+    OWNER_REFERENCE = "owner reference"
+    ANNOTATION = "annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The attributes of a primary that its dependents refer to."""
+
+    gvk: GVK
+    key: ObjectKey
+    uid: str
+    namespaced: bool
+
+    @property
+    def type_annotation(self) -> str:
+        """The primary's kind as the annotation has it: ``Kind.group``, or ``Kind`` for the core group."""
+        return f"{self.gvk.kind}.{self.gvk.group}" if self.gvk.group else self.gvk.kind
+
+    def refers_to(self, gvk: GVK, key: ObjectKey) -> bool:
+        """Return whether a kind, in any version, and a key identify the primary itself."""
+        return (gvk.group, gvk.kind, key) == (self.gvk.group, self.gvk.kind, self.key)
+
+
+def required_ownership(owner: Owner, namespace: str) -> Ownership:
+    """Return how a dependent in this namespace (empty for a cluster-scoped dependent) must name its owner."""
+    if not owner.namespaced or namespace == owner.key.namespace:
+        return Ownership.OWNER_REFERENCE
+    return Ownership.ANNOTATION
+
+
+def ownership_of(obj: RawObject, owner: Owner) -> Ownership | None:
+    """Return how the object names this owner, None if it does not."""
+    references = owner_references_of(obj) if isinstance(metadata_of(obj).get("ownerReferences"), list) else ()
+    if any(reference.uid == owner.uid for reference in references):
+        return Ownership.OWNER_REFERENCE
+    named = (annotation_of(obj, PRIMARY_TYPE_ANNOTATION), annotation_of(obj, PRIMARY_ANNOTATION))
+    return Ownership.ANNOTATION if named == (owner.type_annotation, str(owner.key)) else None
+
+
+def is_event(gvk: GVK) -> bool:
+    """Return whether this is the Event kind; Events expire and need no owner."""
+    return gvk.kind == "Event" and gvk.group in ("", "events.k8s.io")
+
+
+def requests_adoption(obj: RawObject) -> bool:
+    """Return whether the object has the annotation with which a role adopts an existing object."""
+    return annotation_of(obj, ADOPT_ANNOTATION) == "true"
+
+
+def opts_out_of_ownership(obj: RawObject) -> bool:
+    """Return whether the object has the annotation with which a role creates an object without an owner."""
+    return annotation_of(obj, ADOPT_ANNOTATION) == "false"
+
+
+def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:
+    """Return a copy that names the owner; an object that already has the owner reference is returned unchanged.
+
+    Raises ValueError for malformed metadata.
+    """
+    if ownership is Ownership.ANNOTATION:
+        annotations = {PRIMARY_ANNOTATION: str(owner.key), PRIMARY_TYPE_ANNOTATION: owner.type_annotation}
+        metadata = _field(obj, "metadata", dict)
+        return obj | {"metadata": metadata | {"annotations": _field(metadata, "annotations", dict) | annotations}}
+    if ownership_of(obj, owner) is Ownership.OWNER_REFERENCE:
+        return obj
+    metadata = _field(obj, "metadata", dict)
+    references = _field(metadata, "ownerReferences", list)
+    return obj | {"metadata": metadata | {"ownerReferences": [*references, _owner_reference(owner)]}}
+
+
+def _owner_reference(owner: Owner) -> dict[str, str]:
+    return {
+        "apiVersion": owner.gvk.api_version,
+        "kind": owner.gvk.kind,
+        "name": owner.key.name,
+        "uid": owner.uid,
+    }
+
+
+def _field(mapping: dict[str, Any], name: str, expected: type) -> Any:
+    """Return the value of a field, an empty value if it is missing or null."""
+    value = mapping.get(name)
+    if value is None:
+        return expected()
+    if not isinstance(value, expected):
+        raise ValueError(f"{name} is {value!r}, expected a {expected.__name__}")  # noqa: TRY004 - the input is invalid
+    return value

@@ -1,0 +1,72 @@
+"""The conditions of a primary: their types, and the list of them while it is changed.
+
+Conditions of other controllers are kept as they are. A condition keeps its place in the list, and its
+``lastTransitionTime`` for as long as its status stays the same.
+"""
+
+import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Status = dict[str, Any]
+RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The time of a new status, and the generation of the object that it is about."""
+
+    now: datetime
+    generation: int
+
+    @property
+    def text(self) -> str:
+        """The time as Kubernetes writes it, in whole seconds."""
+        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
+    """Return the condition of a type, None when there is none."""
+    return next((item for item in conditions_of(status) if item.get("type") == kind), None)
+
+
+def conditions_of(status: Status) -> list[dict[str, Any]]:
+    """Return the conditions of a status, without entries that are not mappings."""
+    found = status.get("conditions")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+class ConditionList:
+    """The conditions of a status, to be changed one by one; ``items`` is the new list."""
+
+    def __init__(self, status: Status, stamp: Stamp) -> None:
+        self.items = copy.deepcopy(conditions_of(status))
+        self._stamp = stamp
+
+    def remove(self, kind: str) -> None:
+        """Remove a condition, if there is one of that type."""
+        self.items = [item for item in self.items if item.get("type") != kind]
+
+    def change_status(self, kind: str, value: str) -> None:
+        """Change the status of an existing condition; its reason, message and result stay."""
+        for item in self.items:
+            if item.get("type") == kind and item.get("status") != value:
+                item.update(status=value, lastTransitionTime=self._stamp.text)
+
+    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
+        """Set a condition, or add it at the end."""
+        old = next((item for item in self.items if item.get("type") == kind), None)
+        keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
+        new = {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
+            **({"ansibleResult": result} if result else {}),
+        }
+        if old is None:
+            self.items.append(new)
+        else:
+            self.items[self.items.index(old)] = new

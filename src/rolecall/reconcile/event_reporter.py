@@ -1,0 +1,48 @@
+"""Which reconciles become Kubernetes Events: failures, recoveries, and runs that changed something.
+
+The Events of a failure and of a change say what started the run, so that in a loop of two controllers you see who
+wakes whom. A run that found everything in order causes no Event, so an idle cluster has none. The log has every run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.reconcile.conditions import FAILURE, condition_of
+from rolecall.reconcile.context import ReconcileContext
+from rolecall.reconcile.event_recorder import NORMAL, WARNING, EventSpec
+from rolecall.runs.events import RunSummary
+
+
+@dataclass(slots=True)
+class EventReporter:
+    """Reports the reconciles of one kind as Events to ``record``."""
+
+    record: Callable[[RawObject, EventSpec], None]
+    _failing: set[ObjectKey] = field(default_factory=set)
+
+    def failed(self, context: ReconcileContext, message: str) -> None:
+        """Report a failure, unless the operator is stopping and has cancelled the run."""
+        if not context.is_stopping:
+            self._failing.add(context.key)
+            self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
+
+    def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
+        """Report a success after a failure, and a success that changed something."""
+        failure = condition_of(context.status, FAILURE) or {}
+        if context.key in self._failing or failure.get("status") == "True":
+            self._failing.discard(context.key)
+            self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))
+        if changed := summary.counts.changed:
+            tasks = f"{changed} task{'s' if changed > 1 else ''} changed something"
+            self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about an object that is gone."""
+        self._failing.discard(key)
+
+
+def _started_by(context: ReconcileContext) -> str:
+    """Return which changes of objects started the run; empty for timers and retries, so that their Events are equal."""
+    told = [cause.text for cause in context.causes if cause.resource_version]
+    return f"; started by {', '.join(told)}" if told else ""

@@ -1,0 +1,261 @@
+"""One reconcile: a list of named steps from a request to a result.
+
+A reconcile is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every exit
+leaves a true condition behind, including those of a run that never started and of one that was cancelled. The steps
+run in the order in which they are listed; a step that returns a result ends the reconcile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from rolecall.config.watches import Watch
+from rolecall.controller.controller import Result
+from rolecall.controller.work_queue import Cause
+from rolecall.kube.client import Client
+from rolecall.kube.durations import format_duration
+from rolecall.kube.errors import KubeError, NotFoundError
+from rolecall.kube.metadata import (
+    generation_of,
+    has_finalizer,
+    is_being_deleted,
+    uid_of,
+    with_finalizer,
+    without_finalizer,
+)
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.logs import get_logger
+from rolecall.reconcile.context import ReconcileContext
+from rolecall.reconcile.event_reporter import EventReporter
+from rolecall.reconcile.pause import is_paused
+from rolecall.reconcile.retry import is_refusal, write_with_retry
+from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
+from rolecall.reconcile.self_triggers import SelfTriggers
+from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
+from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.runs.events import RunSummary
+from rolecall.runs.launcher import Launcher
+from rolecall.runs.runner import new_ident
+
+logger = get_logger("reconciler")
+MARK_RUNNING_AFTER_SECONDS = 1.0
+
+_CANCELLED = RunSummary.of_failure("The run was cancelled: the operator is stopping", "canceled")
+Step = Callable[[ReconcileContext], Awaitable[Result | None]]
+
+
+class RunObserver(Protocol):
+    """Measures runs; must return at once."""
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Take note of how a run ended, or why it did not start."""
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Reconciles the objects of one kind."""
+
+    watch: Watch
+    client: Client
+    launcher: Launcher
+    status: StatusWriter
+    self_triggers: SelfTriggers
+    events: EventReporter
+    observer: RunObserver
+    default_period_seconds: float
+
+    async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
+        """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
+        context = ReconcileContext(key, new_ident(), causes)
+        with structlog.contextvars.bound_contextvars(job=context.ident):
+            logger.info("Reconcile started", causes=[cause.text for cause in causes])
+            steps = asyncio.create_task(self._take_steps(context))
+            try:
+                return await asyncio.shield(steps)
+            except asyncio.CancelledError:
+                # Only the run is cut short. The other steps are quick, and without them the status would not be true.
+                context.stop()
+                await asyncio.gather(steps, return_exceptions=True)
+                raise
+
+    async def _take_steps(self, context: ReconcileContext) -> Result:
+        steps: tuple[Step, ...] = (
+            self._fetch,
+            self._honour_pause,
+            self._read_period,
+            self._honour_finalizer,
+            self._mark_running,
+            self._run,
+            self._read_again,
+            self._drop_finalizer,
+            self._write_status,
+        )
+        try:
+            for step in steps:
+                result = await step(context)
+                if result is not None:
+                    return result
+        except NotFoundError:
+            return self._forget(context, "Object is gone")
+        except KubeError as error:
+            logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
+            await self._give_up(context, str(error))
+            return Result(failed=True)
+        except Exception as error:
+            await self._give_up(context, repr(error))
+            raise  # the controller logs where it was
+        return self._result(context)
+
+    async def _give_up(self, context: ReconcileContext, reason: str) -> None:
+        if context.obj:
+            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+
+    async def _fail(self, context: ReconcileContext, message: str) -> None:
+        """Report a failure that is not the run's own."""
+        self.observer.run_ended(RunSummary.of_failure(message))
+        await self._write(context, ReconcileOutcome(failure=message))
+        self.events.failed(context, message)
+
+    async def _fetch(self, context: ReconcileContext) -> Result | None:
+        context.obj = await self.client.get(self.watch.gvk, context.key)
+        self.self_triggers.run_started(context.key, context.obj)
+        return None
+
+    async def _honour_pause(self, context: ReconcileContext) -> Result | None:
+        if not is_paused(context.obj) or is_being_deleted(context.obj):
+            return None
+        logger.info("Object is paused; its role does not run")
+        if self.watch.manage_status:
+            await self.status.mark_paused(context.key)
+        return Result()
+
+    async def _read_period(self, context: ReconcileContext) -> Result | None:
+        try:
+            context.period_seconds = period_seconds(context.obj, self.watch, self.default_period_seconds)
+        except ValueError as error:
+            message = f"Unable to parse reconcile period annotation: {error}"
+            logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
+            await self._fail(context, message)
+            return Result(failed=True)
+        return None
+
+    async def _honour_finalizer(self, context: ReconcileContext) -> Result | None:
+        finalizer = self.watch.finalizer
+        deleting = is_being_deleted(context.obj)
+        if finalizer and has_finalizer(context.obj, finalizer.name):
+            context.finalizer = finalizer.name if deleting else ""
+        elif deleting:
+            logger.info("Resource is terminated, skipping reconciliation")
+            return Result()
+        elif finalizer:
+            context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
+            self.self_triggers.run_started(context.key, context.obj)
+        return None
+
+    async def _mark_running(self, context: ReconcileContext) -> Result | None:
+        if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
+            context.obj = await self.status.mark_running(context.key) or context.obj
+            context.is_marked = True
+            self.self_triggers.run_started(context.key, context.obj)
+        return None
+
+    async def _run(self, context: ReconcileContext) -> Result | None:
+        if context.is_stopping:
+            context.summary = _CANCELLED
+            return None
+        marking = asyncio.create_task(self._mark_running_later(context))
+        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing)
+        context.play = asyncio.create_task(running)
+        try:
+            context.summary = await context.play
+        except asyncio.CancelledError:
+            if not context.is_stopping:
+                raise
+            context.summary = _CANCELLED
+        finally:
+            marking.cancel()
+            await asyncio.wait([marking])
+        return None
+
+    async def _mark_running_later(self, context: ReconcileContext) -> None:
+        """Mark a run that takes long; a short run of an unchanged object is not worth two writes."""
+        if self.watch.manage_status and not context.is_marked:
+            await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
+            await self.status.mark_running(context.key)
+
+    async def _read_again(self, context: ReconcileContext) -> Result | None:
+        try:
+            context.fresh = await self.client.get(self.watch.gvk, context.key)
+        except NotFoundError:
+            raise  # gone, which ends the reconcile
+        except KubeError as error:
+            # The status is written once the API server is back. What is read here matters only to finalizers.
+            logger.info("Could not read the object after its run", error=str(error))
+            context.fresh = context.obj
+        if uid_of(context.fresh) != uid_of(context.obj):
+            # This is another object of the same name. Its own events lead to a reconcile.
+            return self._forget(context, "Object was recreated during its run")
+        return None
+
+    async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
+        finalizer = self.watch.finalizer
+        # A role that requests a requeue has not finished cleaning up.
+        if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
+            await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
+        return None
+
+    async def _write_status(self, context: ReconcileContext) -> Result | None:
+        summary = context.summary
+        if summary is None:
+            return None
+        self.observer.run_ended(summary)
+        counts = summary.counts if summary.completion else None
+        document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
+        mapped = map_result(self.watch.status, document) if context.failure is None else {}
+        outcome = ReconcileOutcome(context.failure, counts, summary.completion, mapped)
+        return None if await self._write(context, outcome) else Result(failed=True)
+
+    async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
+        """Write a status; return False if another reconcile may succeed where this write failed."""
+        if not self.watch.manage_status:
+            return True
+        try:
+            await self.status.write(context.key, outcome, generation_of(context.obj))
+        except KubeError as error:
+            logger.error("Could not write the status", error=str(error))  # noqa: TRY400
+            return not is_refusal(error)
+        return True
+
+    async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:
+        """Read the object and replace it with changed finalizers, until the API server accepts it."""
+
+        async def write() -> RawObject:
+            return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))
+
+        written = await write_with_retry(write)
+        self.self_triggers.own_writes.record_write((self.watch.gvk, context.key), written)
+        return written
+
+    def _forget(self, context: ReconcileContext, why: str) -> Result:
+        logger.info(why)
+        self.self_triggers.forget(context.key)
+        self.events.forget(context.key)
+        self.launcher.forget(context.key)
+        return Result()
+
+    def _result(self, context: ReconcileContext) -> Result:
+        summary = context.summary
+        if summary is None or context.failure is not None:
+            logger.error("Reconcile failed", error=context.failure)
+            self.events.failed(context, context.failure or "")
+            return Result(failed=True)
+        if context.requests_requeue:
+            self.self_triggers.requeue_requested(context.key)
+        result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
+        took = format_duration(summary.duration_seconds)
+        logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
+        self.events.succeeded(context, summary)
+        return result

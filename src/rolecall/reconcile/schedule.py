@@ -1,0 +1,37 @@
+"""When an object is reconciled again after a run that succeeded.
+
+A requeue that the role requested comes first, then a deletion that waits for the run of its finalizer, then the
+period: the object's annotation, its watch, or the flag.
+"""
+
+from rolecall.config.watches import Watch
+from rolecall.controller.controller import Result
+from rolecall.kube.durations import parse_duration
+from rolecall.kube.metadata import annotation_of, is_being_deleted
+from rolecall.kube.references import RawObject
+from rolecall.reconcile.context import ReconcileContext
+from rolecall.runs.events import RunSummary
+
+PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
+FINALIZER_REQUEUE_SECONDS = 5.0
+"""The delay when an object was deleted during its run, as in the Go runner."""
+
+
+def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
+    """Return the seconds from a success to the next run, 0 for none. Raises ValueError for an invalid annotation."""
+    text = annotation_of(obj, PERIOD_ANNOTATION)
+    if text is None:
+        return watch.reconcile_period_seconds or default_seconds
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
+def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
+    """Return when the next run is due; ``has_finalizer`` says whether the watch has one."""
+    if context.requests_requeue:
+        return Result(summary.requeue_after_seconds, summary.requeue_at, why="requeue_after")
+    if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
+        return Result(FINALIZER_REQUEUE_SECONDS, why="deleted during its run")
+    return Result(context.period_seconds or None, why="period")

@@ -1,0 +1,113 @@
+"""How a run reaches the API server: with a secret of its own for the proxy, valid for as long as the run lasts.
+
+The secret is in the environment of the run and in a kubeconfig of mode 0600 outside the artifacts; both go with the
+run. When a run ends the secret is revoked first, so that nothing can be written after the run, even by a process of it
+that is still alive.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.private_files import write_private
+from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
+
+
+class WriteRecorder(Protocol):
+    """Takes note of what runs write; ``rolecall.reconcile.self_triggers.OwnWrites`` is one."""
+
+    def record_write(self, request: tuple[GVK, ObjectKey], obj: RawObject) -> None:
+        """Take note of an object as the API server returned it."""
+
+    def record_removal(self, request: tuple[GVK, ObjectKey], uid: str) -> None:
+        """Take note of an object that is gone."""
+
+
+OnDependent = Callable[[ApiResource, Ownership], None]
+KUBECONFIG_PREFIX = "kubeconfig-"
+SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunCredentials:
+    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart."""
+
+    environment: dict[str, str]
+    secret_environment: dict[str, str]
+    revoke: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAccess:
+    """Gives the runs of one kind access to the API server.
+
+    Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
+    cache.
+    """
+
+    client: Client
+    proxy: Proxy
+    own_writes: WriteRecorder
+    on_dependent: OnDependent
+    directory: Path
+    inject_owner: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Further variables of every run."""
+    uncached: frozenset[GVK] = frozenset()
+    seen: dict[ObjectKey, ReadWatermark] | None = None
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about a primary that is gone."""
+        if self.seen is not None:
+            self.seen.pop(key, None)
+
+    @asynccontextmanager
+    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[RunCredentials]:
+        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object."""
+        key = ObjectKey.of_object(obj)
+        resource = await self.client.resource(gvk)
+        run = SessionSpec(
+            request_gvk=gvk,
+            key=key,
+            uid=uid_of(obj),
+            namespaced=resource.namespaced,
+            inject_owner=self.inject_owner,
+            on_write=lambda written: self.own_writes.record_write((gvk, key), written),
+            on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
+            on_dependent=self.on_dependent,
+            ident=ident,
+            watermark=self._seen_by(resource, obj),
+            uncached=self.uncached,
+        )
+        credentials = self.proxy.register(run)
+        kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
+        variables = {
+            **self.environment,
+            **credentials.environment(),
+            "KUBECONFIG": str(kubeconfig),
+            "K8S_AUTH_KUBECONFIG": str(kubeconfig),
+        }
+        try:
+            write_private(kubeconfig, credentials.kubeconfig())
+            yield RunCredentials(
+                {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
+                {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
+                lambda: self.proxy.revoke(run),
+            )
+        finally:
+            await self.proxy.revoke(run)
+            kubeconfig.unlink(missing_ok=True)
+
+    def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
+        """Return the watermark of the object's runs, raised to the version that this run starts from."""
+        if self.seen is None:
+            return None
+        seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())
+        seen.record_version((resource.gvk.group, resource.plural), resource_version_of(obj))
+        return seen

@@ -1,0 +1,130 @@
+"""What makes a forked child like a process that was executed: descriptors, signals, standard streams, exit.
+
+A child inherits everything: open files, signal handlers, exit hooks, the parent's ``sys.stdout``. Each function here
+undoes one part of that. Call them in the child, right after the fork.
+"""
+
+import atexit
+import ctypes
+import io
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+_SET_PARENT_DEATH_SIGNAL = 1
+_LAST_DESCRIPTOR = 1 << 20
+_INTERRUPTED = -2
+"""Stands in for the exit code after a KeyboardInterrupt, when an interpreter sends itself SIGINT."""
+_ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
+_IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
+"""What the interpreter has chosen for the standard streams, from the locale and from PYTHONUNBUFFERED."""
+
+
+def reset_signals() -> None:
+    """Restore the signal handlers of a new interpreter; ignored signals stay ignored, as after ``exec``."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
+    """Have this process sent a signal when its parent ends, at once if it has ended already. Linux only."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def close_descriptors_except(kept: Iterable[int] = ()) -> None:
+    """Close every descriptor except the standard ones and these."""
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, _LAST_DESCRIPTOR)
+
+
+def set_standard_streams(stdin: int, stdout: int, stderr: int) -> None:
+    """Make these descriptors the standard streams of Python and of processes that are started later."""
+    taken = [os.dup(descriptor) for descriptor in (stdin, stdout, stderr)]
+    for number, descriptor in enumerate(taken):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    open_standard_streams()
+
+
+def open_standard_streams() -> None:
+    """Open Python's standard streams again, on the current descriptors 0, 1 and 2."""
+    sys.stdin = sys.__stdin__ = _stream(0, "r", _ERRORS)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w", _ERRORS)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
+
+
+def set_environment(environment: Mapping[str, str]) -> None:
+    """Replace the whole environment, and drop what Python has derived from the old one."""
+    os.environ.clear()
+    ctypes.CDLL(None).clearenv()  # what a C library has set is not known to Python
+    os.environ.update(environment)
+    time.tzset()
+    tempfile.tempdir = None
+
+
+def run_and_exit(work: Callable[[], object]) -> NoReturn:
+    """Do the work of a forked process, then exit as an interpreter does: with its own exit hooks and exit code."""
+    code = 1
+    try:
+        atexit._clear()  # noqa: SLF001 - these are the parent's hooks; there is no public way
+        code = _exit_code(work)
+        with suppress(Exception):
+            threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads
+        atexit._run_exitfuncs()  # noqa: SLF001 - nor one to run the hooks
+        _flush()
+        if code == _INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        os._exit(code)
+
+
+def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
+    is_direct = _IS_UNBUFFERED and mode == "w"
+    binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - as long as we live
+    by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
+    return io.TextIOWrapper(
+        binary,
+        encoding=_ENCODING,
+        errors=errors,
+        newline="\n",
+        line_buffering=by_lines,
+        write_through=is_direct,
+    )
+
+
+def _exit_code(work: Callable[[], object]) -> int:
+    try:
+        work()
+    except SystemExit as leaving:
+        if leaving.code is None:
+            return 0
+        if isinstance(leaving.code, int):
+            return leaving.code & 0xFF
+        sys.stderr.write(f"{leaving.code}\n")
+        return 1
+    except BaseException as error:  # noqa: BLE001 - the last line of defence of a process
+        traceback.print_exc()
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,192 @@
+"""The fork server: ``python -P -m rolecall.runs.forkserver.server DESCRIPTOR DIRECTORY GROWTH ROOM [CONTENT...]``.
+
+It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
+a run; the server forks a child for it, which does what ``rolecall.runs.runner_process`` does. It sends the operator the
+child's process id, and later its exit code. It is single-threaded and runs nothing itself. It ends when the operator
+does, and its children end when it does.
+"""
+
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pexpect
+
+from rolecall.runs import runner_process
+from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
+from rolecall.runs.ansible_patches.task_placement import TaskPlacement
+from rolecall.runs.forkserver.forked_child import (
+    close_descriptors_except,
+    reset_signals,
+    set_environment,
+    set_standard_streams,
+    signal_on_parent_death,
+)
+from rolecall.runs.forkserver.freshness import Freshness
+from rolecall.runs.forkserver.playbook_process import ForkContext, fork_spawn_class
+from rolecall.runs.forkserver.preload import Preparation, preload
+from rolecall.runs.forkserver.process_titles import SLOT_VARIABLE, ProcessTitles
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+
+MODULE = "rolecall.runs.forkserver.server"
+MESSAGE_LIMIT_BYTES = 4096
+_STANDARD_DESCRIPTORS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    control: socket.socket
+    titles: ProcessTitles
+    environment: Mapping[str, str]
+    freshness: Freshness
+    children: dict[int, str]
+    preparations: Sequence[Preparation]
+
+    def serve(self) -> None:
+        """Fork children until the operator closes its end."""
+        woken = _wake_up_on_children()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
+            while True:
+                ready = {key.fd for key, _ in selector.select()}
+                if woken in ready:
+                    os.read(woken, MESSAGE_LIMIT_BYTES)
+                    self._reap()
+                if self.control.fileno() in ready and not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        """Fork for the next request; return whether there can be more."""
+        message, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE_LIMIT_BYTES, _STANDARD_DESCRIPTORS)
+        if not message:
+            return False
+        ident = json.loads(message)["start"]
+        try:
+            if reason := self.freshness.lost():
+                self._send({"stale": ident, "reason": reason})
+            else:
+                self._start(ident, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _start(self, ident: str, descriptors: list[int]) -> None:
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._run_child(ident, descriptors, server)
+        self.children[pid] = ident
+        self._send({"started": ident, "pid": pid})
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = found
+                if ident := self.children.pop(pid, ""):
+                    self._send({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.control.send(json.dumps(message).encode())
+
+    def _run_child(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
+        try:
+            reset_signals()
+            os.setsid()
+            # In this order: an operator that starts now kills whatever has a mark and is not below this program.
+            self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
+            self.titles.mark(ident)
+            set_standard_streams(*descriptors)
+            close_descriptors_except()
+            signal_on_parent_death(server, runner_process.PARENT_DIED)
+            surroundings = json.loads(sys.stdin.buffer.readline())
+            os.chdir(surroundings["directory"])
+            set_environment(surroundings["environment"] | {RUN_VARIABLE: ident})
+            notes = runner_process.Notes()
+            channel = EventChannel()
+            context = ForkContext(
+                server_environment=self.environment,
+                titles=self.titles,
+                add_note=notes.add,
+                note_descriptor=notes.descriptor,
+                event_descriptor=channel.descriptor,
+                apply_patches=self._apply_patches,
+            )
+            pexpect.spawn = fork_spawn_class(context)
+            runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
+        finally:
+            os._exit(1)  # ``main`` exits by itself; an exception must not return into the server
+
+    def _apply_patches(self, context: ForkContext) -> None:
+        _patch_ansible(context)
+        for preparation in self.preparations:
+            preparation.install()
+
+
+def main() -> None:
+    """Prepare, report that the server is ready, and serve until the operator is gone."""
+    descriptor, server_directory, growth_limit_bytes, _room, *contents = sys.argv[1:]
+    control = socket.socket(fileno=int(descriptor))
+    titles = ProcessTitles.find()
+    del os.environ[SLOT_VARIABLE]
+    titles.rename(sys.executable, "-P", "-m", MODULE)
+    directory = os.getcwd()  # noqa: PTH109 - as it is
+    environment = _environment_of_a_run(Path(server_directory))
+    set_environment(environment)
+    os.chdir(Path(server_directory) / "project")
+    sys.path.insert(_user_paths(), str(runner_process.COLLECTIONS))
+    preparations = preload([Path(content) for content in contents])
+    os.chdir(directory)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20000, 50, 100)
+    server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations)
+    control.send(json.dumps({"ready": True}).encode())
+    server.serve()
+    os._exit(0)  # the operator removes the directory, and the exit hooks of Ansible are for runs
+
+
+def _environment_of_a_run(directory: Path) -> dict[str, str]:
+    """Return the environment that ansible-runner gives to every run of this operator."""
+    run = runner_process.RunnerInput(ident="warm", workspace=str(directory), role=str(directory / "role"))
+    for name in ("project", "inventory", "env"):
+        (directory / name).mkdir()
+    (directory / "inventory" / "hosts").write_text("localhost\n")
+    return dict(runner_process.configure(run).config.env)
+
+
+def _user_paths() -> int:
+    """Return how many entries of PYTHONPATH are at the front of ``sys.path``."""
+    return sum(1 for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part in sys.path[:8])
+
+
+def _wake_up_on_children() -> int:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return reading
+
+
+def _patch_ansible(context: ForkContext) -> None:
+    # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
+    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks  # noqa: PLC0415
+
+    placement = TaskPlacement()
+    forked_modules.install(context, placement)
+    in_process_tasks.install(placement)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Carrying out one run for one object: variables, workspace, access to the API server, the runner.
+
+A run that cannot even be prepared is a summary with a failure, like one that fails later.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolecall.config.content import PlaybookContent
+from rolecall.config.environment import parse_integer
+from rolecall.config.leader_election import run_grace_seconds
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
+from rolecall.kube.errors import KubeError
+from rolecall.kube.metadata import annotation_of
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.logs import get_logger
+from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.events import RunEvent, RunSummary, strip_colours
+from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
+from rolecall.runs.log_lines import LogEvents, log_line
+from rolecall.runs.runner import OnEvent, Runner, RunSpec
+from rolecall.runs.workspace import Inputs, Workspace
+
+logger = get_logger("run")
+VERBOSITY_ANNOTATION = "ansible.sdk.operatorframework.io/verbosity"
+ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Runs the role or playbook of one watch; ``root`` is where workspaces lie."""
+
+    watch: Watch
+    runner: Runner
+    access: ApiAccess
+    settings: Settings
+    root: Path
+
+    async def run(self, obj: RawObject, ident: str, *, finalizing: bool) -> RunSummary:
+        """Run for the object as it was read, and return what came of it; only cancellation raises."""
+        workspace = self._workspace(obj)
+        try:
+            workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
+            async with self.access.open(self.watch.gvk, obj, ident) as grant:
+                job = RunSpec(
+                    ident=ident,
+                    workspace=workspace,
+                    content=self.watch.content_for(finalizing=finalizing),
+                    verbosity=self._verbosity(obj),
+                    environment=grant.environment,
+                    secret_environment=grant.secret_environment,
+                    revoke=grant.revoke,
+                    timeout_seconds=self._timeout_seconds,
+                    unreachable_ok=self.settings.unreachable_ok,
+                    grace_seconds=run_grace_seconds(self.settings),
+                )
+                summary = await self.runner.run(job, self._logging(obj))
+                self._tell_the_end(job, summary)
+        except (OSError, ValueError, KubeError) as error:
+            logger.exception("The run could not be started")
+            return _not_started(error)
+        except RecursionError as error:  # a spec of a thousand levels, whose traceback nobody reads
+            logger.error("The run could not be started", error=str(error))  # noqa: TRY400
+            return _not_started(error)
+        return summary
+
+    def forget(self, key: ObjectKey) -> None:
+        """Remove what the runs of an object that is gone have left, on disk and in memory."""
+        self.access.forget(key)
+        Workspace(self.root, self.watch.gvk, key).remove()
+
+    def _workspace(self, obj: RawObject) -> Workspace:
+        keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
+        return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
+
+    @property
+    def _timeout_seconds(self) -> float | None:
+        own = self.watch.timeout_seconds
+        return (self.settings.run_timeout_seconds if own is None else own) or None
+
+    def _verbosity(self, obj: RawObject) -> int:
+        """Return how many -v the run gets: by the object, else by the environment for its kind, else by the flag."""
+        default = self.settings.verbosity if self.watch.verbosity is None else self.watch.verbosity
+        return _integer_annotation(obj, VERBOSITY_ANNOTATION, default)
+
+    def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
+        watch = self.watch
+        variables = extra_vars(
+            ExtraVarsRequest(
+                obj=obj,
+                gvk=watch.gvk,
+                snake_case=watch.snake_case_parameters,
+                mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
+                watch_vars=watch.variables,
+                finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
+            )
+        )
+        content = watch.content
+        playbook = content.path if isinstance(content, PlaybookContent) else None
+        return Inputs(variables, cmdline=self.settings.ansible_args, playbook=playbook)
+
+    def _logging(self, obj: RawObject) -> OnEvent:
+        """Return what logs the events of a run for the object, as much of them as is wanted."""
+        gvk, wanted = str(self.watch.gvk), self._wanted_events(obj)
+
+        def log(event: RunEvent) -> None:
+            line = log_line(event, wanted)
+            if line is not None:
+                getattr(logger, line.level)(line.message, gvk=gvk, **{"event_type": event.name, **line.fields})
+
+        return log
+
+    def _wanted_events(self, obj: RawObject) -> LogEvents:
+        """Return what is logged; a verbosity that the object or ANSIBLE_VERBOSITY asks for shows what tasks print."""
+        wanted = LogEvents(self.settings.log_events)
+        is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
+        return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
+
+    def _tell_the_end(self, job: RunSpec, summary: RunSummary) -> None:
+        if self.settings.debug_logs:
+            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(job))
+        if summary.is_successful:
+            logger.info("Play succeeded")
+
+
+def _output_of(job: RunSpec) -> str:
+    """Return what a run has printed, without colours; nothing when it left no such file."""
+    try:
+        text = (job.workspace.artifacts(job.ident) / "stdout").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return strip_colours(text)
+
+
+def _not_started(error: Exception) -> RunSummary:
+    return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
+
+
+def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
+    """Return the number of an annotation; one that is no number is told of and left out, as in the Go runner."""
+    text = annotation_of(obj, name)
+    if text is None:
+        return default
+    number = parse_integer(text)
+    if number is None:
+        logger.info("An annotation is no whole number and is left out", annotation=name, value=text)
+        return default
+    return number

@@ -1,0 +1,171 @@
+"""The operator's runner: follows the process of a run from its start to its end.
+
+A ``Starter`` gives it the process, a new interpreter or a fork. This module reads the events, limits the time, asks the
+process to end, and kills it when it does not. The process (``runner_process``) drives ansible-runner and ends
+everything below itself. If it is killed, the processes that it leaves are found by the run's mark in their environment.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from rolecall.kube.durations import format_duration
+from rolecall.logs import get_logger
+from rolecall.process_tree import become_subreaper
+from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.run_processes import kill_abandoned_runs, kill_run_processes
+from rolecall.runs.run_summary import Ending, RunSummaryBuilder
+from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
+
+logger = get_logger("runner")
+
+_STDERR_LIMIT_BYTES = 2048
+_REVOKE_LIMIT_SECONDS = 5.0
+_KILL_AFTER_SECONDS = 20.0
+"""How long after the grace period the process may take to kill what is left, before it is killed itself."""
+
+
+class ProcessRunner:
+    """Runs each spec in a process that ``starter`` starts.
+
+    The constructor makes this process a subreaper, so that orphans of a run become its children, and kills runs that an
+    operator left behind when it was killed.
+    """
+
+    def __init__(self, starter: Starter) -> None:
+        self._starter = starter
+        become_subreaper()
+        if abandoned := kill_abandoned_runs():
+            logger.warning("Killed the runs of an operator that was killed", jobs=abandoned)
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run the spec; see ``runner.Runner``."""
+        try:
+            process = await self._starter.start(spec)
+        except OSError as error:
+            return RunSummaryBuilder().finish(Ending("error", reason=f"cannot start a process for the run: {error}"))
+        output = _RunOutput(process, on_event, unreachable_ok=spec.unreachable_ok)
+        reading = asyncio.create_task(output.read(), name=f"read {spec.ident}")
+        try:
+            ending = await _wait(spec, output, reading)
+        except BaseException:
+            await _uninterrupted(_stop(spec, output, reading))
+            raise
+        finally:
+            spec.workspace.finish(spec.ident)
+        return output.summary.finish(ending)
+
+
+class _RunOutput:
+    """Reads what the process of one run writes."""
+
+    def __init__(self, process: RunProcess, on_event: OnEvent, *, unreachable_ok: bool = False) -> None:
+        self.process = process
+        self.summary = RunSummaryBuilder(unreachable_ok=unreachable_ok)
+        self.reported_ending: dict[str, Any] = {}
+        self._on_event = on_event
+        self._started = time.monotonic()
+        self._stderr = b""
+
+    async def drain(self) -> None:
+        """Discard the rest of the output, so that the process does not block on a full pipe."""
+        stdout = self.process.stdout
+        while stdout and await stdout.read(_STDERR_LIMIT_BYTES):
+            pass
+
+    @property
+    def duration_seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    async def read(self) -> None:
+        """Read until the process has ended."""
+        await asyncio.gather(self._read_stdout(), self._read_stderr())
+        await self.process.wait()
+
+    def ending(self) -> Ending:
+        """Return how the run ended; a process that did not report it has crashed or was killed."""
+        duration = self.duration_seconds
+        if not self.reported_ending:
+            stderr = self._stderr.decode(errors="replace").strip()
+            reason = f"the process of the run ended unexpectedly with exit code {self.process.returncode}"
+            return Ending("error", None, duration, f"{reason}: {stderr}" if stderr else reason)
+        reported = self.reported_ending
+        return Ending(reported["status"], reported.get("rc"), duration, reported.get("reason", ""))
+
+    async def _read_stdout(self) -> None:
+        assert self.process.stdout  # noqa: S101 - the process was started with a pipe
+        async for line in self.process.stdout:
+            if line.startswith(b'{"ending"'):
+                last = json.loads(line)
+                self.reported_ending = last["ending"]
+                if last["survivors"]:
+                    logger.error("Processes of the run could not be killed", pids=last["survivors"])
+            elif line.startswith(b'{"notes"'):
+                for note in json.loads(line)["notes"]:
+                    logger.debug("Part of a run was not warm", reason=note)
+            else:
+                event = RunEvent.from_json(line)
+                self.summary.add(event)
+                self._on_event(event)
+
+    async def _read_stderr(self) -> None:
+        assert self.process.stderr  # noqa: S101 - the process was started with a pipe
+        while chunk := await self.process.stderr.read(_STDERR_LIMIT_BYTES):
+            self._stderr = (self._stderr + chunk)[-_STDERR_LIMIT_BYTES:]
+
+
+async def _wait(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) -> Ending:
+    try:
+        async with asyncio.timeout(spec.timeout_seconds):
+            await asyncio.shield(reading)
+    except TimeoutError:
+        reason = f"the run took longer than its timeout of {format_duration(spec.timeout_seconds or 0)} and was ended"
+        await _uninterrupted(_stop(spec, output, reading))
+        return Ending("timeout", None, output.duration_seconds, reason)
+    if not output.reported_ending:
+        await _revoke(spec)
+        await asyncio.to_thread(kill_run_processes, spec.ident)
+    return output.ending()
+
+
+async def _stop(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) -> None:
+    """Terminate the process, kill it if that does not help, and make sure that no process of the run is left."""
+    await _revoke(spec)
+    process = output.process
+    draining = asyncio.create_task(output.drain()) if reading.done() else reading
+    with suppress(ProcessLookupError):
+        process.terminate()
+    await asyncio.wait({asyncio.create_task(process.wait())}, timeout=spec.grace_seconds + _KILL_AFTER_SECONDS)
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    await asyncio.to_thread(kill_run_processes, spec.ident)
+    await asyncio.wait({reading, draining})
+
+
+async def _revoke(spec: RunSpec) -> None:
+    """Revoke the run's credentials; its processes are ended even if that fails."""
+    try:
+        async with asyncio.timeout(_REVOKE_LIMIT_SECONDS):
+            if spec.revoke is not None:
+                await spec.revoke()
+    except Exception:
+        logger.exception("Could not revoke the credentials of a run")
+
+
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Finish the work even if this task is cancelled meanwhile; raise the cancellation afterwards."""
+    task = asyncio.create_task(work)
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            interruption = error
+    task.result()
+    if interruption:
+        raise interruption

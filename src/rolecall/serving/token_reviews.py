@@ -1,0 +1,78 @@
+"""Authenticates a token with a TokenReview and authorizes its user with a SubjectAccessReview.
+
+Positive answers are cached for a minute, so that a scrape does not cost two requests; negative answers are cached for a
+shorter time, so that new permissions take effect soon. Only digests of tokens are stored.
+"""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from rolecall.kube.references import RawObject
+
+ALLOWED_SECONDS = 60.0
+REFUSED_SECONDS = 10.0
+CACHE_SIZE = 256
+
+
+class Verdict(Enum):
+    """The decision of the API server about a request."""
+
+    ALLOWED = "allowed"
+    UNAUTHENTICATED = "the token is invalid"
+    FORBIDDEN = "the user is not permitted"
+
+
+class ReviewClient(Protocol):
+    """The part of ``rolecall.kube.client.Client`` that creates reviews."""
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Create an object and return it with the answer in its status."""
+        ...
+
+
+@dataclass(slots=True)
+class TokenReviewer:
+    """Authorize requests by the rules of the API server; ``now`` is a monotonic clock in seconds."""
+
+    client: ReviewClient
+    now: Callable[[], float] = time.monotonic
+    _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
+
+    async def authorize(self, token: str, verb: str, path: str) -> Verdict:
+        """Return whether the user of a token may use a verb on a path. Raise KubeError."""
+        key = (hashlib.sha256(token.encode(errors="surrogateescape")).digest(), verb, path)
+        verdict, until = self._cache.get(key, (Verdict.UNAUTHENTICATED, 0.0))
+        if self.now() < until:
+            return verdict
+        verdict = await self._ask(token, verb, path)
+        kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
+        self._cache[key] = (verdict, self.now() + kept_seconds)
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
+        return verdict
+
+    async def _ask(self, token: str, verb: str, path: str) -> Verdict:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        status = (await self.client.create(review)).get("status") or {}
+        if not status.get("authenticated"):
+            return Verdict.UNAUTHENTICATED
+        answer = await self.client.create(_access_review(status.get("user") or {}, verb, path))
+        is_allowed = (answer.get("status") or {}).get("allowed") is True
+        return Verdict.ALLOWED if is_allowed else Verdict.FORBIDDEN
+
+
+def _access_review(user: dict[str, Any], verb: str, path: str) -> RawObject:
+    who = {name: user[field] for name, field in _USER_FIELDS if user.get(field)}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {**who, "nonResourceAttributes": {"path": path, "verb": verb}},
+    }
+
+
+_USER_FIELDS = (("user", "username"), ("uid", "uid"), ("groups", "groups"), ("extra", "extra"))

@@ -1,0 +1,206 @@
+"""The controller of one watch: which changes reconcile its kind, and everything that a reconcile needs.
+
+Changes come from three sources: the primaries themselves, the objects that ``triggers`` name, and the dependents that
+runs create, whose kinds the proxy reports. Each change becomes a request with its cause in the work queue of the kind,
+unless the primary's own run caused it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
+from rolecall.controller.backoff import Backoff
+from rolecall.controller.clock import Clock
+from rolecall.controller.controller import Controller
+from rolecall.controller.field_paths import FieldPath
+from rolecall.controller.manager import Manager
+from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
+from rolecall.controller.source.changes import Change
+from rolecall.controller.source.informer import Informer
+from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
+from rolecall.controller.work_queue import Cause, WorkQueue
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.logs import get_logger
+from rolecall.proxy import Ownership, Proxy
+from rolecall.reconcile.event_recorder import EventRecorder
+from rolecall.reconcile.event_reporter import EventReporter
+from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
+from rolecall.reconcile.reconciler import Reconciler
+from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
+from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.launcher import Launcher
+from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
+from rolecall.runs.runner import Runner
+
+logger = get_logger("watch")
+_WATCHED_ANNOTATIONS = tuple(
+    FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What all watches of an operator share.
+
+    ``root`` is the directory of the workspaces, ``run_environment`` has further variables of every run.
+    """
+
+    settings: Settings
+    client: Client
+    proxy: Proxy
+    runner: Runner
+    manager: Manager
+    clock: Clock
+    root: Path
+    own_writes: OwnWrites
+    events: EventRecorder
+    watch_metrics: WatchMetricsFactory
+    limit: asyncio.Semaphore | None = None
+    """Bounds the concurrent runs of all kinds together."""
+    run_environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class WatchController:
+    """Reconciles the kind of one watch."""
+
+    def __init__(self, watch: Watch, context: OperatorContext) -> None:
+        self.watch = watch
+        self._context = context
+        settings = context.settings
+        backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
+        workers = watch.workers or settings.workers
+        self._metrics = context.watch_metrics.of(watch.gvk, workers)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
+        self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
+        self._predicate = PrimaryPredicate(
+            watch.selector,
+            watch.watch_annotations_changes,
+            _WATCHED_ANNOTATIONS,
+            has_finalizer=bool(watch.finalizer),
+        )
+        self._dependents: set[tuple[GVK, Ownership]] = set()
+        self._primaries = context.manager.informer_for(watch.gvk)
+        self._indexes = [self._follow(trigger) for trigger in watch.triggers]
+        self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
+        self.reconciler = self._make_reconciler()
+        self.controller = Controller(
+            name=str(watch.gvk),
+            queue=self.queue,
+            workers=workers,
+            reconcile=self.reconciler.reconcile,
+            is_self_trigger=self._self_triggers.is_self_trigger,
+            kind=watch.gvk.kind,
+            group=watch.gvk.group,
+            limit=context.limit,
+            observer=self._metrics.observer,
+        )
+
+    async def remove_orphaned_workspaces(self) -> None:
+        """Remove the workspaces of objects that were deleted while no operator was running."""
+        context = self._context
+        await OrphanedWorkspaces(
+            context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
+        ).remove()
+
+    def content_changed(self) -> None:
+        """Retry everything that failed at once, because the files of the role have changed."""
+        self.queue.retry_now(Cause("files of the role changed"))
+
+    def _make_reconciler(self) -> Reconciler:
+        context, watch = self._context, self.watch
+        access = ApiAccess(
+            client=context.client,
+            proxy=context.proxy,
+            own_writes=context.own_writes,
+            on_dependent=self._on_dependent_kind,
+            directory=context.settings.kubeconfig_directory or context.root,
+            inject_owner=context.settings.inject_owner_reference,
+            environment=context.run_environment,
+            uncached=watch.blacklist,
+            seen={} if context.settings.cache_reads else None,
+        )
+        return Reconciler(
+            watch=watch,
+            client=context.client,
+            launcher=Launcher(watch, context.runner, access, context.settings, context.root),
+            status=StatusWriter(context.client, watch.gvk, context.own_writes),
+            self_triggers=self._self_triggers,
+            events=EventReporter(context.events.record),
+            observer=self._metrics,
+            default_period_seconds=context.settings.reconcile_period_seconds,
+        )
+
+    def _follow(self, trigger: Trigger) -> TriggerIndex:
+        index = TriggerIndex(trigger, self.watch.gvk)
+
+        def on_change(change: Change) -> None:
+            for key, text in index.requests_for(change):
+                self._enqueue(key, change.cause(text))
+
+        self._context.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
+        return index
+
+    def _on_primary(self, change: Change) -> None:
+        is_selected = change.new is not None and self.watch.selector.matches(change.new.labels)
+        self._metrics.primary_changed(change, selected=is_selected)
+        for index in self._indexes:
+            if is_selected:
+                index.update_primary(change.key, change.obj)
+            else:
+                index.remove_primary(change.key)
+        if self._predicate(change):
+            old, new = change.old, change.new
+            changed_spec = old is not None and new is not None and old.generation != new.generation
+            generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
+            cause = change.cause(change.reason + generation)
+            self._enqueue(
+                change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec)
+            )
+
+    def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
+        """Watch a kind of dependents from its first object on, until the operator stops."""
+        gvk = resource.gvk
+        if (gvk, ownership) in self._dependents:
+            return
+        self._dependents.add((gvk, ownership))
+        if not self._is_watched_dependent(resource, ownership):
+            logger.info("Resource will not be watched/cached.", dependent=str(gvk), ownership=ownership.value)
+            return
+        logger.info("Watching child resource", gvk=str(self.watch.gvk), dependent=str(gvk), ownership=ownership.value)
+        informer: Informer = self._context.manager.informer_for(gvk)
+        informer.subscribe(self._on_owned if ownership is Ownership.OWNER_REFERENCE else self._on_annotated)
+
+    def _is_watched_dependent(self, resource: ApiResource, ownership: Ownership) -> bool:
+        # Other entries of watches.yaml do not matter here: a trigger on the same kind is another subscriber.
+        if not self.watch.watch_dependent_resources or resource.gvk in self.watch.blacklist:
+            return False
+        is_tied_by_name = ownership is Ownership.ANNOTATION and not resource.namespaced
+        return self.watch.watch_cluster_scoped_resources or not is_tied_by_name
+
+    def _on_owned(self, change: Change) -> None:
+        if dependent_changed(change):
+            for key in sorted(requests_for_owner(change, self.watch.gvk)):
+                self._enqueue_selected(key, change)
+
+    def _on_annotated(self, change: Change) -> None:
+        if dependent_changed(change):
+            for key in sorted(requests_for_annotation(change, self.watch.gvk)):
+                self._enqueue_selected(key, change)
+
+    def _enqueue_selected(self, key: ObjectKey, change: Change) -> None:
+        """Enqueue a primary that a dependent names, if it exists and the selector matches it."""
+        entry = self._primaries.store.get(key)
+        if entry is not None and self.watch.selector.matches(entry.labels):
+            self._enqueue(key, change.cause(f"dependent {change.reason}"))
+
+    def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
+        # A cause that arrives during a run is judged at its end, when the answers to all its writes are known.
+        if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
+            self.queue.add(key, cause)

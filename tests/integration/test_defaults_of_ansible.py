@@ -1,0 +1,104 @@
+"""What Ansible does under ``rolecall run`` when the user has set nothing of it, neither variables nor an ansible.cfg.
+
+HOME is not the one of the passwd file here, as for the random users of OpenShift.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import ROLECALL, Operator
+from tests.integration.things import MANIFEST, THING, WATCH, write_role
+from tests.integration.world import World, is_true
+
+PLAYBOOK = """
+- hosts: localhost
+  roles: [tell]
+- hosts: localhost
+  gather_facts: true
+  tasks:
+    - ansible.builtin.set_stats: {data: {facts_on_request: "{{ 'python' in ansible_facts }}"}}
+"""
+TELL = """
+- name: Work in the background
+  ansible.builtin.command: echo done
+  async: 30
+  poll: 0
+  register: started
+- name: Wait for it
+  ansible.builtin.async_status: {jid: "{{ started.ansible_job_id }}"}
+  register: waited
+  until: waited.finished
+  retries: 100
+  delay: 0.1
+- name: Make a temporary folder
+  ansible.builtin.copy: {content: x, dest: "{{ playbook_dir }}/written"}
+- name: Tell
+  ansible.builtin.set_stats:
+    data:
+      facts: "{{ 'python' in ansible_facts }}"
+      results: "{{ started.results_file }}"
+"""
+TELL_STATUS = "  status: {facts: $.stats.facts, onRequest: $.stats.facts_on_request, results: $.stats.results}\n"
+NOTHING_SET = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a project whose playbook lies in a folder of its own and names a role of the project."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "playbooks").mkdir()
+    (folder / "playbooks/site.yml").write_text(PLAYBOOK)
+    (folder / "watches.yaml").write_text(WATCH.replace("role: thing", "playbook: playbooks/site.yml") + TELL_STATUS)
+    write_role(folder, TELL, name="tell")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["true", "false"], ids=["warm", "cold"])
+def operator(request: pytest.FixtureRequest, defined: ControlPlane, project: Path) -> Iterator[Operator]:
+    """Give the project's operator, which serves the whole cluster."""
+    command = ("env", "-u", "ANSIBLE_GATHERING", *ROLECALL)
+    arguments = (f"--warm={request.param}", "--zap-log-level=debug")
+    operator = Operator(project, defined.kubeconfig, "", arguments, {"HOME": str(project / "home")}, command)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+async def status(operator: Operator, world: World) -> dict[str, Any]:
+    """Give the status of an object after its run."""
+    await wait_until_ready(operator)
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), 60)
+    return dict(thing["status"])
+
+
+def test_a_project_whose_playbook_names_its_roles_is_valid_as_it_is(project: Path) -> None:
+    command = [sys.executable, "-m", "rolecall", "validate", "--strict"]
+    done = subprocess.run(command, cwd=project, env=NOTHING_SET, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "watches.yaml: 1 kind, 1 role or playbook, no problems found\n")
+
+
+async def test_facts_are_there_only_for_a_play_that_asks_for_them(status: dict[str, Any]) -> None:
+    assert (status["facts"], status["onRequest"]) == (False, True)
+
+
+async def test_tasks_in_the_background_and_temporary_files_lie_below_home(
+    status: dict[str, Any], project: Path
+) -> None:
+    assert Path(status["results"]).parent == project / "home/.ansible_async"
+    assert (project / "home/.ansible/tmp").is_dir()
+
+
+async def test_no_run_is_refused_by_the_warm_server(operator: Operator, status: dict[str, Any]) -> None:
+    assert is_true({"status": status}, "Successful")
+    reasons = [line["reason"] for line in operator.messages("Part of a run was not warm")]
+    assert [reason for reason in reasons if reason.startswith("ansible-playbook is not forked")] == []

@@ -1,0 +1,72 @@
+import json
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from rolecall.cli.main import main
+from rolecall.cli.version import commit
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git in a folder, as somebody, and return what it printed."""
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    return subprocess.run(
+        ["git", "-C", str(folder), *author, *words], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Give a repository that could be this project's, with one commit."""
+    (tmp_path / "pyproject.toml").touch()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "First")
+    return tmp_path
+
+
+def test_the_command_and_the_flag_print_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    printed = capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, printed)
+    assert [line.split()[0] for line in printed.splitlines()] == ["rolecall", "commit", "Python", "ansible-core"]
+
+
+def test_programs_read_the_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "rolecall": version("rolecall"),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "ansible-core": version("ansible-core"),
+    }
+
+
+def test_the_commit_of_a_checkout_says_when_files_have_changed_since(checkout: Path) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    assert commit(checkout) == head
+    (checkout / "pyproject.toml").write_text("changed")
+    assert commit(checkout) == f"{head}-dirty"
+
+
+def test_a_repository_around_an_installation_is_not_taken_for_the_checkout(checkout: Path) -> None:
+    assert commit(checkout / "lib") == "unknown"
+
+
+def test_without_git_the_commit_is_unknown(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert commit(checkout) == "unknown"
+
+
+def test_the_commit_is_the_one_that_pip_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "rolecall-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: rolecall\nVersion: 1.0\n")
+    (installed / "direct_url.json").write_text('{"url": "https://example.com", "vcs_info": {"commit_id": "abc"}}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert commit(tmp_path) == "abc"

@@ -1,0 +1,130 @@
+"""A fake API server in memory, with the three requests that informers make, and every type of failure on demand."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import GoneError, KubeError
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+WIDGET = GVK("example.com", "v1", "Widget")
+_Event = tuple[str, RawObject] | Exception | None
+
+
+class FakeServer:
+    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail."""
+
+    def __init__(self, *, namespaced: bool = True, page_size: int = 2) -> None:
+        self.namespaced = namespaced
+        self.page_size = page_size
+        self.failure: KubeError | None = None
+        self.forget_everything = False
+        self.forbidden_namespaces: dict[str | None, KubeError] = {}
+        self.objects: dict[ObjectKey, RawObject] = {}
+        self.version = 100
+        self.lists = 0
+        self.watched_from: list[str] = []
+        self._history: list[tuple[int, str, RawObject]] = []
+        self._oldest = 0
+        self._streams: list[tuple[str | None, asyncio.Queue[_Event]]] = []
+
+    def put(self, name: str, namespace: str = "default", **fields: Any) -> RawObject:
+        """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid."""
+        self.version += 1
+        key = ObjectKey(namespace if self.namespaced else "", name)
+        known = self.objects.get(key)
+        metadata: dict[str, Any] = {
+            "name": name,
+            "uid": fields.get("uid", f"uid-{name}"),
+            "resourceVersion": str(self.version),
+            "generation": known["metadata"]["generation"] + 1 if known else 1,
+            "labels": fields.get("labels", {}),
+            "annotations": fields.get("annotations", {}),
+            "ownerReferences": fields.get("owners", []),
+        }
+        if self.namespaced:
+            metadata["namespace"] = namespace
+        obj = {"metadata": metadata, "spec": fields.get("spec", {}), "status": fields.get("status", {})}
+        self.objects[key] = obj
+        self._record("MODIFIED" if known else "ADDED", obj)
+        return obj
+
+    def delete(self, name: str, namespace: str = "default") -> None:
+        """Delete an object."""
+        self.version += 1
+        obj = self.objects.pop(ObjectKey(namespace if self.namespaced else "", name))
+        obj["metadata"]["resourceVersion"] = str(self.version)
+        self._record("DELETED", obj)
+
+    def bookmark(self) -> None:
+        """Send a bookmark to every stream."""
+        self.version += 1
+        for _, stream in self._streams:
+            stream.put_nowait(("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))
+
+    def forget_history(self) -> None:
+        """Respond with 410 to watches from an earlier version."""
+        self.version += 1
+        self._history.clear()
+        self._oldest = self.version
+
+    def end_streams(self, error: Exception | None = None) -> None:
+        """End every stream, with an error if one is given."""
+        for _, stream in self._streams:
+            stream.put_nowait(error)
+
+    @property
+    def streams(self) -> int:
+        """The number of open streams."""
+        return len(self._streams)
+
+    async def resource(self, gvk: GVK) -> ApiResource:
+        """Return the API resource of the kind."""
+        if self.failure is not None:
+            raise self.failure
+        return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
+
+    async def list_pages(self, _gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+        """Yield the objects page by page."""
+        self._check(namespace)
+        self.lists += 1
+        version = str(self.version)
+        found = [copy.deepcopy(obj) for key, obj in self.objects.items() if namespace in (None, key.namespace)]
+        for start in range(0, max(len(found), 1), self.page_size):
+            yield found[start : start + self.page_size], version
+
+    async def watch(
+        self, _gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
+    ) -> AsyncIterator[tuple[str, RawObject]]:
+        """Yield past and future events."""
+        self._check(namespace)
+        self.watched_from.append(resource_version)
+        if int(resource_version) < self._oldest or self.forget_everything:
+            raise GoneError(410, "Expired", "too old resource version")
+        stream: asyncio.Queue[_Event] = asyncio.Queue()
+        for version, event_type, obj in self._history:
+            if version > int(resource_version) and namespace in (None, obj["metadata"].get("namespace", "")):
+                stream.put_nowait((event_type, obj))
+        entry = (namespace, stream)
+        self._streams.append(entry)
+        try:
+            while (event := await stream.get()) is not None:
+                if isinstance(event, Exception):
+                    raise event
+                yield event[0], copy.deepcopy(event[1])
+        finally:
+            self._streams.remove(entry)
+
+    def _check(self, namespace: str | None) -> None:
+        failure = self.failure or self.forbidden_namespaces.get(namespace)
+        if failure is not None:
+            raise failure
+
+    def _record(self, event_type: str, obj: RawObject) -> None:
+        kept = copy.deepcopy(obj) | {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}
+        self._history.append((self.version, event_type, kept))
+        for namespace, stream in self._streams:
+            if namespace in (None, obj["metadata"].get("namespace", "")):
+                stream.put_nowait((event_type, kept))

@@ -1,0 +1,78 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from kubernetes import client, config
+
+from rolecall.proxy import ProxyCredentials
+from tests.unit.proxy.api_server import ApiServer
+from tests.unit.proxy.conftest import Run
+
+CREDENTIALS = ProxyCredentials("http://127.0.0.1:4711", "s3cret", "ns")
+
+
+def test_the_secret_is_in_no_repr() -> None:
+    assert "s3cret" not in repr(CREDENTIALS)
+
+
+def test_the_url_for_kubernetes_core_holds_no_secret() -> None:
+    environment = CREDENTIALS.environment({})
+    assert environment["K8S_AUTH_HOST"] == "http://127.0.0.1:4711"
+    assert environment["K8S_AUTH_API_KEY"] == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("inherited", "expected"),
+    [
+        ({}, "127.0.0.1,localhost"),
+        ({"NO_PROXY": ""}, "127.0.0.1,localhost"),
+        ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost"),
+        ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1"),
+    ],
+)
+def test_loopback_is_reached_without_a_proxy(inherited: dict[str, str], expected: str) -> None:
+    assert CREDENTIALS.environment(inherited)["NO_PROXY"] == expected
+    assert CREDENTIALS.environment(inherited)["no_proxy"] == "127.0.0.1,localhost"
+
+
+def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:
+    content = yaml.safe_load(CREDENTIALS.kubeconfig())
+    assert content["current-context"] == "ns/proxy-server"
+    assert content["contexts"] == [
+        {"name": "ns/proxy-server", "context": {"cluster": "proxy-server", "user": "admin/proxy-server"}}
+    ]
+    assert content["clusters"] == [
+        {
+            "name": "proxy-server",
+            "cluster": {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret:unused@127.0.0.1:4711"},
+        }
+    ]
+    assert content["users"] == [{"name": "admin/proxy-server", "user": {"token": "s3cret"}}]
+
+
+def test_a_cluster_scoped_primary_has_a_context_without_namespace() -> None:
+    assert yaml.safe_load(ProxyCredentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
+
+
+@pytest.mark.parametrize("no_proxy", ["", "127.0.0.1"])
+async def test_the_python_client_is_let_in_by_the_kubeconfig(
+    run: Run, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
+) -> None:
+    async def version(_: web.Request) -> web.Response:
+        names = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion")
+        return web.json_response(dict.fromkeys((*names, "compiler", "platform"), "1"))
+
+    api_server.answers["GET", "/version/"] = version
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, no_proxy)
+    path = tmp_path / "kubeconfig"
+    path.write_text(run.credentials.kubeconfig())
+
+    def ask() -> str:
+        with config.new_client_from_config(str(path)) as api:
+            return json.dumps(client.VersionApi(api).get_code().to_dict())
+
+    assert '"major": "1"' in await asyncio.to_thread(ask)

@@ -1,0 +1,53 @@
+import sys
+
+import psutil
+import pytest
+
+from rolecall.process_tree import become_subreaper
+from rolecall.runs.run_processes import (
+    RUN_VARIABLE,
+    RUNNER_MODULE,
+    kill_abandoned_runs,
+    kill_run_processes,
+    processes_of_run,
+)
+from tests.unit.test_process_tree import SLEEP, STUBBORN, running
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+
+ABANDON = f"""
+import subprocess, sys
+command = [sys.executable, '-c', {STUBBORN!r}, {RUNNER_MODULE!r}]
+process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+process.stdout.readline()
+"""
+
+
+def test_processes_of_a_run_are_found_by_their_mark() -> None:
+    with (
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "41"}) as process,
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "410"}),
+    ):
+        assert [found.pid for found in processes_of_run("41")] == [process.pid]
+
+
+def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
+    become_subreaper()
+    with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
+        process.wait(timeout=10)
+    orphan = processes_of_run("42")[0].pid
+    assert kill_run_processes("42") == []
+    assert not psutil.pid_exists(orphan)
+
+
+def test_a_run_without_its_own_process_is_abandoned() -> None:
+    with running(STUBBORN, **{RUN_VARIABLE: "43"}) as process:
+        assert "43" in kill_abandoned_runs()
+        assert processes_of_run("43") == []
+        assert not psutil.pid_exists(process.pid)
+
+
+def test_a_run_with_its_own_process_is_not_abandoned() -> None:
+    with running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
+        assert "44" not in kill_abandoned_runs()
+        assert process.poll() is None

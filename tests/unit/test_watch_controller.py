@@ -1,0 +1,307 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.config.content import RoleContent
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Finalizer, Watch
+from rolecall.controller.field_paths import FieldPath
+from rolecall.controller.manager import Manager
+from rolecall.controller.selectors import LabelSelector
+from rolecall.controller.triggers import ReferenceType, Trigger
+from rolecall.controller.work_queue import Cause
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.proxy import Ownership, Proxy
+from rolecall.reconcile.event_recorder import EventRecorder
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.watch_controller import OperatorContext, WatchController
+from tests.integration.things import THING
+from tests.unit.fake_cluster import VERBS, FakeCluster
+from tests.unit.manual_clock import ManualClock
+from tests.unit.reconcile.rig import ScriptedRunner
+
+POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
+NAMESPACE = GVK("", "v1", "Namespace")
+CONFIG_MAPS = ApiResource(CONFIG_MAP, "configmaps", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
+NAMESPACES = ApiResource(NAMESPACE, "namespaces", False, VERBS, frozenset())  # noqa: FBT003 - cluster-scoped
+ONE = ObjectKey("default", "one")
+TYPE = "operator-sdk/primary-resource-type"
+NAME = "operator-sdk/primary-resource"
+
+
+class Bench:
+    """A watch controller whose informers hear what the test tells them; nothing runs by itself."""
+
+    def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
+        self.clock = ManualClock()
+        self.manager = Manager(cluster, None, self.clock)
+        self.own_writes = OwnWrites()
+        self.telemetry = OperatorMetrics("test")
+        context = OperatorContext(
+            settings=Settings(),
+            client=cluster,
+            proxy=Proxy(cluster),
+            runner=ScriptedRunner(),
+            manager=self.manager,
+            clock=self.clock,
+            root=root,
+            own_writes=self.own_writes,
+            events=EventRecorder(cluster),
+            watch_metrics=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
+        )
+        watched = replace(Watch(THING, RoleContent(root)), **watch)
+        self.controller = WatchController(watched, context)
+        self._version = 100
+
+    def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:
+        """Tell the informer of a kind about a change; ``fields`` are metadata, except for spec and status."""
+        self._version += 1
+        body = {key: fields.pop(key) for key in ("spec", "status") if key in fields}
+        metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+        obj = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
+        self.manager.informer_for(gvk).on_watch_event(kind, obj)
+        return obj
+
+    async def due(self) -> dict[ObjectKey, list[str]]:
+        """Take everything that is due: the keys and why."""
+        found = {}
+        while len(self.controller.queue):
+            key, causes = await self.controller.queue.get()
+            found[key] = [cause.text for cause in causes]
+            self.controller.queue.done(key, lambda _cause: False)
+        return found
+
+
+@pytest.fixture
+def bench(cluster: FakeCluster, tmp_path: Path) -> Bench:
+    return Bench(cluster, tmp_path)
+
+
+async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {ONE: ["Thing default/one created"]}
+    bench.tell(THING, "MODIFIED", generation=2, spec={"size": 2})
+    assert await bench.due() == {ONE: ["Thing default/one: spec.size (generation 2)"]}
+    bench.tell(THING, "DELETED", generation=2)
+    assert await bench.due() == {ONE: ["Thing default/one deleted"]}
+
+
+async def test_a_change_of_status_or_metadata_alone_is_not(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
+    bench.tell(THING, "MODIFIED", generation=1, labels={"a": "1"}, annotations={"b": "2"})
+    assert await bench.due() == {}
+
+
+async def test_annotations_count_where_the_watch_says_so(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, watch_annotations_changes=True)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, annotations={"b": "2"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.annotations"]}
+
+
+async def test_only_selected_primaries_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, name="other", generation=1)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for generation, expected in ((1, []), (2, [ONE])):
+        own = {"metadata": {"uid": "uid-one", "resourceVersion": str(bench._version + 1)}}
+        bench.own_writes.record_write((THING, ONE), own)
+        bench.tell(THING, "MODIFIED", generation=generation, status={"a": generation})
+        assert list(await bench.due()) == expected
+
+
+async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    key, _ = await bench.controller.queue.get()
+    changed = bench.tell(THING, "MODIFIED", generation=2)
+    bench.controller.reconciler.self_triggers.run_started(ONE, changed)
+    is_self_trigger = bench.controller.controller.is_self_trigger
+    assert is_self_trigger is not None
+    bench.controller.queue.done(key, lambda cause: not is_self_trigger(key, cause))
+    assert await bench.due() == {}
+
+
+def labels_trigger(*on: str) -> Trigger:
+    """Return a trigger on pods by the labels that a primary names."""
+    paths = tuple(map(FieldPath.parse, on))
+    return Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), paths)
+
+
+async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger("$.status.phase"),))
+    bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
+    bench.tell(THING, name="other", generation=1, spec={"selector": {"app": "db"}})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"}, status={"phase": "Pending"})
+    assert await bench.due() == {ONE: ["Pod default/pod created"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Pending", "note": "x"})
+    assert await bench.due() == {}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Running"})
+    assert await bench.due() == {ONE: ["Pod default/pod: status.note, status.phase"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "db"}, status={"phase": "Running"})
+    assert set(await bench.due()) == {ONE, ObjectKey("default", "other")}
+
+
+async def test_a_trigger_forgets_a_primary_that_is_gone_or_no_longer_selected(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),), selector=selector)
+    spec = {"selector": {"app": "web"}}
+    bench.tell(THING, generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1, spec=spec, labels={"tier": "db"})
+    bench.tell(THING, "DELETED", name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert await bench.due() == {}
+
+
+def owned(name: str = "one") -> list[dict[str, str]]:
+    """Return owner references to a Thing."""
+    return [{"apiVersion": THING.api_version, "kind": THING.kind, "name": name, "uid": f"uid-{name}"}]
+
+
+async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+    for _ in range(2):
+        bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=owned(), labels={"a": "b"})
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made: metadata.labels"]}
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
+
+
+async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_nobody(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    for owner in ("one", "nobody"):
+        bench.tell(CONFIG_MAP, name=owner, ownerReferences=owned(owner))
+        bench.tell(CONFIG_MAP, "DELETED", name=owner, ownerReferences=owned(owner))
+    assert await bench.due() == {}
+
+
+@pytest.mark.parametrize(
+    "watch", [{"watch_dependent_resources": False}, {"blacklist": frozenset({CONFIG_MAP})}], ids=["off", "blacklist"]
+)
+async def test_dependents_are_not_watched_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
+) -> None:
+    bench = Bench(cluster, tmp_path, **watch)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+
+
+async def test_a_kind_whose_scope_was_not_known_at_the_start_is_found_by_its_dependents(bench: Bench) -> None:
+    bench.tell(THING, generation=1, namespace="")
+    await bench.due()
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ObjectKey("", "one"): ["dependent ConfigMap default/made deleted"]}
+
+
+@pytest.mark.parametrize(("cluster_scoped", "expected"), [(False, []), (True, [ONE])])
+async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, *, cluster_scoped: bool, expected: list[ObjectKey]
+) -> None:
+    bench = Bench(cluster, tmp_path, watch_cluster_scoped_resources=cluster_scoped)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(NAMESPACES, Ownership.ANNOTATION)
+    assert (NAMESPACE in [informer.gvk for informer in bench.manager.informers]) is cluster_scoped
+    bench.tell(NAMESPACE, name="made", namespace="", annotations=annotations)
+    bench.tell(NAMESPACE, "MODIFIED", name="made", namespace="", annotations=annotations, labels={"a": "b"})
+    assert list(await bench.due()) == expected
+
+
+async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    bench.tell(CONFIG_MAP, name="made", namespace="other", annotations=annotations)
+    bench.tell(CONFIG_MAP, "DELETED", name="made", namespace="other", annotations=annotations)
+    assert await bench.due() == {ONE: ["dependent ConfigMap other/made deleted"]}
+
+
+async def test_a_changed_role_ends_every_back_off(bench: Bench) -> None:
+    queue = bench.controller.queue
+    queue.add(ONE, Cause("test"))
+    key, _ = await queue.get()
+    queue.add_rate_limited(key, Cause("retry after a failure"))
+    queue.done(key)
+    assert len(queue) == 0
+    bench.controller.content_changed()
+    assert await bench.due() == {ONE: ["files of the role changed"]}
+
+
+@pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-at"])
+async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: Bench, name: str) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for value in ("true", "2026-01-01", None):
+        annotations = {name: value} if value else {}
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations)
+        assert list(await bench.due()) == [ONE]
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations | {"other": "changes"})
+        assert await bench.due() == {}
+
+
+async def test_a_deletion_is_heard_of_although_the_selector_does_not_match_any_more(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    finalizer = Finalizer("example.com/finalizer", None, {"state": "absent"})
+    bench = Bench(cluster, tmp_path, selector=selector, finalizer=finalizer)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {}
+    bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "web"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.labels"]}
+
+
+async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_removed_does(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    for name in ("mine", "theirs"):
+        bench.tell(CONFIG_MAP, name=name, ownerReferences=owned())
+    await bench.due()
+    bench.own_writes.record_removal((THING, ONE), "uid-mine")
+    bench.tell(CONFIG_MAP, "DELETED", name="mine", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "DELETED", name="theirs", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/theirs deleted"]}

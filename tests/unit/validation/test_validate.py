@@ -1,0 +1,199 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from rolecall.validation.problem import Problem, Severity
+from rolecall.validation.validate import validate
+from tests.unit.validation.projects import ARGUMENTS, CRD, ENTRY, write
+
+DEBUG = "- ansible.builtin.debug: {msg: x}\n"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a project in which nothing is wrong, as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "watches.yaml").write_text(ENTRY)
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "crds/things.yaml").write_text(CRD)
+    write(tmp_path, tasks__main=DEBUG, meta__argument_specs=ARGUMENTS)
+    return tmp_path
+
+
+def found(**variables: str) -> list[tuple[str, int | None, str]]:
+    """Return the problems of the project: file, line, text."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", **variables}
+    problems = validate(Path("watches.yaml"), environment, [Path("crds")]).problems
+    return [(each.file, each.line, each.text) for each in problems]
+
+
+def test_nothing_is_wrong_with_a_project_that_is_right() -> None:
+    assert found() == []
+
+
+def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
+    (project / "watches.yaml").write_text(
+        ENTRY + "  reconcilePerod: 5s\n  timeout: 5\n- {version: v1, kind: Other, role: nowhere}\n"
+    )
+    write(
+        project,
+        tasks__main="- ansible.builtin.debg: {}\n- kubernetes.core.k8s: {}\n  whenn: true\n- include_tasks: gone.yml\n",
+        tasks__sometimes="- block:\n    - no.such.module: {}\n  rescue:\n    - debug: {}\n      command: ls\n",
+        defaults__main="a: b: c\n",
+        handlers__main="name: x\n",
+        meta__argument_specs=ARGUMENTS.replace("type: str", "type: strong, requird: true"),
+    )
+    unresolved = "This often indicates a misspelling, missing collection, or incorrect module path."
+    types = "bits, bool, bytes, dict, float, int, json, jsonarg, list, path, raw, str"
+    assert found() == [
+        (
+            "watches.yaml",
+            5,
+            ("entry 1 (kind Thing), key reconcilePerod: unknown key (ignored); did you mean 'reconcilePeriod'?"),
+        ),
+        (
+            "watches.yaml",
+            6,
+            "entry 1 (kind Thing), key timeout: expected a duration with a unit such as 15s or 1m30s, found int 5",
+        ),
+        (
+            "watches.yaml",
+            7,
+            "entry 2 (kind Other), key role: role: nowhere not found (looked for roles/nowhere, nowhere)",
+        ),
+        (
+            "roles/thing/defaults/main.yml",
+            1,
+            "YAML parsing failed: Colons in unquoted values must be followed by a non-space character.",
+        ),
+        ("roles/thing/handlers/main.yml", 1, "expected a list of tasks, found a mapping"),
+        (
+            "roles/thing/meta/argument_specs.yml",
+            5,
+            ("argument_specs.main.options.shoe_colour.requird: unknown key (ignored); did you mean 'required'?"),
+        ),
+        (
+            "roles/thing/meta/argument_specs.yml",
+            5,
+            f"argument_specs.main.options.shoe_colour: type: expected one of {types}, found 'strong'",
+        ),
+        (
+            "roles/thing/meta/argument_specs.yml",
+            5,
+            "spec.shoeColour has the type 'string': expected the type 'str', found 'strong'",
+        ),
+        ("roles/thing/tasks/main.yml", 1, f"couldn't resolve module/action 'ansible.builtin.debg'. {unresolved}"),
+        ("roles/thing/tasks/main.yml", 2, "conflicting action statements: kubernetes.core.k8s, whenn"),
+        ("roles/thing/tasks/main.yml", 4, "included file not found: 'gone.yml'"),
+        ("roles/thing/tasks/sometimes.yml", 2, f"couldn't resolve module/action 'no.such.module'. {unresolved}"),
+        (
+            "roles/thing/tasks/sometimes.yml",
+            4,
+            "conflicting action statements: debug, command",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        "- rolecall.util.requeue_after: {time: 5s}\n- operator_sdk.util.k8s_status: {}\n",
+        "- action: '{{ chosen }}'\n",
+        "- include_tasks: '{{ chosen }}.yml'\n- include_tasks: {file: more.yml}\n- import_tasks: more.yml\n",
+        "- ansible.builtin.meta: end_role\n",
+        "- own: {}\n",
+        "- debug:\n    msg: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162\n",
+    ],
+)
+def test_what_a_run_would_take_is_taken(project: Path, tasks: str) -> None:
+    write(project, tasks__main=tasks, tasks__more=DEBUG, vars__hidden="$ANSIBLE_VAULT;1.1;AES256\n6162\n")
+    (project / "roles/thing/library").mkdir()
+    (project / "roles/thing/library/own.py").write_text("from ansible.module_utils.basic import AnsibleModule\n")
+    assert found() == []
+
+
+def test_a_role_needs_tasks_unless_it_depends_on_another(project: Path) -> None:
+    (project / "roles/thing/tasks/main.yml").unlink()
+    assert found() == [("roles/thing/tasks", None, "the role has no tasks: expected tasks/main.yml")]
+    (project / "roles/other/tasks").mkdir(parents=True)
+    (project / "roles/other/tasks/main.yml").write_text(DEBUG)
+    write(project, meta__main="dependencies: [other]\n")
+    assert found() == []
+    write(project, meta__main="dependencies: [another]\n")
+    [(_, _, message)] = found()
+    assert "role 'another' was not found" in message
+
+
+def use_playbook(project: Path, text: str, name: str = "site.yml") -> None:
+    """Let the entry name a playbook."""
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(text)
+    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", f"playbook: {name}"))
+
+
+def test_a_playbook_is_read_where_it_lies(project: Path) -> None:
+    (project / "tasks.yml").write_text("- nothing_of_the_kind: {}\n")
+    tasks = "- include_tasks: tasks.yml\n    - include_tasks: gone.yml\n    - debug: {}\n      wen: true\n"
+    use_playbook(project, f"- hosts: localhost\n  tasks:\n    {tasks}")
+    assert [(file, line, re.split(r"\.| in:? ", text)[0].lower()) for file, line, text in found()] == [
+        ("site.yml", 4, "included file not found: 'gone"),
+        ("site.yml", 5, "conflicting action statements: debug, wen"),
+        ("tasks.yml", 1, "couldn't resolve module/action 'nothing_of_the_kind'"),
+    ]
+
+
+def test_plugins_and_collections_beside_a_playbook_are_found(project: Path) -> None:
+    use_playbook(project, "- hosts: localhost\n  tasks:\n    - own: {}\n    - a.b.other: {}\n", "playbooks/site.yml")
+    for folder in ("library/own", "collections/ansible_collections/a/b/plugins/modules/other"):
+        module = project / "playbooks" / f"{folder}.py"
+        module.parent.mkdir(parents=True)
+        module.write_text("from ansible.module_utils.basic import AnsibleModule\n")
+    assert found() == []
+
+
+def test_a_playbook_finds_the_roles_of_the_project(project: Path) -> None:
+    use_playbook(project, "- hosts: localhost\n  roles: [thing, gone]\n", "playbooks/site.yml")
+    [(file, line, text)] = found()
+    assert (file, line) == ("playbooks/site.yml", 2)
+    assert re.match("the role 'gone' was not found in playbooks/roles:.*:roles:playbooks$", text)
+
+
+def test_a_playbook_finds_a_role_first_where_the_user_says(project: Path) -> None:
+    (project / "mine/thing/tasks").mkdir(parents=True)
+    (project / "mine/thing/tasks/main.yml").write_text("- nothing_of_the_kind: {}\n")
+    use_playbook(project, "- hosts: localhost\n  roles: [thing]\n", "playbooks/site.yml")
+    assert [(file, line) for file, line, _ in found(ANSIBLE_ROLES_PATH="mine")] == [("mine/thing/tasks/main.yml", 1)]
+
+
+def test_a_role_finds_others_only_beside_itself_as_in_a_run(project: Path) -> None:
+    for name, tasks in (("elsewhere/first", "[]\n"), ("roles/other", DEBUG)):
+        (project / name / "tasks").mkdir(parents=True)
+        (project / name / "tasks/main.yml").write_text(tasks)
+    (project / "elsewhere/first/meta").mkdir()
+    (project / "elsewhere/first/meta/main.yml").write_text("dependencies: [other]\n")
+    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", f"role: {project}/elsewhere/first"))
+    [(_, _, text)] = found()
+    assert text.startswith("the role 'other' was not found")
+
+
+def test_a_role_of_a_finalizer_is_read_too(project: Path) -> None:
+    (project / "watches.yaml").write_text(ENTRY + "  finalizer: {name: a/b, role: last}\n")
+    (project / "roles/last/tasks").mkdir(parents=True)
+    (project / "roles/last/tasks/main.yml").write_text("- nothing_of_the_kind: {}\n")
+    assert [(file, line) for file, line, _ in found()] == [("roles/last/tasks/main.yml", 1)]
+
+
+def test_a_watches_file_that_cannot_be_read_is_one_problem(project: Path) -> None:
+    (project / "watches.yaml").write_text("- kind: 'Thing\n")
+    [(file, line, text)] = found()
+    assert (file, line) == ("watches.yaml", 2)
+    assert text.startswith("invalid YAML")
+    (project / "watches.yaml").unlink()
+    assert found() == [("watches.yaml", None, "cannot be read: No such file or directory")]
+
+
+def test_a_problem_names_its_place_so_that_it_can_be_opened() -> None:
+    problem = Problem("a.yaml", 3, "wrong", Severity.WARNING, "entry 1", "b")
+    assert (problem.place, problem.text) == ("a.yaml:3", "entry 1, key b: wrong")
+    assert Problem("a.yaml", None, "wrong").place == "a.yaml"
