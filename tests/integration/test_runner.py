@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.process_tree import reap_children
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
@@ -84,6 +85,7 @@ class Bench:
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["cold", "warm"])
 async def runner(request: pytest.FixtureRequest) -> AsyncIterator[ProcessRunner]:
     """Give a runner of each kind, whose server starts with the environment that its runs have."""
+    reap_children()  # operators that tests have killed with the other runner have left some to this process
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)

@@ -1,8 +1,9 @@
 """The cases of the parity suite: content, settings, and a sign that the case has done what it is for.
 
 A case's content lies in the folder of its name under `content`: a playbook `site.yml`, or the role `roles/<name>`.
-Settings may name `{project}`, the copy of that folder, and `{scratch}`, a folder for what a play leaves. `status` and
-`says` keep a case from proving nothing: two runs that fail alike for want of a file would be equal too.
+Settings may name `{project}`, the copy of that folder, `{scratch}`, a folder for what a play leaves, and `{home}`, an
+empty folder. `status` and `says` keep a case from proving nothing: two runs that fail alike for want of a file would be
+equal too.
 """
 
 from collections.abc import Mapping
@@ -346,9 +347,20 @@ _CASES = (
     Case(name="too_slow", rule="a run over its timeout is ended and says so", status="timeout", timeout_seconds=6),
 )
 
+_ALSO_AWAY_FROM_HOME = frozenset({"async", "files", "loops", "nested_playbook", "several_hosts", "working_directory"})
+"""Cases that use the home folder: run once more by an operator whose HOME is not the one that the passwd file says.
+
+OpenShift gives containers a user at random, whom the passwd file does not know or places elsewhere.
+"""
+
 _ALSO_BY_THE_ROLE = frozenset({"role_library", "failing_modules", "killed_modules", "process_state", "rubbish"})
 CASES = (
     *_CASES,
+    *(
+        replace(case, environment={**case.environment, "HOME": "{home}"}, variant="away from home")
+        for case in _CASES
+        if case.name in _ALSO_AWAY_FROM_HOME
+    ),
     *(
         replace(case, modules="role", ordinary=_OF_A_ROLE, variant="by the role's own modules")
         for case in _CASES

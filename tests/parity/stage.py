@@ -76,6 +76,7 @@ class Stage:
         scratch = self.root / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
+        (self.root / "home").mkdir(exist_ok=True)
         with self._environment(case):
             async with self._runner(case) as runner:
                 return await self._run(case, runner)
@@ -138,7 +139,9 @@ class Stage:
         return {name: self._fill(value) for name, value in variables.items()}
 
     def _fill(self, text: str) -> str:
-        return text.replace("{project}", str(self.root / "project")).replace("{scratch}", str(self.root / "scratch"))
+        for name in ("project", "scratch", "home"):
+            text = text.replace(f"{{{name}}}", str(self.root / name))
+        return text
 
     @contextmanager
     def _environment(self, case: Case) -> Iterator[None]:
