@@ -31,11 +31,11 @@ from rolecall.logs import get_logger
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.pause import is_paused
-from rolecall.reconcile.retry import is_refusal, write_with_retry
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.write_retry import is_refusal, write_with_retry
 from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident

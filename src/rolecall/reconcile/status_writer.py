@@ -18,9 +18,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.reconcile import status as new_status
 from rolecall.reconcile.conditions import Stamp, Status
-from rolecall.reconcile.retry import write_with_retry
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.status import ReconcileOutcome
+from rolecall.reconcile.write_retry import write_with_retry
 
 logger = get_logger("status")
 Update = Callable[[RawObject, Status], Status]

@@ -22,7 +22,7 @@ from rolecall.kube.errors import (
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.reconcile import reconciler, retry
+from rolecall.reconcile import reconciler, write_retry
 from rolecall.reconcile.event_recorder import EventSpec
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION
 from rolecall.reconcile.self_triggers import PrimaryCause
@@ -51,7 +51,7 @@ BROKEN = ApiError(500, "InternalError", "etcd is away")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -662,7 +662,7 @@ async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
 async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(write_retry, "REFUSED_SECONDS", 0.0)
 
     async def break_down() -> None:
         cluster.troubles = [("replace status", BROKEN)]

@@ -1,8 +1,8 @@
 import pytest
 
 from rolecall.kube.errors import ApiError, ConflictError, KubeError, TooLargeError, UnreachableError
-from rolecall.reconcile import retry
-from rolecall.reconcile.retry import write_with_retry
+from rolecall.reconcile import write_retry
+from rolecall.reconcile.write_retry import write_with_retry
 
 REFUSED = ApiError(500, "InternalError", "failed calling webhook: no endpoints")
 AWAY = UnreachableError("nobody there")
@@ -25,8 +25,8 @@ class Server:
 
 
 async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(retry, "FIRST_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr("rolecall.reconcile.retry.time.monotonic", lambda: server.time)
+    monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("rolecall.reconcile.write_retry.time.monotonic", lambda: server.time)
     return await write_with_retry(server.write)
 
 
