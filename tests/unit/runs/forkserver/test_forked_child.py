@@ -79,6 +79,7 @@ def test_signals_are_as_in_a_new_process() -> None:
     def work() -> None:
         signal.signal(signal.SIGTERM, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts with "&" ignore it
         reset_signals()
         names = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
         print([signal.getsignal(name) for name in names])  # noqa: T201 - the subject
