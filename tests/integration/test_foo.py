@@ -96,15 +96,20 @@ async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: Wo
     untouched = await world.get(DEPLOYMENT, "foo-deployment")
     assert untouched["spec"] == foreign["spec"]
     assert owner_references_of(untouched) == ()
-    before = await runs()
     await world.delete(DEPLOYMENT, "foo-deployment")
 
     def is_ours(obj: RawObject) -> bool:
         return bool(owner_references_of(obj))
 
+    async def causes() -> list[str]:
+        lines = running.messages("Reconcile started", kind="Foo", namespace=world.namespace)
+        return [cause for line in lines for cause in line["causes"]]
+
+    def is_woken_by_its_end(found: list[str]) -> bool:
+        return any("foo-deployment" in cause and "deleted" in cause for cause in found)
+
     await world.wait_for(DEPLOYMENT, "foo-deployment", is_ours, PATIENCE)
-    later = running.messages("Reconcile started", kind="Foo", namespace=world.namespace)[before:]
-    assert any("foo-deployment" in cause for line in later for cause in line["causes"]), later
+    await eventually(causes, is_woken_by_its_end, PATIENCE, "the end of the Deployment wakes the Foo")
     foo = await wait_for_replicas(world, 2)
     assert condition(foo, "Failure")["status"] == "False"
 
