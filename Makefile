@@ -89,16 +89,16 @@ integration: beside alone ## The stories, on the embedded control plane with rea
 # The stories that bear others beside them, a file in one process.
 .PHONY: beside
 beside: setup
-	$(RUN) pytest tests/integration -m 'not alone' --timeout 300 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(RUN) pytest tests/integration -m 'not alone' --timeout 1000 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The stories that need the machine for themselves.
 .PHONY: alone
 alone: setup | beside $(if $(filter test,$(MAKECMDGOALS)),unit check parity molecule)
-	$(RUN) pytest tests/integration -m alone --timeout 300
+	$(RUN) pytest tests/integration -m alone --timeout 1000
 
 .PHONY: parity
 parity: setup ## Roles and playbooks of every kind, warm and cold, compared
-	$(RUN) pytest tests/parity --timeout 300
+	$(RUN) pytest tests/parity --timeout 1000
 
 .PHONY: molecule
 molecule: setup ## The molecule scenarios: default, local, and cluster on a control plane that takes a cluster's place
