@@ -2,6 +2,7 @@
 
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -72,6 +73,7 @@ SHARED = Shared(
         "deaf": Role(IGNORES_TERM, "timeout: 8s"),
         "dying": Role(DIES),
         "refused": Role(REPORTS, "status: {small: $.stats.small}"),
+        "plain": Role(GOOD, "markUnsafe: true"),
     }
 )
 
@@ -140,6 +142,17 @@ async def _has_job_process(operator: Operator, name: str) -> bool:
         except psutil.Error:
             continue
     return False
+
+
+async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path: Path) -> None:
+    """A variable by which Ansible starts programs fails the run before it begins; without it the object heals."""
+    thing, mark = things["plain"], tmp_path / "mark"
+    await thing.create({"ansibleRemoteTmp": f"{tmp_path}/$(touch {mark})", "size": 1})
+    await thing.fails("the spec sets ansible_remote_tmp, which Ansible itself acts on")
+    assert not mark.exists()
+    await thing.patch({"spec": {"ansibleRemoteTmp": None}})
+    await thing.succeeds()
+    assert not mark.exists()
 
 
 async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operator: Operator) -> None:

@@ -94,6 +94,13 @@ MARK_UNSAFE: Key[bool | None] = Key(
     default=None,
     default_text="`--mark-unsafe`",
 )
+ALLOW_VARIABLES = Key(
+    "allowVariables",
+    LIST,
+    "variables reserved for Ansible that a spec may set, for example `ansible_user`; a spec that sets another fails",
+    default=_NO_ITEMS,
+    is_ours=True,
+)
 SELECTOR: Key[Mapping[str, Any] | None] = Key(
     "selector",
     MAPPING,
@@ -168,6 +175,7 @@ ENTRY: tuple[Key[Any], ...] = (
     MANAGE_STATUS,
     SNAKE_CASE_PARAMETERS,
     MARK_UNSAFE,
+    ALLOW_VARIABLES,
     SELECTOR,
     WATCH_ANNOTATIONS_CHANGES,
     WATCH_DEPENDENT_RESOURCES,

@@ -62,6 +62,7 @@ class Watch:
     snake_case_parameters: bool = True
     watch_annotations_changes: bool = False
     mark_unsafe: bool | None = None
+    allow_variables: frozenset[str] = frozenset()
     blacklist: frozenset[GVK] = frozenset()
     selector: LabelSelector = field(default_factory=LabelSelector)
     finalizer: Finalizer | None = None
@@ -179,6 +180,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         snake_case_parameters=reader.read(keys.SNAKE_CASE_PARAMETERS),
         watch_annotations_changes=reader.read(keys.WATCH_ANNOTATIONS_CHANGES),
         mark_unsafe=reader.read(keys.MARK_UNSAFE),
+        allow_variables=frozenset(str(name) for name in reader.read(keys.ALLOW_VARIABLES)),
         blacklist=frozenset(_read_gvk(entry) for entry in reader.entries(keys.BLACKLIST)),
         selector=_read_selector(reader),
         finalizer=_read_finalizer(reader, finder),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runs.reserved_variables import reserved_among
 from rolecall.runs.snake_case import snake_case_keys
 
 META = "ansible_operator_meta"
@@ -24,12 +25,23 @@ class ExtraVarsRequest:
     mark_unsafe: bool = False
     watch_vars: Mapping[str, Any] = field(default_factory=dict)
     finalizer_vars: Mapping[str, Any] | None = None
+    allowed: frozenset[str] = frozenset()
+    """Reserved variables that the spec may set."""
 
 
 def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
-    """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars."""
+    """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
+
+    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible.
+    """
     obj, spec = request.obj, _spec(request.obj)
     parameters = snake_case_keys(spec) if request.snake_case else spec
+    # What the operator sets itself replaces a field of that name, which therefore does no harm.
+    if refused := reserved_among(parameters.keys() - {META}, request.allowed):
+        raise ValueError(
+            f"the spec sets {', '.join(refused)}, which Ansible itself acts on: remove the field, or list the variable "
+            "under allowVariables in watches.yaml"
+        )
     if request.mark_unsafe:
         obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
     key = ObjectKey.of_object(request.obj)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.config.content import PlaybookContent
-from rolecall.config.environment import parse_integer
+from rolecall.config.environment import HIGHEST_VERBOSITY, parse_integer
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.kube.errors import KubeError
@@ -82,7 +82,7 @@ class Launcher:
     def _verbosity(self, obj: RawObject) -> int:
         """Return how many -v the run gets: from the object, the environment for its kind, or the flag."""
         default = self.settings.verbosity if self.watch.verbosity is None else self.watch.verbosity
-        return _integer_annotation(obj, VERBOSITY_ANNOTATION, default)
+        return min(_integer_annotation(obj, VERBOSITY_ANNOTATION, default), HIGHEST_VERBOSITY)
 
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
@@ -93,6 +93,7 @@ class Launcher:
                 snake_case=watch.snake_case_parameters,
                 mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
                 watch_vars=watch.variables,
+                allowed=watch.allow_variables,
                 finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
             )
         )

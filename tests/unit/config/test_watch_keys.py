@@ -25,6 +25,7 @@ VALUES: Mapping[Key[Any], Any] = {
     keys.VALUES: ["a"],
     keys.ON: ["$.spec"],
     keys.MATCH_LABELS: {"a": "b"},
+    keys.ALLOW_VARIABLES: ["ansible_user"],
 }
 ONE_OF = (keys.OWNER, keys.LABELS, keys.NAME)
 """A trigger has exactly one of these."""

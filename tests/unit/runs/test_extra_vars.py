@@ -123,3 +123,18 @@ def test_no_spec_is_too_odd(spec: Any, snake: bool, unsafe: bool) -> None:  # no
     expected = spec if isinstance(spec, dict) else {}
     if not unsafe:
         assert variables["_cache_example_com_memcached_spec"] == expected
+
+
+@pytest.mark.parametrize("key", ["ansible_remote_tmp", "ansiblePythonInterpreter", "AnsibleConfigDebug"])
+def test_a_spec_that_sets_what_ansible_acts_on_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ValueError, match=r"ansible_.* which Ansible itself acts on"):
+        extra_vars(ExtraVarsRequest({"metadata": {"name": "x"}, "spec": {key: "$(id)"}}, GVK("a", "v1", "A")))
+
+
+def test_a_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
+    request = ExtraVarsRequest(
+        {"metadata": {"name": "x"}, "spec": {"ansibleUser": "me"}},
+        GVK("a", "v1", "A"),
+        allowed=frozenset({"ansible_user"}),
+    )
+    assert extra_vars(request)["ansible_user"] == "me"
