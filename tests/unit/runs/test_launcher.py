@@ -200,7 +200,19 @@ async def test_unreachable_hosts_are_judged_as_the_flag_says(launcher: Launcher,
 
 @pytest.mark.parametrize(
     ("text", "verbosity"),
-    [("0", 0), ("5", 5), ("-1", -1), ("+1", 1), ("9", 9), ("loud", 2), ("", 2), (" 1", 2), ("1_0", 2), ("1.0", 2)],
+    [
+        ("0", 0),
+        ("5", 5),
+        ("-1", -1),
+        ("+1", 1),
+        ("9", 7),
+        ("100000000", 7),
+        ("loud", 2),
+        ("", 2),
+        (" 1", 2),
+        ("1_0", 2),
+        ("1.0", 2),
+    ],
 )
 async def test_an_annotation_sets_the_verbosity(
     launcher: Launcher, recorder: Recorder, text: str, verbosity: int
