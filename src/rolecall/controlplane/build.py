@@ -74,7 +74,7 @@ def garbage_collection(memory_bytes: int, processors: int) -> dict[str, str]:
 def build_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
     """Build programs into the target folder; BinariesUnavailableError if that is not possible."""
     builder = _Builder(find_go(), module_directory(), report)
-    report("Building from source: about four minutes for all programs, on two cores, the first time")
+    report("Building from source: four to eight minutes for all programs on two cores, the first time")
     first = [program for program in programs if program.project == "etcd"]
     steps = [step for step in (first, [program for program in programs if program not in first]) if step]
     listing = _Listing(builder.start("list", "-deps", *(program.go_package for program in programs)))
