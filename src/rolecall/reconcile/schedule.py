@@ -6,7 +6,7 @@ period: the object's annotation, its watch, or the flag.
 
 from rolecall.config.watches import Watch
 from rolecall.controller.controller import Result
-from rolecall.kube.durations import parse_duration
+from rolecall.kube.durations import parse_non_negative_duration
 from rolecall.kube.metadata import annotation_of, is_being_deleted
 from rolecall.kube.references import RawObject
 from rolecall.reconcile.context import ReconcileContext
@@ -22,10 +22,7 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
     text = annotation_of(obj, PERIOD_ANNOTATION)
     if text is None:
         return watch.reconcile_period_seconds or default_seconds
-    seconds = parse_duration(text)
-    if seconds < 0:
-        raise ValueError(f"a duration cannot be negative: {text!r}")
-    return seconds
+    return parse_non_negative_duration(text)
 
 
 def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:

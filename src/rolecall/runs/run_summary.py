@@ -8,7 +8,7 @@ failed for the reason that Ansible printed. It keeps a few lines of text, never 
 import itertools
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,14 +173,6 @@ class RunSummaryBuilder:
 
     def _stdout_tail(self) -> str:
         return "\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:]
-
-
-def fold(events: Iterable[RunEvent], ending: Ending) -> RunSummary:
-    """Return the summary of a run from all its events at once."""
-    folder = RunSummaryBuilder()
-    for event in events:
-        folder.add(event)
-    return folder.finish(ending)
 
 
 def _error_text(lines: list[str]) -> str:

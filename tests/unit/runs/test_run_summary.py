@@ -1,13 +1,22 @@
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from rolecall.runs.events import Counts, RunEvent, RunSummary
-from rolecall.runs.run_summary import Ending, RunSummaryBuilder, fold
+from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from tests.unit.runs.raw_events import failed, recap, started
 
 GOOD = Ending("successful", 0, 1.5)
 BAD = Ending("failed", 2)
+
+
+def fold(events: Iterable[RunEvent], ending: Ending) -> RunSummary:
+    """Return the summary of a run from all its events at once."""
+    builder = RunSummaryBuilder()
+    for event in events:
+        builder.add(event)
+    return builder.finish(ending)
 
 
 def printed(*lines: str) -> list[RunEvent]:
