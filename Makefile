@@ -79,9 +79,13 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 	$(RUN) ansible-lint --offline $(PLAYS)
 	$(RUN) rolecall validate --strict
 
+# The tests of the pure modules. Only these are traced: it takes half as long again as the tests.
+PURE := $(addprefix tests/unit/,config controller reconcile roles runs/test_extra_vars.py runs/test_snake_case.py)
+
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
-	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) --cov
+	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
+	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
 
 .PHONY: integration
 integration: beside alone ## The stories, on the embedded control plane with real Ansible

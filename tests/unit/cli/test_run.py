@@ -1,7 +1,5 @@
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,14 +210,20 @@ def test_facts_are_gathered_on_request_alone_unless_the_user_or_the_go_runners_n
         ),
     ],
 )
-def test_a_wrong_watches_file_is_one_line_and_exit_code_1(tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_wrong_watches_file_is_one_line_and_exit_code_1(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    message: str,
+) -> None:
     if text is not None:
         (tmp_path / "watches.yaml").write_text(text)
-    command = [sys.executable, "-m", "rolecall", "run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    [line] = done.stderr.splitlines()
+    monkeypatch.chdir(tmp_path)
+    assert main(["run"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.splitlines()
     assert line.startswith(f"rolecall run: {message}")
 
 

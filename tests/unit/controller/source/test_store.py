@@ -8,6 +8,7 @@ from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from tests.unit.controller.samples import make_object
 
 FRAMES = 8
+OBJECTS = 300
 """How deep the calls below a test are seen."""
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "controller": True}
@@ -91,7 +92,7 @@ def test_a_store_remembers_the_last_entry_of_each_object() -> None:
 def test_an_object_costs_less_than_two_kibibytes() -> None:
     store = Store()
     tracemalloc.start(FRAMES)
-    for number in range(2000):
+    for number in range(OBJECTS):
         obj = make_object(
             f"web-{number}-with-a-long-name",
             labels={"app.kubernetes.io/name": "nginx", "pod-template-hash": "abcdef", "instance": f"web-{number}"},
@@ -105,5 +106,5 @@ def test_an_object_costs_less_than_two_kibibytes() -> None:
         [tracemalloc.Filter(inclusive=True, filename_pattern=__file__, all_frames=True)]
     )
     tracemalloc.stop()
-    assert len(store) == 2000
-    assert 500 < sum(trace.size for trace in ours.traces) / 2000 < 2048
+    assert len(store) == OBJECTS
+    assert 500 < sum(trace.size for trace in ours.traces) / OBJECTS < 2048
