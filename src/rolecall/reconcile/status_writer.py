@@ -6,12 +6,13 @@ A run is never repeated because its status could not be written.
 """
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLargeError
+from rolecall.kube.errors import ApiError, KubeError, NotFoundError, TooLargeError
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import RawObject
 from rolecall.logs import get_logger
@@ -22,6 +23,10 @@ from rolecall.reconcile.status import ReconcileOutcome
 from rolecall.reconcile.write_retry import write_with_retry
 
 logger = get_logger("status")
+_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, 429})
+"""Not authenticated, not found, conflict, gone, too many requests."""
+
 Update = Callable[[RawObject, Status], Status]
 """Computes the new status from the object and its old status."""
 
@@ -57,14 +62,18 @@ class StatusWriter:
         def update_with(outcome: ReconcileOutcome) -> Update:
             return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
+        if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
+            text = (
+                f"{', '.join(sorted(unfit))}: found a number that is infinite or NaN, expected one that JSON can hold"
+            )
+            outcome = _without_mapped(outcome, unfit, text)
         try:
             await self._write_until_done(primary, update_with(outcome))
-        except (InvalidError, TooLargeError) as error:
-            if not outcome.mapped:
+        except ApiError as error:
+            if not outcome.mapped or not _refuses_values(error):
                 raise
-            logger.warning("API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
-            remark = f"the mapped status was refused: {error.message}"
-            await self._write_until_done(primary, update_with(_without_mapping(outcome, remark)))
+            outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
+            await self._write_until_done(primary, update_with(outcome))
 
     async def _write_until_done(self, primary: RawObject, update: Update) -> None:
         with contextlib.suppress(NotFoundError):
@@ -93,7 +102,26 @@ def _status_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _without_mapping(outcome: ReconcileOutcome, remark: str) -> ReconcileOutcome:
+def _refuses_values(error: ApiError) -> bool:
+    """Return whether another status of the same object may be accepted where this one was refused."""
+    is_own_fault = _FIRST_CLIENT_ERROR <= error.status < _FIRST_SERVER_ERROR
+    return isinstance(error, TooLargeError) or (is_own_fault and error.status not in _NOT_FOR_THE_VALUES)
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether a value is without numbers that JSON does not have, at any depth."""
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
+    """Return an outcome without some of its mapped fields, with a message that says so."""
+    logger.warning("Mapped status was refused", error=why, fields=sorted(fields))
+    remark = f"the mapped status was refused: {why}"
+    mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
     if outcome.failure is None:
-        return replace(outcome, mapped={}, remark=remark)
-    return replace(outcome, mapped={}, failure=f"{outcome.failure}\n{remark}")
+        return replace(outcome, mapped=mapped, remark="; ".join(filter(None, (outcome.remark, remark))))
+    return replace(outcome, mapped=mapped, failure=f"{outcome.failure}\n{remark}")

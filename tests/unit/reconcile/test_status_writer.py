@@ -1,7 +1,9 @@
+import math
+
 import pytest
 
 from rolecall.controller.leader_election import LeadershipLostError
-from rolecall.kube.errors import InvalidError, TooLargeError
+from rolecall.kube.errors import ApiError, ForbiddenError, InvalidError, TooLargeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.self_triggers import OwnWrites
@@ -90,6 +92,46 @@ async def test_a_status_that_is_no_mapping_is_written_over(
     cluster.objects()[THING, ONE]["status"] = "fine"
     await writer.write(one, ReconcileOutcome(), 1)
     assert condition(await world.get(THING, "one"), "Successful")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(400, "BadRequest", "json: cannot unmarshal number 1e400"),
+        ForbiddenError(403, "Forbidden", "admission webhook denied the request"),
+        InvalidError(422, "Invalid", "status.small: Invalid value"),
+    ],
+)
+async def test_whatever_the_reason_values_that_are_refused_are_left_out(
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, error: ApiError
+) -> None:
+    cluster.troubles = [("replace status", error)]
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+    thing = await world.get(THING, "one")
+    assert condition(thing, "Successful")["status"] == "True"
+    assert f"the mapped status was refused: {error.message}" in condition(thing, "Successful")["message"]
+    assert "small" not in thing["status"]
+
+
+async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
+    writer: StatusWriter, one: RawObject, cluster: FakeCluster
+) -> None:
+    cluster.troubles = [("replace status", ApiError(401, "Unauthorized", "who are you?"))]
+    with pytest.raises(ApiError, match="who are you"):
+        await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+    assert cluster.writes == []
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_a_number_that_json_does_not_have_is_left_out_alone(
+    writer: StatusWriter, one: RawObject, world: World, number: float
+) -> None:
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}), 1)
+    thing = await world.get(THING, "one")
+    message = condition(thing, "Successful")["message"]
+    assert "the mapped status was refused: deep: found a number that is infinite or NaN" in message
+    assert thing["status"]["small"] == 1
+    assert "deep" not in thing["status"]
 
 
 @pytest.mark.parametrize("failure", [None, "Task 'Boom': no"])
