@@ -190,8 +190,11 @@ class WatchController:
 
     def _on_owned(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(requests_for_owner(change, self.watch.gvk)):
-                self._enqueue_selected(key, change)
+            for key, uid in sorted(requests_for_owner(change, self.watch.gvk)):
+                entry = self._primaries.store.get(key)
+                # A primary that was made anew may miss what is deleted together with the one before it.
+                if change.new is None or (entry is not None and entry.uid == uid):
+                    self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
         if dependent_changed(change):
