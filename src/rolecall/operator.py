@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ from rolecall.config.settings import Settings, make_private_directory, resolve_m
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
 from rolecall.controller.leader_election import Elector
-from rolecall.controller.lease_guard import guard_of
+from rolecall.controller.lease_guard import LeaseGuard
 from rolecall.controller.manager import Manager
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
@@ -45,8 +45,13 @@ NESTING_LIMIT = 12_000
 """The API server accepts JSON up to 10,000 levels deep."""
 
 
-async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None) -> None:
-    """Run until a signal. Raises KubeError if there is no usable configuration for the API server."""
+async def run_operator(
+    settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None, guard: LeaseGuard | None = None
+) -> None:
+    """Run until a signal. Raises KubeError if there is no usable configuration for the API server.
+
+    With leader election the ``guard`` is told until when this process may run.
+    """
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
     # An object may be nested as deeply as the API server accepts; reading it must not end the operator.
@@ -56,12 +61,13 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     async with (
         _runner(settings, watches, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
-        _proxy(client, settings) as proxy,
-        EventRecorder(client).running() as events,
     ):
-        elector = Elector(client, election, clock, metrics, guard_of(election).renewed) if election else None
+        elector = Elector(client, election, clock, metrics, guard.end_at if guard else None) if election else None
+        may_write = _may_write(elector)
         manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
         async with (
+            _proxy(client, settings, may_write) as proxy,
+            EventRecorder(client).running() as events,
             serving(settings, client, metrics, lambda: manager.has_settled) as metrics_port,
             _work_directory(settings) as root,
         ):
@@ -72,6 +78,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
                 runner=chosen,
                 manager=manager,
                 events=events,
+                may_write=may_write,
                 limit=asyncio.Semaphore(_limit_of_runs(settings, watches)),
                 clock=clock,
                 root=root,
@@ -92,6 +99,10 @@ def _announce(settings: Settings, watches: tuple[Watch, ...]) -> None:
         logger.info("Watching namespaces", namespaces=list(settings.namespaces))
     else:
         logger.info("Watching all namespaces")
+
+
+def _may_write(elector: Elector | None) -> Callable[[], bool]:
+    return (lambda: True) if elector is None else (lambda: elector.may_write)
 
 
 def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
@@ -146,9 +157,9 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
 
 
 @asynccontextmanager
-async def _proxy(client: Client, settings: Settings) -> AsyncIterator[Proxy]:
+async def _proxy(client: Client, settings: Settings, may_write: Callable[[], bool]) -> AsyncIterator[Proxy]:
     async with ObjectCache(client, settings.namespaces or None) as cache:
-        proxy = Proxy(client, settings.proxy_port, cache=cache if settings.cache_reads else None)
+        proxy = Proxy(client, settings.proxy_port, cache=cache if settings.cache_reads else None, may_write=may_write)
         try:
             await proxy.start()
             yield proxy

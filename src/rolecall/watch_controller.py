@@ -6,7 +6,7 @@ unless the primary's own run caused it.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
+from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -64,6 +65,8 @@ class OperatorContext:
     watch_metrics: WatchMetricsFactory
     limit: asyncio.Semaphore | None = None
     """Bounds the concurrent runs of all kinds together."""
+    may_write: Callable[[], bool] = lambda: True
+    """Whether this replica may still write, which with leader election only the leader may."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -126,11 +129,12 @@ class WatchController:
             uncached=watch.blacklist,
             seen={} if context.settings.cache_reads else None,
         )
+        primaries = Primaries(context.client, watch.gvk, context.own_writes, context.may_write)
         return Reconciler(
             watch=watch,
-            client=context.client,
+            primaries=primaries,
             launcher=Launcher(watch, context.runner, access, context.settings, context.root),
-            status=StatusWriter(context.client, watch.gvk, context.own_writes),
+            status=StatusWriter(primaries),
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             observer=self._metrics,
@@ -186,8 +190,11 @@ class WatchController:
 
     def _on_owned(self, change: Change) -> None:
         if dependent_changed(change):
-            for key in sorted(requests_for_owner(change, self.watch.gvk)):
-                self._enqueue_selected(key, change)
+            for key, uid in sorted(requests_for_owner(change, self.watch.gvk)):
+                entry = self._primaries.store.get(key)
+                # A primary that was made anew may miss what is deleted together with the one before it.
+                if change.new is None or (entry is not None and entry.uid == uid):
+                    self._enqueue_selected(key, change)
 
     def _on_annotated(self, change: Change) -> None:
         if dependent_changed(change):

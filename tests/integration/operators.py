@@ -79,6 +79,12 @@ class Operator:
         self.signal(signal.SIGKILL)
         self.wait()
 
+    def main_process(self) -> psutil.Process:
+        """Return the process of the operator itself; with leader election it is a child of its guard."""
+        assert self.process is not None
+        guard = psutil.Process(self.process.pid)
+        return next((child for child in guard.children() if child.cmdline()[:3] == list(ROLECALL[:3])), guard)
+
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of its log that are JSON objects, whole ones only."""
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -1,12 +1,14 @@
-"""Two operators and one Lease: one works, the other takes over when it stops, dies or loses the Lease."""
+"""Two operators and one Lease: one works, the other takes over when it stops, dies, stands still or loses the Lease."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rolecall.controller.leader_election import LEASE
@@ -16,7 +18,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
+from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
 from tests.integration.world import World, eventually, is_true
 
 pytestmark = pytest.mark.alone
@@ -122,6 +124,43 @@ async def _count(operator: Operator, message: str) -> int:
 
 async def _runs(operator: Operator) -> int:
     return operator.runs("Thing", "one")
+
+
+async def test_a_leader_that_stands_still_is_killed_with_its_runs_before_another_takes_over(
+    pair: tuple[Operator, Operator], world: World, tmp_path: Path
+) -> None:
+    """Only a process of its own can end an operator that is stopped, while its runs go on."""
+    first, second = pair
+    beats = tmp_path / "beats"
+    write_role(first.folder, BEAT.replace("{{ beats }}", str(beats)))
+    first.start()
+    await wait_until_leading(first, world)
+    second.start()
+    await world.create(MANIFEST)
+    await wait_until_following(second)
+
+    async def has_begun() -> bool:
+        return beats.exists()
+
+    await eventually(has_begun, bool, PATIENCE, "the run goes on")
+    with suspended(first.main_process()):
+        taken = await wait_until_leading(second, world)
+        assert first.job_processes() == []
+        assert float(beats.read_text()) < seconds_of(taken["acquireTime"])
+        assert await asyncio.to_thread(first.wait) == 1
+
+
+@contextlib.contextmanager
+def suspended(*processes: psutil.Process) -> Iterator[None]:
+    """Stop processes as SIGSTOP does; let those that still exist go on at the end."""
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 @pytest.fixture

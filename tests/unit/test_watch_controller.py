@@ -190,6 +190,18 @@ async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> Non
     assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
 
 
+async def test_what_names_a_primary_of_another_uid_as_owner_wakes_only_by_its_end(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    foreign = [reference | {"uid": "uid-of-the-one-before"} for reference in owned()]
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=foreign)
+    bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=foreign, labels={"a": "b"})
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=foreign)
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
+
+
 async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_nobody(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from rolecall.config import ansible_defaults
 from rolecall.config.environment import ansible_debug_logs, leader_election_id, output_verbosity, watch_namespaces
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import LOG_EVENTS, Settings
+from rolecall.controller import lease_guard
 from rolecall.kube.errors import KubeError
 from rolecall.logs import LogSettings, get_logger
 
@@ -55,14 +56,16 @@ def add_run_command(commands: Any, program: Program) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, program: Program, parser: argparse.ArgumentParser) -> int:
-    # Importing the operator takes a second; the other commands should not pay for it.
-    from rolecall.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.operator import run_operator  # noqa: PLC0415
-
     _check(options, program, parser)
     logs.configure(_log_settings(options, program), *([use_go_runner_wording] if program.is_drop_in else []))
     _warn_about_deprecated_flags(options)
     settings = _settings(options, program, os.environ)
+    guard = lease_guard.start_guard() if settings.leader_elect else None
+
+    # Importing the operator takes a second; the other commands and the guard should not pay for it.
+    from rolecall.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.operator import run_operator  # noqa: PLC0415
+
     os.environ.update(_environment(settings))
     try:
         watches = load_watches(settings.watches_file, os.environ)
@@ -71,7 +74,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     os.environ.update(_ansible_defaults(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
-        asyncio.run(run_operator(settings, watches))
+        asyncio.run(run_operator(settings, watches, guard=guard))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
     return 0

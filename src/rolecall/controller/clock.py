@@ -1,8 +1,8 @@
 """The clock: an interface for time, so that queues and informers can be tested without waiting.
 
 The wall clock is used for timestamps that others see. The monotonic clock is used to measure and schedule, because it
-never jumps. Everything in this package takes a ``Clock``; tests use a fake one. ``LoopClock`` uses the running asyncio
-loop.
+never jumps; it goes on while the machine is suspended, as time does elsewhere. Everything in this package takes a
+``Clock``; tests use a fake one. ``LoopClock`` uses the running asyncio loop.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ class LoopClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Return the monotonic time in seconds."""
-        return time.monotonic()
+        """Return the monotonic time in seconds, with the time that the machine was suspended."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
         """Call ``callback`` on the running loop when ``monotonic()`` has reached ``when_monotonic``."""
         loop = asyncio.get_running_loop()
-        return loop.call_later(max(0.0, when_monotonic - time.monotonic()), callback)
+        return loop.call_later(max(0.0, when_monotonic - self.monotonic()), callback)
 
 
 async def sleep(clock: Clock, seconds: float) -> None:

@@ -3,6 +3,7 @@
 A replica without the Lease polls it and takes it when it is free, was released, or has not been renewed for its
 duration. The holder renews it. A holder that cannot renew it before its deadline, or that finds another holder, has
 lost it and must stop working before another replica may take it; ``seconds_left`` says how much time that leaves.
+A guard ends what has not stopped a little before, and from then on nothing is written.
 Clocks of different machines are never compared: what counts is how long ago this replica saw the Lease change.
 """
 
@@ -23,6 +24,9 @@ logger = get_logger("leader")
 LEASE = GVK("coordination.k8s.io", "v1", "Lease")
 _ATTEMPT_SHARE = 0.5
 """Of the deadline: the longest time for one attempt, so that a request without an answer leaves time for another."""
+
+_GUARD_SHARE = 0.2
+"""Of the time between the deadline and the end of the Lease: what is left when a guard ends this replica."""
 
 
 class LeadershipLostError(KubeError):
@@ -69,6 +73,11 @@ class Election:
     renew_deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
 
+    @property
+    def work_seconds(self) -> float:
+        """How long after a renewal a holder may work; shorter than the Lease, so that all can end before it does."""
+        return self.lease_seconds - (self.lease_seconds - self.renew_deadline_seconds) * _GUARD_SHARE
+
 
 @dataclass(slots=True)
 class Elector:
@@ -79,11 +88,13 @@ class Elector:
     clock: Clock
     observer: ElectionObserver
     on_renewal: Callable[[float], None] | None = None
-    """Called with the monotonic time at which the Lease expires, whenever that changes; infinity after its release."""
+    """Called with the monotonic time at which this replica must have ended, whenever that changes; infinity after the
+    release of the Lease."""
 
     _lease: RawObject | None = field(default=None, init=False)
     _seen: tuple[dict[str, Any], float] | None = field(default=None, init=False)
     _renewed: float = field(default=-math.inf, init=False)
+    _is_replaced: bool = field(default=False, init=False)
     _trouble: str = field(default="", init=False)
     _elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -96,6 +107,11 @@ class Elector:
     def seconds_left(self) -> float:
         """How long this replica may still act as the leader; 0 or less if it may not."""
         return self._renewed + self.election.lease_seconds - self.clock.monotonic()
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether no other replica can be the leader while a request that is sent now is on its way."""
+        return not self._is_replaced and self.clock.monotonic() < self._renewed + self.election.work_seconds
 
     async def elected(self) -> None:
         """Wait until this replica is the leader."""
@@ -125,7 +141,7 @@ class Elector:
         self._elected.clear()
         if await self._within(self.election.retry_seconds, self._give_back()):
             logger.info("Released the Lease", lease=str(self.election.key))
-        self._tell_end_of_lease(math.inf)
+        self._tell_end(math.inf)
 
     async def _give_back(self) -> bool:
         lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
@@ -144,6 +160,7 @@ class Elector:
             if await self._attempt(min(left, self.election.renew_deadline_seconds * _ATTEMPT_SHARE)):
                 return
             if (holder := self._holder) != self.election.identity:
+                self._is_replaced = True
                 self._lose(f"it is held by {holder!r} now")
             await sleep(self.clock, min(self.election.retry_seconds, deadline - self.clock.monotonic()))
 
@@ -163,12 +180,12 @@ class Elector:
         if not await self._within(seconds, self._take_or_renew()):
             return False
         self._renewed = started  # other replicas count from when they see the renewal, which is later
-        self._tell_end_of_lease(started + self.election.lease_seconds)
+        self._tell_end(started + self.election.work_seconds)
         return True
 
-    def _tell_end_of_lease(self, expires: float) -> None:
+    def _tell_end(self, when: float) -> None:
         if self.on_renewal is not None:
-            self.on_renewal(expires)
+            self.on_renewal(when)
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
         """Limit work to so many seconds; log a failure once, not at every attempt."""

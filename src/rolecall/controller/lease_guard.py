@@ -1,60 +1,71 @@
-"""The guard that kills an operator shortly before its Lease expires, unless the operator has stopped by then.
+"""The operator's side of the guard that kills it before its Lease expires, unless it has stopped by then.
 
-The guard is a thread, so that it works even when the operator's event loop hangs: it kills every process below the
-operator and then the operator itself. So no two replicas work at the same time.
+The guard is the operator's parent process, so that it works whatever state the operator is in; see ``guard_process``.
+So no two replicas work at the same time. If the guard itself is killed, so is the operator.
 """
 
-import math
+import ctypes
 import os
-import threading
-import time
-from collections.abc import Callable
+import signal
+import sys
+from typing import NoReturn
 
-from rolecall.controller.leader_election import Election
-from rolecall.logs import get_logger
-from rolecall.process_tree import kill_descendants
+from rolecall.controller import guard_process
+from rolecall.controller.guard_process import HANDLED, MESSAGE
+from rolecall.kube.errors import KubeError
+from rolecall.process_tree import become_subreaper
 
-logger = get_logger("leader")
-
-_GUARD_SHARE = 0.2
-_LAST_KILL_SECONDS = 0.5
-
-
-def guard_of(election: Election) -> "LeaseGuard":
-    """Return a running guard for a replica that takes part in an election."""
-    window = election.lease_seconds - election.renew_deadline_seconds
-    guard = LeaseGuard(window * _GUARD_SHARE, _end_everything)
-    guard.start()
-    return guard
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class LeaseGuard:
-    """Calls ``on_expiry`` from a thread, ``margin_seconds`` before a Lease expires."""
+    """Tells the guard when this process and all below it must have ended."""
 
-    def __init__(self, margin_seconds: float, on_expiry: Callable[[], None]) -> None:
-        self._margin_seconds = margin_seconds
-        self._on_expiry = on_expiry
-        self._expires = math.inf
-        self._changed = threading.Condition()
+    def __init__(self, messages: int) -> None:
+        self._messages = messages
 
-    def start(self) -> None:
-        """Start the thread; it ends with the process."""
-        threading.Thread(target=self._watch, name="lease guard", daemon=True).start()
+    def end_at(self, when: float) -> None:
+        """Let the guard kill everything at a time of ``CLOCK_BOOTTIME``, infinity for never.
 
-    def renewed(self, expires: float) -> None:
-        """Take note of when the Lease expires, on the monotonic clock; infinity after it was released."""
-        with self._changed:
-            self._expires = expires
-            self._changed.notify()
-
-    def _watch(self) -> None:
-        with self._changed:
-            while (left := self._expires - self._margin_seconds - time.monotonic()) > 0:
-                self._changed.wait(None if math.isinf(left) else left)
-        self._on_expiry()
+        Raises KubeError if the guard does not read what it is told.
+        """
+        try:
+            os.write(self._messages, MESSAGE.pack(when))
+        except OSError as error:
+            raise KubeError(f"the guard of the Lease, process {os.getppid()}, does not answer: {error}") from error
 
 
-def _end_everything() -> None:
-    logger.error("Lease is about to expire, killing every run and the operator")
-    kill_descendants(os.getpid(), _LAST_KILL_SECONDS)
-    os._exit(1)
+def start_guard() -> LeaseGuard:
+    """Make this process the guard, and return in a new child of it, which is the operator from now on.
+
+    Call it before there are threads, and early: what was imported by then is shared with nobody.
+    """
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    become_subreaper()  # the guard, which keeps it, kills orphans too
+    # A signal waits until the guard can pass it on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    guard = os.getpid()
+    operator = os.fork()
+    if operator:
+        os.close(writing)
+        _become_guard(operator, reading)
+    os.close(reading)
+    os.set_blocking(writing, False)
+    os.setpgid(0, 0)  # a terminal signals a whole group: the operator must not get a signal twice
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != guard:
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return LeaseGuard(writing)
+
+
+def _become_guard(operator: int, messages: int) -> NoReturn:
+    os.set_inheritable(messages, True)  # noqa: FBT003 - the signature of the standard library
+    words = [sys.executable, "-I", "-S", guard_process.__file__, str(operator), str(messages)]
+    try:
+        os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        sys.stderr.write(f"could not start the guard of the Lease, {' '.join(words)}: {error}\n")
+        os._exit(1)  # the operator ends with its parent

@@ -91,14 +91,16 @@ class TriggerIndex:
         return self._references.find(entry.namespace, name_attribute(entry.name))
 
 
-def requests_for_owner(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
-    """Return the possible keys of the primaries that the object names as owners: same group and kind, any version.
+def requests_for_owner(change: Change, primary_gvk: GVK) -> set[tuple[ObjectKey, str]]:
+    """Return the possible keys of the primaries that the object names as owners, each with the uid of the owner.
+
+    The group and the kind must be equal, the version need not be.
 
     An owner is in the namespace of its dependent or is cluster-scoped. Both keys are returned, because the scope of a
     kind that is not installed yet is unknown. The caller checks which one exists.
     """
     entries = (entry for entry in (change.old, change.new) if entry is not None)
-    return {key for entry in entries for key, _ in _owner_keys(entry, primary_gvk)}
+    return {owner for entry in entries for owner in _owner_keys(entry, primary_gvk)}
 
 
 def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[ObjectKey]:

@@ -40,6 +40,12 @@ def bad_request(target: str) -> web.Response:
     return error_response(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
 
+def not_leading() -> web.Response:
+    """Return the response to a write that was not sent because this replica may not be the leader any more."""
+    message = "the write was not sent: this operator has not renewed its Lease in time, so another replica may lead"
+    return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+
+
 def internal_error(error: BaseException) -> web.Response:
     """Return the response if the proxy itself failed."""
     message = f"internal error of the operator's proxy: {error!r}"

@@ -5,6 +5,7 @@ the request to the API server; record what it changed or returned. Without the s
 forwarded. Responses of the API server are not changed; errors of the proxy itself are Status objects.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -54,12 +55,20 @@ class SessionRequest:
 class Proxy:
     """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
-    With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it.
+    With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it. Writes are refused
+    when ``may_write`` returns False, because another replica may be the leader.
     """
 
-    def __init__(self, client: Client, port: int = 0, host: str = "127.0.0.1", cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        port: int = 0,
+        cache: Cache | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._cached = None if cache is None else CachedReads(client, cache)
-        self._host, self._port = host, port
+        self._host, self._port = "127.0.0.1", port
+        self._may_write = may_write
         self._sessions = Sessions()
         self._tunnel = ConnectTunnel()
         self._upstream = Upstream(client)
@@ -126,6 +135,8 @@ class Proxy:
         info = parse(request.method, target)
         try:
             if is_upgrade(request) and info.may_upgrade:
+                if not self._may_write():
+                    return error_responses.not_leading()
                 return await forward_upgrade(request, self._upstream)
             return await self._forward(request, SessionRequest(session, target, info))
         except Exception as error:
@@ -165,6 +176,8 @@ class Proxy:
 
     async def _send_write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
         """Send a write, and record what it changed before the run gets the response."""
+        if not self._may_write():
+            return error_responses.not_leading()
         result = await self._conditional_writes.send(session, write, headers)
         for obj in result.changed:
             session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)

@@ -7,6 +7,7 @@ wakes whom. A run that found everything in order causes no Event, so an idle clu
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.reconcile.conditions import FAILURE, condition_of
 from rolecall.reconcile.context import ReconcileContext
@@ -19,19 +20,20 @@ class EventReporter:
     """Reports the reconciles of one kind as Events to ``record``."""
 
     record: Callable[[RawObject, EventSpec], None]
-    _failing: set[ObjectKey] = field(default_factory=set)
+    _failing: dict[ObjectKey, str] = field(default_factory=dict)
+    """The objects whose last run failed, with their uid."""
 
     def failed(self, context: ReconcileContext, message: str) -> None:
         """Report a failure, unless the operator is stopping and has cancelled the run."""
         if not context.is_stopping:
-            self._failing.add(context.key)
+            self._failing[context.key] = uid_of(context.obj)
             self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
 
     def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
         """Report a success after a failure, and a success that changed something."""
         failure = condition_of(context.status, FAILURE) or {}
-        if context.key in self._failing or failure.get("status") == "True":
-            self._failing.discard(context.key)
+        had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)
+        if had_failed or failure.get("status") == "True":
             self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))
         if changed := summary.counts.changed:
             tasks = f"{changed} task{'s' if changed > 1 else ''} changed something"
@@ -39,7 +41,7 @@ class EventReporter:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about an object that is gone."""
-        self._failing.discard(key)
+        self._failing.pop(key, None)
 
 
 def _started_by(context: ReconcileContext) -> str:

@@ -15,14 +15,12 @@ import structlog
 from rolecall.config.watches import Watch
 from rolecall.controller.controller import Result
 from rolecall.controller.work_queue import Cause
-from rolecall.kube.client import Client
 from rolecall.kube.durations import format_duration
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import (
     generation_of,
     has_finalizer,
     is_being_deleted,
-    uid_of,
     with_finalizer,
     without_finalizer,
 )
@@ -31,6 +29,7 @@ from rolecall.logs import get_logger
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.pause import is_paused
+from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
@@ -59,7 +58,7 @@ class Reconciler:
     """Reconciles the objects of one kind."""
 
     watch: Watch
-    client: Client
+    primaries: Primaries
     launcher: Launcher
     status: StatusWriter
     self_triggers: SelfTriggers
@@ -120,7 +119,7 @@ class Reconciler:
         self.events.failed(context, message)
 
     async def _fetch(self, context: ReconcileContext) -> Result | None:
-        context.obj = await self.client.get(self.watch.gvk, context.key)
+        context.obj = await self.primaries.client.get(self.watch.gvk, context.key)
         self.self_triggers.run_started(context.key, context.obj)
         return None
 
@@ -129,7 +128,7 @@ class Reconciler:
             return None
         logger.info("Object is paused; its role does not run")
         if self.watch.manage_status:
-            await self.status.mark_paused(context.key)
+            await self.status.mark_paused(context.obj)
         return Result()
 
     async def _read_period(self, context: ReconcileContext) -> Result | None:
@@ -157,7 +156,7 @@ class Reconciler:
 
     async def _mark_running(self, context: ReconcileContext) -> Result | None:
         if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
-            context.obj = await self.status.mark_running(context.key) or context.obj
+            context.obj = await self.status.mark_running(context.obj) or context.obj
             context.is_marked = True
             self.self_triggers.run_started(context.key, context.obj)
         return None
@@ -184,20 +183,17 @@ class Reconciler:
         """Mark a run that takes long; a short run of an unchanged object is not worth two writes."""
         if self.watch.manage_status and not context.is_marked:
             await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
-            await self.status.mark_running(context.key)
+            await self.status.mark_running(context.obj)
 
     async def _read_again(self, context: ReconcileContext) -> Result | None:
         try:
-            context.fresh = await self.client.get(self.watch.gvk, context.key)
+            context.fresh = await self.primaries.read_again(context.obj)
         except NotFoundError:
-            raise  # gone, which ends the reconcile
+            raise  # gone, which ends the reconcile; an object made anew is reconciled because of its own events
         except KubeError as error:
             # The status is written once the API server is back. What is read here matters only to finalizers.
             logger.info("Could not read the object after its run", error=str(error))
             context.fresh = context.obj
-        if uid_of(context.fresh) != uid_of(context.obj):
-            # This is another object of the same name. Its own events lead to a reconcile.
-            return self._forget(context, "Object was recreated during its run")
         return None
 
     async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
@@ -223,7 +219,7 @@ class Reconciler:
         if not self.watch.manage_status:
             return True
         try:
-            await self.status.write(context.key, outcome, generation_of(context.obj))
+            await self.status.write(context.obj, outcome, generation_of(context.obj))
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             return not is_refusal(error)
@@ -233,11 +229,9 @@ class Reconciler:
         """Read the object and replace it with changed finalizers, until the API server accepts it."""
 
         async def write() -> RawObject:
-            return await self.client.replace(edit(await self.client.get(self.watch.gvk, context.key)))
+            return await self.primaries.replace(edit(await self.primaries.read_again(context.obj)))
 
-        written = await write_with_retry(write)
-        self.self_triggers.own_writes.record_write((self.watch.gvk, context.key), written)
-        return written
+        return await write_with_retry(write)
 
     def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)

@@ -6,23 +6,27 @@ A run is never repeated because its status could not be written.
 """
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rolecall.kube.client import Client
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, TooLargeError
+from rolecall.kube.errors import ApiError, KubeError, NotFoundError, TooLargeError
 from rolecall.kube.metadata import generation_of
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import RawObject
 from rolecall.logs import get_logger
 from rolecall.reconcile import status as new_status
 from rolecall.reconcile.conditions import Stamp, Status
-from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.status import ReconcileOutcome
 from rolecall.reconcile.write_retry import write_with_retry
 
 logger = get_logger("status")
+_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, 429})
+"""Not authenticated, not found, conflict, gone, too many requests."""
+
 Update = Callable[[RawObject, Status], Status]
 """Computes the new status from the object and its old status."""
 
@@ -31,11 +35,9 @@ Update = Callable[[RawObject, Status], Status]
 class StatusWriter:
     """Writes the status of the objects of one kind."""
 
-    client: Client
-    gvk: GVK
-    own_writes: OwnWrites
+    primaries: Primaries
 
-    async def mark_running(self, key: ObjectKey) -> RawObject | None:
+    async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it is gone or cannot be written.
 
         No run depends on this mark, so the write is tried once.
@@ -45,48 +47,50 @@ class StatusWriter:
             return new_status.running(old, _stamp(obj))
 
         try:
-            return await self._write_once(key, update)
+            return await self._write_once(primary, update)
         except KubeError as error:
             logger.info("Could not mark the object as running", error=str(error))
             return None
 
-    async def mark_paused(self, key: ObjectKey) -> None:
+    async def mark_paused(self, primary: RawObject) -> None:
         """Mark the object as paused; a primary that is gone needs no status."""
-        await self._write_until_done(key, lambda obj, old: new_status.paused(old, _stamp(obj)))
+        await self._write_until_done(primary, lambda obj, old: new_status.paused(old, _stamp(obj)))
 
-    async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> None:
+    async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> None:
         """Write the result of a run that worked with this generation; a primary that is gone needs no status."""
 
         def update_with(outcome: ReconcileOutcome) -> Update:
             return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
+        if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
+            text = (
+                f"{', '.join(sorted(unfit))}: found a number that is infinite or NaN, expected one that JSON can hold"
+            )
+            outcome = _without_mapped(outcome, unfit, text)
         try:
-            await self._write_until_done(key, update_with(outcome))
-        except (InvalidError, TooLargeError) as error:
-            if not outcome.mapped:
+            await self._write_until_done(primary, update_with(outcome))
+        except ApiError as error:
+            if not outcome.mapped or not _refuses_values(error):
                 raise
-            logger.warning("API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
-            remark = f"the mapped status was refused: {error.message}"
-            await self._write_until_done(key, update_with(_without_mapping(outcome, remark)))
+            outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
+            await self._write_until_done(primary, update_with(outcome))
 
-    async def _write_until_done(self, key: ObjectKey, update: Update) -> None:
+    async def _write_until_done(self, primary: RawObject, update: Update) -> None:
         with contextlib.suppress(NotFoundError):
-            await write_with_retry(lambda: self._write_once(key, update))
+            await write_with_retry(lambda: self._write_once(primary, update))
 
-    async def _write_once(self, key: ObjectKey, update: Update) -> RawObject:
+    async def _write_once(self, primary: RawObject, update: Update) -> RawObject:
         """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it is gone."""
-        obj = await self.client.get(self.gvk, key)
+        obj = await self.primaries.read_again(primary)
         old = _status_of(obj)
         new = update(obj, old)
         if not new_status.should_write(old, new, datetime.now(UTC)):
             return obj
-        resource = await self.client.resource(self.gvk)
+        resource = await self.primaries.client.resource(self.primaries.gvk)
         if "status" not in resource.subresources:
             logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
             return obj
-        written = await self.client.replace({**obj, "status": new}, "status")
-        self.own_writes.record_write((self.gvk, key), written)
-        return written
+        return await self.primaries.replace({**obj, "status": new}, "status")
 
 
 def _stamp(obj: RawObject) -> Stamp:
@@ -98,7 +102,26 @@ def _status_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _without_mapping(outcome: ReconcileOutcome, remark: str) -> ReconcileOutcome:
+def _refuses_values(error: ApiError) -> bool:
+    """Return whether another status of the same object may be accepted where this one was refused."""
+    is_own_fault = _FIRST_CLIENT_ERROR <= error.status < _FIRST_SERVER_ERROR
+    return isinstance(error, TooLargeError) or (is_own_fault and error.status not in _NOT_FOR_THE_VALUES)
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether a value is without numbers that JSON does not have, at any depth."""
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
+    """Return an outcome without some of its mapped fields, with a message that says so."""
+    logger.warning("Mapped status was refused", error=why, fields=sorted(fields))
+    remark = f"the mapped status was refused: {why}"
+    mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
     if outcome.failure is None:
-        return replace(outcome, mapped={}, remark=remark)
-    return replace(outcome, mapped={}, failure=f"{outcome.failure}\n{remark}")
+        return replace(outcome, mapped=mapped, remark="; ".join(filter(None, (outcome.remark, remark))))
+    return replace(outcome, mapped=mapped, failure=f"{outcome.failure}\n{remark}")

@@ -45,10 +45,12 @@ def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
     if request.mark_unsafe:
         obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
     key = ObjectKey.of_object(request.obj)
+    # Names of some kinds, such as ClusterRole, may contain braces.
+    meta = {"name": key.name, "namespace": key.namespace}
     name = object_variable(request.gvk)
     return {
         **parameters,
-        META: {"name": key.name, "namespace": key.namespace},
+        META: _unsafe(meta) if request.mark_unsafe else meta,
         name: obj,
         f"{name}_spec": spec,
         **request.watch_vars,

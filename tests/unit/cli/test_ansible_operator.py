@@ -32,10 +32,11 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """Put an operator that ends at once in the place of the real one; give what it was started with."""
     settings_seen: list[Settings] = []
 
-    async def run_operator(settings: Settings, *_: Any) -> None:
+    async def run_operator(settings: Settings, *_: Any, **__: Any) -> None:
         settings_seen.append(settings)
 
     monkeypatch.setattr(operator_module, "run_operator", run_operator)
+    monkeypatch.setattr("rolecall.controller.lease_guard.start_guard", lambda: None)  # it would replace this process
     write_project(tmp_path, "[]\n")
     monkeypatch.chdir(tmp_path)
     return settings_seen

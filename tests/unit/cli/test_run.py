@@ -134,7 +134,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, tuple[Watc
     """Put an operator that ends at once in the place of the real one; return what it was started with."""
     started: list[tuple[Settings, tuple[Watch, ...]]] = []
 
-    async def run_operator(settings: Settings, watches: tuple[Watch, ...], *_: Any) -> None:
+    async def run_operator(settings: Settings, watches: tuple[Watch, ...], *_: Any, **__: Any) -> None:
         started.append((settings, watches))
 
     monkeypatch.setattr(operator_module, "run_operator", run_operator)

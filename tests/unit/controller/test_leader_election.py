@@ -231,6 +231,28 @@ async def test_a_renewal_survives_a_change_of_the_lease_by_somebody_else(
     assert heard.leading == {"lock": False}
 
 
+async def test_a_leader_may_write_until_shortly_before_its_lease_ends(leases: FakeLeases, clock: ManualClock) -> None:
+    elector = replica(leases, clock)
+    assert not elector.may_write
+    async with running(elector):
+        assert elector.may_write
+        clock.advance(13.9)  # and the loop has no turn
+        assert elector.may_write
+        clock.advance(0.2)
+        assert not elector.may_write
+
+
+async def test_a_leader_that_finds_another_holder_writes_nothing_any_more(
+    leases: FakeLeases, clock: ManualClock
+) -> None:
+    elector = replica(leases, clock)
+    async with running(elector):
+        leases._store({**leases.lease, "spec": {**leases.spec, "holderIdentity": "thief"}} if leases.lease else {})
+        await pass_time(clock, 2)
+        assert elector.seconds_left > 0
+        assert not elector.may_write
+
+
 async def test_a_lost_lease_is_not_given_back(leases: FakeLeases, clock: ManualClock) -> None:
     elector = replica(leases, clock)
     async with running(elector) as task:
@@ -242,12 +264,12 @@ async def test_a_lost_lease_is_not_given_back(leases: FakeLeases, clock: ManualC
         assert leases.lease == before
 
 
-async def test_the_end_of_the_lease_is_told_with_every_renewal(leases: FakeLeases, clock: ManualClock) -> None:
+async def test_when_a_leader_must_have_ended_is_told_with_every_renewal(leases: FakeLeases, clock: ManualClock) -> None:
     told: list[float] = []
     elector = Elector(leases, Election(KEY, "one"), clock, Heard(), told.append)
     async with running(elector):
         await pass_time(clock, 4)
-    assert told == [15, 17, 19]
+    assert told == [14, 16, 18]
 
 
 async def test_a_lease_that_somebody_deleted_is_made_again(leases: FakeLeases, clock: ManualClock) -> None:

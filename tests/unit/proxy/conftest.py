@@ -39,12 +39,24 @@ async def api_server() -> AsyncIterator[ApiServer]:
     await server.close()
 
 
+@dataclass
+class Leadership:
+    """Whether the operator of the proxy is the leader."""
+
+    may_write: bool = True
+
+
 @pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[Proxy]:
+def leadership() -> Leadership:
+    return Leadership()
+
+
+@pytest.fixture
+async def proxy(api_server: ApiServer, leadership: Leadership) -> AsyncIterator[Proxy]:
     configuration = Configuration(host=api_server.url)
     configuration.api_key["BearerToken"] = OPERATOR_TOKEN
     async with Client(configuration) as client:
-        proxy = Proxy(client)
+        proxy = Proxy(client, may_write=lambda: leadership.may_write)
         await proxy.start()
         yield proxy
         await proxy.stop()

@@ -2,7 +2,7 @@ import asyncio
 import base64
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import pytest
@@ -13,7 +13,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.proxy import Ownership, Proxy, SessionSpec
 from tests.unit.proxy.api_server import ApiServer
-from tests.unit.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
+from tests.unit.proxy.conftest import DEMO, OPERATOR_TOKEN, Leadership, Run, until
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
@@ -96,6 +96,49 @@ async def test_revocation_leaves_other_runs_alone(start_run: Callable[..., Run],
         await one.proxy.revoke(one.spec)
         api_server.watch_events.put_nowait(b"still here\n")
         assert await answer.content.readline() == b"still here\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", CONFIG_MAPS),
+        ("PUT", f"{CONFIG_MAPS}/cm"),
+        ("PATCH", f"{CONFIG_MAPS}/cm"),
+        ("DELETE", f"{CONFIG_MAPS}/cm"),
+        ("GET", "/api/v1/namespaces/ns/pods/one/exec"),
+    ],
+)
+async def test_nothing_is_written_once_another_replica_may_lead(
+    run: Run, api_server: ApiServer, leadership: Leadership, method: str, path: str
+) -> None:
+    leadership.may_write = False
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket"} if method == "GET" else {}
+    body = None if method == "GET" else config_map()
+    async with run.session.request(method, path, json=body, headers=headers) as answer:
+        status = await answer.json()
+    assert (answer.status, status["reason"]) == (503, "ServiceUnavailable")
+    assert "has not renewed its Lease in time" in status["message"]
+    assert (method, path) not in {(request.method, request.target) for request in api_server.received}
+    async with run.session.get(CONFIG_MAPS) as answer:
+        assert answer.status == 200
+
+
+async def test_leadership_is_looked_at_when_a_write_is_sent_not_when_it_begins(
+    run: Run, api_server: ApiServer, leadership: Leadership
+) -> None:
+    begun = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"apiVersion": "v1", "kind": "ConfigMap", '
+        await begun.wait()
+        leadership.may_write = False
+        yield b'"metadata": {"name": "cm"}}'
+
+    headers = {"Content-Type": "application/json"}
+    asking = asyncio.create_task(run.session.post(CONFIG_MAPS, data=body(), headers=headers).__aenter__())
+    begun.set()
+    assert (await asking).status == 503
+    assert f"{CONFIG_MAPS}/cm" not in api_server.objects
 
 
 class Slow:

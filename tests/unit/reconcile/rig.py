@@ -14,6 +14,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventSpec
 from rolecall.reconcile.event_reporter import EventReporter
+from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -104,7 +105,7 @@ class Rig:
         return {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
 
 
-def make_rig(world: World, root: Path, **watch: Any) -> Rig:
+def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: True, **watch: Any) -> Rig:
     """Make a rig; ``watch`` are fields of the watch."""
     own_writes = OwnWrites()
     runner = ScriptedRunner()
@@ -113,11 +114,12 @@ def make_rig(world: World, root: Path, **watch: Any) -> Rig:
     self_triggers = SelfTriggers(THING, own_writes)
     events: list[EventSpec] = []
     observer = RecordingObserver()
+    primaries = Primaries(world.client, THING, own_writes, may_write)
     reconciler = Reconciler(
         watch=watched,
-        client=world.client,
+        primaries=primaries,
         launcher=Launcher(watched, runner, access, Settings(), root),
-        status=StatusWriter(world.client, THING, own_writes),
+        status=StatusWriter(primaries),
         self_triggers=self_triggers,
         events=EventReporter(lambda _obj, event: events.append(event)),
         observer=observer,

@@ -236,6 +236,41 @@ async def test_an_object_made_anew_during_the_run_has_nothing_to_do_with_it(
     )
 
 
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_an_object_made_anew_during_an_outage_gets_nothing_of_the_run_before(
+    world: World, tmp_path: Path, cluster: FakeCluster, *, deleting: bool
+) -> None:
+    manifest = MANIFEST.replace("name: one", f"name: one, finalizers: [{FINALIZER}]")
+    await world.create(manifest)
+    if deleting:
+        await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    calls = len(cluster.calls)
+
+    async def make_anew() -> None:
+        del cluster.objects()[THING, rig.key]
+        await world.create(manifest)
+        cluster.writes.clear()
+        cluster.troubles = [("get", UNREACHABLE)]
+
+    rig.runner.play = make_anew
+    await rig.reconcile()
+    assert cluster.calls[calls:].count("get") > 2
+    assert cluster.writes == []
+    thing = await rig.thing()
+    assert has_finalizer(thing, FINALIZER)
+    assert "status" not in thing
+
+
+async def test_nothing_is_written_once_another_replica_may_lead(
+    world: World, tmp_path: Path, cluster: FakeCluster
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, lambda: False, finalizer=finalizer())
+    assert await rig.reconcile() == Result(failed=True)
+    assert cluster.writes == []
+
+
 async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     root = tmp_path / "root"
@@ -636,6 +671,17 @@ async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> Non
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert rig.events == []
+
+
+async def test_the_success_of_an_object_made_anew_is_no_recovery(rig: Rig, world: World, cluster: FakeCluster) -> None:
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    del cluster.objects()[THING, rig.key]
+    await world.create(MANIFEST)
+    rig.events.clear()
+    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await rig.reconcile()
     assert rig.events == []
 
 
