@@ -3,16 +3,25 @@
 The HTTP proxy is that of the kubeconfig, else that of the environment; it is looked up once and not for each request.
 No netrc file is read: its ``default`` entry would replace the operator's credentials, and aiohttp looks for it in the
 default executor, where a request would have to wait for everything else that is there.
+
+A connection whose other end is gone without a word, as after a power cut, is found dead by TCP itself: a watch may be
+silent for minutes, so silence alone proves nothing. The kernel of an API server that hangs still answers.
 """
 
 import ipaddress
+import socket
 import urllib.request
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-_PROXY_SCHEMES = ("http", "https")
+_PROXY_SCHEMES: Final = ("http", "https")
+
+PROBE_AFTER_SECONDS: Final = 15
+PROBE_EVERY_SECONDS: Final = 5
+DEAD_AFTER_SECONDS: Final = 30
+"""How long a connection may be without an acknowledgement; it is found dead at the next probe."""
 
 
 def new_session(**options: Any) -> aiohttp.ClientSession:
@@ -20,7 +29,23 @@ def new_session(**options: Any) -> aiohttp.ClientSession:
 
     The number of connections is not limited, because a watch holds its connection for minutes.
     """
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False, **options)
+    connector = aiohttp.TCPConnector(limit=0, socket_factory=_probed_socket)
+    return aiohttp.ClientSession(connector=connector, trust_env=False, **options)
+
+
+def probe_peer(connection: socket.socket) -> None:
+    """Make a connection fail within 35 s if its other end is gone: while it is idle, and while it has data to send."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_SECONDS * 1000)
+
+
+def _probed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    probe_peer(connection)
+    return connection
 
 
 def http_proxy_of(url: str, configured: str | None) -> str | None:

@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import socket
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.client import Client
+from rolecall.kube.client import Client, Request
 from rolecall.kube.errors import KubeError
 from rolecall.kube.transport import http_proxy_of
+from rolecall.proxy.transport import upgrade
+from rolecall.proxy.transport.forward import Upstream
 from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer, Handler
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -107,3 +110,39 @@ def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password() -> None:
     configuration.proxy = "socks5://me:pass@proxy.example.com:1080"
     with pytest.raises(KubeError, match=r"cannot reach .* found 'socks5://proxy.example.com:1080'"):
         Client(configuration)
+
+
+def seconds_until_dead(transport: asyncio.BaseTransport | None) -> float:
+    """Return after how long the kernel finds a connection dead that gets no answer, while it is idle and while not."""
+    assert transport is not None
+    connection = transport.get_extra_info("socket")
+    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    first, every, limit = (
+        connection.getsockopt(socket.IPPROTO_TCP, option)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+    )
+    assert limit > 0
+    return float(max(first, limit / 1000) + every)
+
+
+async def test_every_connection_to_the_api_server_is_found_dead_within_45_seconds() -> None:
+    """The operator's own, those of runs, and upgraded ones."""
+    api_server, asked = ApiServer(), asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asked.wait()
+        return response
+
+    api_server.answer = stream
+    async with server_of(api_server) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
+        upstream = Upstream(client)
+        responses = [await client._open(Request("GET", "/watch")), await upstream.send("GET", "/watch", {})]
+        _, writer = await upgrade._connect(upstream)
+        transports = [response.connection.transport for response in responses if response.connection]
+        assert len(transports) == 2
+        assert max(map(seconds_until_dead, [*transports, writer.transport])) < 45
+        asked.set()
+        writer.close()
+        await upstream.close()

@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from rolecall.kube.errors import UnreachableError
+from rolecall.kube.transport import probe_peer
 from rolecall.proxy.request_info import origin_form
 from rolecall.proxy.transport.forward import (
     CONNECT_TIMEOUT_SECONDS,
@@ -95,9 +96,11 @@ async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.St
     context, name = (upstream.ssl_context, upstream.tls_server_name) if is_tls else (None, None)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-            return await asyncio.open_connection(url.host, url.port, ssl=context, server_hostname=name)
+            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, server_hostname=name)
     except OSError as error:
         raise UnreachableError(f"connection failed: {error!r}") from error
+    probe_peer(writer.get_extra_info("socket"))
+    return reader, writer
 
 
 async def _request_head(request: web.BaseRequest, upstream: Upstream) -> bytes:
