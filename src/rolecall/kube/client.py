@@ -7,22 +7,19 @@ for the API server only: not for a free connection, and not for a thread.
 """
 
 import json
-import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
-from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import ConfigException
-from yaml import YAMLError
 
+from rolecall.kube.configuration import ConfigurationSource, source_of
+from rolecall.kube.credentials import UNUSABLE, Credentials
 from rolecall.kube.discovery import ApiResource, Discovery
 from rolecall.kube.errors import MESSAGE_LIMIT, KubeError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -58,14 +55,20 @@ class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
     ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
-    Raise KubeError if the API server is reached by an HTTP proxy that cannot be used.
+    Credentials are renewed from ``source``. Raise KubeError if the configuration cannot be used.
     """
 
-    def __init__(self, configuration: Configuration, on_request: OnRequest | None = None) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        on_request: OnRequest | None = None,
+        source: ConfigurationSource | None = None,
+    ) -> None:
         self._configuration = configuration
         try:
             self._http_proxy = http_proxy_of(self.base_url, configuration.proxy)
-        except ValueError as error:
+            self._credentials = Credentials(configuration, source)
+        except UNUSABLE as error:
             raise KubeError(f"cannot reach the API server at {self.base_url}: {error}") from error
         self._discovery = Discovery(self._get_json)
         self._host = urlsplit(self.base_url).netloc
@@ -77,12 +80,12 @@ class Client:
 
         Raise KubeError if none of them can be used.
         """
-        configuration = Configuration()
         try:
-            await _load_configuration(configuration, kubeconfig)
-        except (ConfigException, OSError, TypeError, YAMLError) as error:  # TypeError: an empty file
+            source = source_of(kubeconfig)
+            configuration = await source.load()
+        except UNUSABLE as error:
             raise KubeError(f"no usable configuration for the API server: {error}") from error
-        return cls(configuration, on_request)
+        return cls(configuration, on_request, source)
 
     async def __aenter__(self) -> Self:
         """Return the client itself."""
@@ -94,6 +97,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections, including watches."""
+        await self._credentials.close()
         if "_session" in vars(self):
             await self._session.close()
 
@@ -107,11 +111,10 @@ class Client:
         """The URL of the API server, without a trailing slash."""
         return str(self._configuration.host).rstrip("/")
 
-    @cached_property
+    @property
     def ssl_context(self) -> ssl.SSLContext:
         """The TLS context with the cluster's certificate authority and the client certificate, if there is one."""
-        context: ssl.SSLContext = RESTClientObject(self._configuration).ssl_context
-        return context
+        return self._credentials.ssl_context
 
     @property
     def tls_server_name(self) -> str | None:
@@ -126,8 +129,12 @@ class Client:
 
     async def auth_headers(self) -> dict[str, str]:
         """Return the headers that authenticate the operator; tokens that are about to expire are renewed first."""
-        settings = await self._configuration.auth_settings()
-        return {setting["key"]: setting["value"] for setting in settings.values() if setting["in"] == "header"}
+        return await self._credentials.headers()
+
+    def note_status(self, status: int) -> None:
+        """Take note of the status of an answer, because credentials that are refused (401) must be renewed."""
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.refused()
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of a kind. Raise UnknownKindError."""
@@ -241,26 +248,11 @@ class Client:
                 request.method, url, headers=headers, data=body, timeout=timeout, **self.route
             )
             code = str(response.status)
+            self.note_status(response.status)
         finally:
             if self._on_request is not None:
                 self._on_request(code, request.method, self._host)
         return response
-
-
-async def _load_configuration(configuration: Configuration, kubeconfig: str | None) -> None:
-    """Load the configuration from the first of KUBECONFIG, the pod's service account and ~/.kube/config."""
-    chosen = kubeconfig or os.environ.get("KUBECONFIG")
-    if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
-        kube_config.load_incluster_config(client_configuration=configuration)
-        return
-    paths = [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path.home() / ".kube" / "config"]
-    if not any(path.exists() for path in paths):
-        unset = "" if chosen else "KUBECONFIG is not set, this is not a pod, and "
-        hint = "set KUBECONFIG, or start a control plane with: rolecall cluster start"
-        raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} does not exist; {hint}")
-    await kube_config.load_kube_config(
-        config_file=os.pathsep.join(map(str, paths)), client_configuration=configuration, persist_config=False
-    )
 
 
 def _decode(body: bytes) -> object:

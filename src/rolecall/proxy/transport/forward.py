@@ -134,9 +134,11 @@ class Upstream:
         sent.update(await self.auth_headers())
         url = URL(self.base_url + target, encoded=True)
         timeout = _LONG_RUNNING_TIMEOUT if is_long_running else _REQUEST_TIMEOUT
-        return await self._session.request(
+        response = await self._session.request(
             method, url, headers=sent, data=body, allow_redirects=False, timeout=timeout, **self._client.route
         )
+        self._client.note_status(response.status)
+        return response
 
 
 def buffered_response(upstream_response: aiohttp.ClientResponse, body: bytes) -> web.Response:
