@@ -3,20 +3,26 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import psutil
 import pytest
 
-from rolecall.controller.leader_election import LEASE
+from rolecall.config.settings import Settings
+from rolecall.controller.clock import LoopClock
+from rolecall.controller.leader_election import LEASE, Election, Elector
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.serving.servers import serving
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
 from tests.integration.world import World, eventually, is_true
@@ -199,3 +205,52 @@ async def test_runs_end_before_a_lease_that_cannot_be_renewed(plane: ControlPlan
             assert "could not be renewed for 3 s" in operator.tail()
     finally:
         operator.stop()
+
+
+class SlowMetrics(OperatorMetrics):
+    """Metrics whose text is ready when ``may_end`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__("test")
+        self.may_end = threading.Event()
+
+    def render(self) -> bytes:
+        """Render."""
+        self.may_end.wait()
+        return super().render()
+
+
+async def test_a_lease_is_renewed_while_everybody_waits_for_metrics(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many read the metrics of however many objects, they take no thread that a renewal needs."""
+    metrics = SlowMetrics()
+    renewals: list[float] = []
+    election = Election(ObjectKey(world.namespace, "lock"), "me", LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS)
+    settings = Settings(metrics_bind_address="127.0.0.1:0")
+    client = world.client
+    async with serving(settings, client, metrics, lambda: True), aiohttp.ClientSession() as session:
+        port = _port_of(capsys.readouterr().out)
+        readers = [asyncio.create_task(_read(session, port)) for _ in range(60)]
+        elector = asyncio.create_task(Elector(client, election, LoopClock(), metrics, renewals.append).run())
+
+        async def look() -> int:
+            assert not elector.done(), elector.exception()
+            assert not any(reader.done() for reader in readers)
+            return len(renewals)
+
+        try:
+            await eventually(look, lambda count: count >= 4, PATIENCE, "it was renewed again and again")
+        finally:
+            metrics.may_end.set()
+            elector.cancel()
+        assert set(await asyncio.gather(*readers)) == {200}
+
+
+def _port_of(log: str) -> int:
+    return int(log.partition("Serving metrics")[2].partition("port=")[2].split()[0])
+
+
+async def _read(session: aiohttp.ClientSession, port: int) -> int:
+    async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+        return response.status

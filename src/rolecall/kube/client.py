@@ -2,32 +2,35 @@
 
 The official client provides the configuration, TLS, and credentials with renewal. Objects stay plain dictionaries,
 because a controller holds many objects and reads few of their fields. Every failure is one of ``errors``. Lists are
-read in pages and watches as a stream, so that a list of a large cluster is never in memory as a whole.
+read in pages and watches as a stream, so that a list of a large cluster is never in memory as a whole. A request waits
+for the API server only: not for a free connection, and not for a thread.
 """
 
 import json
-import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
-from kubernetes.aio import config as kube_config
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException
-from yaml import YAMLError
+from kubernetes.aio.client import Configuration
 
+from rolecall.kube.configuration import ConfigurationSource, source_of
+from rolecall.kube.credentials import UNUSABLE, Credentials
 from rolecall.kube.discovery import ApiResource, Discovery
 from rolecall.kube.errors import MESSAGE_LIMIT, KubeError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.transport import http_proxy_of, new_session
 
 REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
 PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
+_LONGEST_LINE_BYTES = 2 << 20
 # A line longer than the read buffer is a ValueError of aiohttp, an incomplete line is a ValueError of json.
 # A line that is nested too deeply for the interpreter is a RecursionError.
 _CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)
@@ -52,13 +55,21 @@ class Client:
     """A connection to one API server. Close it with ``close`` or use it as an asynchronous context manager.
 
     ``on_request`` is called for each request with the status (``<error>`` without an answer), the method and the host.
+    Credentials are renewed from ``source``. Raise KubeError if the configuration cannot be used.
     """
 
-    def __init__(self, configuration: Configuration, on_request: OnRequest | None = None) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        on_request: OnRequest | None = None,
+        source: ConfigurationSource | None = None,
+    ) -> None:
         self._configuration = configuration
-        # A watch holds its connection for minutes: a pool of a fixed size would make requests wait for watches.
-        configuration.connection_pool_maxsize = 0
-        self._api = ApiClient(configuration)
+        try:
+            self._http_proxy = http_proxy_of(self.base_url, configuration.proxy)
+            self._credentials = Credentials(configuration, source)
+        except UNUSABLE as error:
+            raise KubeError(f"cannot reach the API server at {self.base_url}: {error}") from error
         self._discovery = Discovery(self._get_json)
         self._host = urlsplit(self.base_url).netloc
         self._on_request = on_request
@@ -69,12 +80,12 @@ class Client:
 
         Raise KubeError if none of them can be used.
         """
-        configuration = Configuration()
         try:
-            await _load_configuration(configuration, kubeconfig)
-        except (ConfigException, OSError, TypeError, YAMLError) as error:  # TypeError: an empty file
+            source = source_of(kubeconfig)
+            configuration = await source.load()
+        except UNUSABLE as error:
             raise KubeError(f"no usable configuration for the API server: {error}") from error
-        return cls(configuration, on_request)
+        return cls(configuration, on_request, source)
 
     async def __aenter__(self) -> Self:
         """Return the client itself."""
@@ -86,7 +97,14 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections, including watches."""
-        await self._api.close()
+        await self._credentials.close()
+        if "_session" in vars(self):
+            await self._session.close()
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        # Made at the first request, because a session belongs to the loop that runs then.
+        return new_session(read_bufsize=_LONGEST_LINE_BYTES)
 
     @property
     def base_url(self) -> str:
@@ -96,13 +114,27 @@ class Client:
     @property
     def ssl_context(self) -> ssl.SSLContext:
         """The TLS context with the cluster's certificate authority and the client certificate, if there is one."""
-        context: ssl.SSLContext = self._api.rest_client.ssl_context
-        return context
+        return self._credentials.ssl_context
+
+    @property
+    def tls_server_name(self) -> str | None:
+        """The name in the API server's certificate, if it is not the host in its URL."""
+        name: str | None = self._configuration.tls_server_name
+        return name
+
+    @property
+    def route(self) -> dict[str, Any]:
+        """How a request reaches the API server: the options for ``aiohttp.ClientSession.request``."""
+        return {"ssl": self.ssl_context, "server_hostname": self.tls_server_name, "proxy": self._http_proxy}
 
     async def auth_headers(self) -> dict[str, str]:
         """Return the headers that authenticate the operator; tokens that are about to expire are renewed first."""
-        settings = await self._configuration.auth_settings()
-        return {setting["key"]: setting["value"] for setting in settings.values() if setting["in"] == "header"}
+        return await self._credentials.headers()
+
+    def note_status(self, status: int) -> None:
+        """Take note of the status of an answer, because credentials that are refused (401) must be renewed."""
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.refused()
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of a kind. Raise UnknownKindError."""
@@ -207,36 +239,20 @@ class Client:
 
     async def _call(self, request: Request, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
         code = NO_ANSWER
+        body = None if request.body is None else json.dumps(request.body)
+        timeout = aiohttp.ClientTimeout(
+            total=request.timeout_seconds, sock_connect=min(request.timeout_seconds, CONNECT_SECONDS)
+        )
         try:
-            answer = await self._api.call_api(
-                request.method, url, headers, body=request.body, _request_timeout=_timeout(request.timeout_seconds)
+            response = await self._session.request(
+                request.method, url, headers=headers, data=body, timeout=timeout, **self.route
             )
-            response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
+            self.note_status(response.status)
         finally:
             if self._on_request is not None:
                 self._on_request(code, request.method, self._host)
         return response
-
-
-def _timeout(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, 5.0))
-
-
-async def _load_configuration(configuration: Configuration, kubeconfig: str | None) -> None:
-    """Load the configuration from the first of KUBECONFIG, the pod's service account and ~/.kube/config."""
-    chosen = kubeconfig or os.environ.get("KUBECONFIG")
-    if not chosen and "KUBERNETES_SERVICE_HOST" in os.environ:
-        kube_config.load_incluster_config(client_configuration=configuration)
-        return
-    paths = [Path(part) for part in chosen.split(os.pathsep)] if chosen else [Path.home() / ".kube" / "config"]
-    if not any(path.exists() for path in paths):
-        unset = "" if chosen else "KUBECONFIG is not set, this is not a pod, and "
-        hint = "set KUBECONFIG, or start a control plane with: rolecall cluster start"
-        raise ConfigException(f"{unset}{os.pathsep.join(map(str, paths))} does not exist; {hint}")
-    await kube_config.load_kube_config(
-        config_file=os.pathsep.join(map(str, paths)), client_configuration=configuration, persist_config=False
-    )
 
 
 def _decode(body: bytes) -> object:

@@ -5,6 +5,7 @@ the request to the API server; record what it changed or returned. Without the s
 forwarded. Responses of the API server are not changed; errors of the proxy itself are Status objects.
 """
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from structlog.contextvars import bound_contextvars
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
+from rolecall.limited_listener import LimitedListener
 from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
 from rolecall.proxy.credentials import ProxyCredentials
@@ -41,6 +43,8 @@ logger = get_logger("proxy")
 
 HEADER_BYTES = 1 << 20
 SHUTDOWN_SECONDS = 1.0
+CONNECTIONS = 512
+"""How many connections all runs together have at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Proxy:
         self._dependents = DependentDiscovery(client)
         self._conditional_writes = ConditionalWrites(self._upstream)
         self._runner: web.ServerRunner | None = None
+        self._listener: LimitedListener | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is in use."""
@@ -87,10 +92,11 @@ class Proxy:
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
         )
+        self._listener = LimitedListener(socket.create_server((self._host, self._port)), CONNECTIONS, "proxy-port")
+        self._port = self._listener.getsockname()[1]
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
-        self._port = self._runner.addresses[0][1]
+        await web.SockSite(self._runner, self._listener).start()
         logger.info("Proxy started", url=self.url)
 
     async def stop(self) -> None:
@@ -115,9 +121,10 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._authenticate(request)
-        if session is None or self._runner is None or self._runner.server is None:
+        if session is None or self._listener is None or self._runner is None or self._runner.server is None:
             return error_responses.unauthorized()
-        with session.track_request(), bound_contextvars(**session.spec.log_fields):
+        in_use = self._listener.in_use(request.transport)
+        with in_use, session.track_request(), bound_contextvars(**session.spec.log_fields):
             if request.method == "CONNECT":
                 return await self._tunnel.serve(request, session, self._runner.server)
             return await self._respond(request, session)

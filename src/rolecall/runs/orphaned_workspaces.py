@@ -6,7 +6,6 @@ directories of the form of a workspace are touched, of the watched kinds and nam
 operator.
 """
 
-import asyncio
 import secrets
 import shutil
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from rolecall.logs import get_logger
 from rolecall.runs.api_access import KUBECONFIG_PREFIX
 from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.workspace import Workspace, workspaces_of
+from rolecall.threads import in_own_thread
 
 logger = get_logger("workspace")
 _REMOVED = ".removed-"
@@ -42,11 +42,11 @@ class OrphanedWorkspaces:
             logger.warning("Could not remove orphaned workspaces", reason=str(error))
 
     async def _remove(self) -> None:
-        gone = [key for key in await asyncio.to_thread(self._found) if self._move_aside(key)]
+        gone = [key for key in await in_own_thread(self._found) if self._move_aside(key)]
         for key in gone:
             logger.info("Removed an orphaned workspace", gvk=str(self.informer.gvk), object=str(key))
         for folder in self.root.glob(f"{_REMOVED}*"):
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await in_own_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _found(self) -> list[ObjectKey]:
         keys = workspaces_of(self.root, self.informer.gvk)

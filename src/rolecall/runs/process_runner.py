@@ -18,6 +18,7 @@ from rolecall.runs.run_processes import kill_abandoned_runs, kill_run_processes
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
 from rolecall.runs.termination import revoke, stop_process, uninterrupted
+from rolecall.threads import in_own_thread
 
 logger = get_logger("runner")
 
@@ -123,7 +124,7 @@ async def _wait(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) 
         return Ending("timeout", None, output.duration_seconds, reason)
     if not output.reported_ending:
         await revoke(spec)
-        await asyncio.to_thread(kill_run_processes, spec.ident)
+        await in_own_thread(kill_run_processes, spec.ident)
     return output.ending()
 
 

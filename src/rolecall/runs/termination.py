@@ -14,6 +14,7 @@ from rolecall.config.settings import Settings
 from rolecall.logs import get_logger
 from rolecall.runs.run_processes import kill_run_processes
 from rolecall.runs.runner import RunProcess, RunSpec
+from rolecall.threads import in_own_thread
 
 logger = get_logger("runner")
 
@@ -48,7 +49,7 @@ async def stop_process(spec: RunSpec, process: RunProcess) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    await asyncio.to_thread(kill_run_processes, spec.ident)
+    await in_own_thread(kill_run_processes, spec.ident)
 
 
 async def revoke(spec: RunSpec) -> None:

@@ -2,9 +2,10 @@
 
 Addresses have the format of Go programs: ``:8443`` for all interfaces, ``127.0.0.1:8443`` or ``[::1]:8443`` for one,
 port 0 for any free port; ``0`` or an empty string disables a server. If the operator cannot listen on an address, it
-reports one error with the flag.
+reports one error with the flag. A client that sends nothing, or does not read its answer, is disconnected after a time.
 """
 
+import asyncio
 import os
 import socket
 import ssl
@@ -13,10 +14,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from rolecall.config.errors import ConfigurationError
+from rolecall.limited_listener import LimitedListener
 
 SHUTDOWN_SECONDS = 1.0
+CONNECTIONS = 64
+"""How many connections each server has at most."""
+
+REQUEST_SECONDS = 30.0
+"""How long a client may take to send a request, and then to read the answer."""
+
 _HIGHEST_PORT = 65535
 
 
@@ -55,7 +64,10 @@ async def serve(
         # An unresolvable name has an error number below zero and its own text.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise ConfigurationError(f"cannot listen on {str(address)!r} ({address.flag}): {reason}") from error
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    application.middlewares.append(_answered_in_time(listener))
+    runner = web.AppRunner(
+        application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, keepalive_timeout=REQUEST_SECONDS
+    )
     try:
         await runner.setup()
         await web.SockSite(runner, listener, ssl_context=tls).start()
@@ -65,8 +77,32 @@ async def serve(
         listener.close()
 
 
-def _listener(address: Address) -> socket.socket:
+def _answered_in_time(listener: LimitedListener) -> Middleware:
+    """Return what keeps a connection open while its request is answered, and ends it if that takes too long."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with listener.in_use(request.transport):
+            try:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    response = await handler(request)
+                    await response.prepare(request)
+                    await response.write_eof()
+            except TimeoutError:
+                if request.transport is not None:
+                    request.transport.abort()
+                raise ConnectionResetError("the client took too long") from None
+            return response
+
+    return answer
+
+
+def _listener(address: Address) -> LimitedListener:
     """Open a socket; for all interfaces, use IPv4 and IPv6 if the system supports both."""
+    return LimitedListener(_open(address), CONNECTIONS, address.flag.removeprefix("--"))
+
+
+def _open(address: Address) -> socket.socket:
     if address.host:
         family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(where, family=family)

@@ -1,6 +1,5 @@
 """The endpoint that Prometheus scrapes, open or with authentication and authorization by the API server."""
 
-import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
@@ -8,6 +7,7 @@ from aiohttp import web
 from rolecall.kube.errors import KubeError
 from rolecall.logs import get_logger
 from rolecall.metrics.registry import CONTENT_TYPE
+from rolecall.serving.shared_render import SharedRender
 from rolecall.serving.token_reviews import TokenReviewer, Verdict
 
 logger = get_logger("metrics")
@@ -18,12 +18,12 @@ _CONTENT_TYPE = {"Content-Type": CONTENT_TYPE}
 
 def metrics_application(render: Callable[[], bytes], reviewer: TokenReviewer | None) -> web.Application:
     """Return the application that serves the output of ``render``; without a reviewer it serves every client."""
+    shared = SharedRender(render)
 
     async def answer(request: web.Request) -> web.Response:
         if reviewer is not None and (refusal := await _refusal(request, reviewer)) is not None:
             return refusal
-        # In a thread: with thousands of objects rendering takes longer than a probe should wait.
-        return web.Response(body=await asyncio.to_thread(render), headers=_CONTENT_TYPE)
+        return web.Response(body=await shared.text(), headers=_CONTENT_TYPE)
 
     application = web.Application()
     application.router.add_get(PATH, answer)

@@ -1,3 +1,4 @@
+import asyncio
 import socket
 
 import aiohttp
@@ -5,7 +6,8 @@ import pytest
 from aiohttp import web
 
 from rolecall.config.errors import ConfigurationError
-from rolecall.serving.listener import Address, parse_address, serve
+from rolecall.serving import listener
+from rolecall.serving.listener import CONNECTIONS, Address, parse_address, serve
 
 FLAG = "--metrics-bind-address"
 
@@ -74,3 +76,49 @@ async def test_nothing_listens_afterwards() -> None:
         pass
     async with serve(web.Application(), Address("127.0.0.1", port, FLAG)) as again:
         assert again == port
+
+
+async def connect(port: int, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection and send something."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    return reader, writer
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_connections_without_a_request_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr("rolecall.limited_listener.IDLE_SECONDS", 0.0)
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+        silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
+        assert await status_of(f"http://127.0.0.1:{port}/") == 404
+        for _, writer in silent:
+            writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT"])
+async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+        reader, writer = await connect(port, sent)
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
+    ended = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.task.add_done_callback(lambda _: ended.set())
+        return web.Response(body=b"x" * (64 << 20))
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    async with serve(application, Address("127.0.0.1", 0, FLAG)) as port:
+        reader, writer = await connect(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(20):
+            await ended.wait()
+        writer.close()

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -65,3 +67,9 @@ async def test_an_owner_without_the_permission_is_refused() -> None:
 
 async def test_nothing_is_served_while_nobody_can_tell() -> None:
     assert await ask(TokenReviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")
+
+
+@pytest.mark.usefixtures("full_default_executor")
+async def test_rendering_waits_for_no_thread() -> None:
+    async with asyncio.timeout(20):
+        assert await ask(None) == (200, "some 1\n")

@@ -17,6 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from rolecall.kube.client import Client
+from rolecall.kube.transport import new_session
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 READ_TIMEOUT_SECONDS: Final = 120.0
@@ -91,12 +92,10 @@ class Upstream:
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
         # Made at the first request, because a session belongs to the loop that runs then.
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._client.ssl_context, limit=0),
+        return new_session(
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             auto_decompress=False,
-            trust_env=True,
         )
 
     @property
@@ -108,6 +107,11 @@ class Upstream:
     def ssl_context(self) -> ssl.SSLContext:
         """The TLS context for connections to the API server."""
         return self._client.ssl_context
+
+    @property
+    def tls_server_name(self) -> str | None:
+        """The name in the API server's certificate, if it is not the host in its URL."""
+        return self._client.tls_server_name
 
     async def close(self) -> None:
         """Close the connections, if any request has opened one."""
@@ -130,7 +134,11 @@ class Upstream:
         sent.update(await self.auth_headers())
         url = URL(self.base_url + target, encoded=True)
         timeout = _LONG_RUNNING_TIMEOUT if is_long_running else _REQUEST_TIMEOUT
-        return await self._session.request(method, url, headers=sent, data=body, allow_redirects=False, timeout=timeout)
+        response = await self._session.request(
+            method, url, headers=sent, data=body, allow_redirects=False, timeout=timeout, **self._client.route
+        )
+        self._client.note_status(response.status)
+        return response
 
 
 def buffered_response(upstream_response: aiohttp.ClientResponse, body: bytes) -> web.Response:

@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from rolecall.kube.errors import UnreachableError
+from rolecall.kube.transport import probe_peer
 from rolecall.proxy.request_info import origin_form
 from rolecall.proxy.transport.forward import (
     CONNECT_TIMEOUT_SECONDS,
@@ -91,12 +92,15 @@ async def forward_upgrade(request: web.BaseRequest, upstream: Upstream) -> web.S
 
 async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     url = URL(upstream.base_url)
-    context = upstream.ssl_context if url.scheme == "https" else None
+    is_tls = url.scheme == "https"
+    context, name = (upstream.ssl_context, upstream.tls_server_name) if is_tls else (None, None)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-            return await asyncio.open_connection(url.host, url.port, ssl=context)
+            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, server_hostname=name)
     except OSError as error:
         raise UnreachableError(f"connection failed: {error!r}") from error
+    probe_peer(writer.get_extra_info("socket"))
+    return reader, writer
 
 
 async def _request_head(request: web.BaseRequest, upstream: Upstream) -> bytes:

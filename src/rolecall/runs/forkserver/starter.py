@@ -22,6 +22,7 @@ from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.run_processes import kill_run_processes
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
+from rolecall.threads import in_own_thread
 
 logger = get_logger("forkserver")
 
@@ -157,4 +158,4 @@ async def _undo(forking: asyncio.Task[RunProcess | None], ident: str) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-    await asyncio.to_thread(kill_run_processes, ident)
+    await in_own_thread(kill_run_processes, ident)

@@ -1,0 +1,347 @@
+import asyncio
+import datetime as dt
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.config import incluster_config
+
+from rolecall.controlplane.certificates import CertificateAuthority
+from rolecall.kube import credentials
+from rolecall.kube.client import Client
+from rolecall.kube.configuration import source_of
+from rolecall.kube.credentials import AFTER_REFUSAL_SECONDS, CHECK_SECONDS, Credentials
+from rolecall.kube.errors import ApiError, KubeError, UnreachableError
+from rolecall.proxy.transport.forward import Upstream
+from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer
+
+PLUGIN = """#!/bin/sh
+echo asked >>{asked}
+exec cat {answer}
+"""
+Text = dict[str, object]
+
+
+class Guarded(ApiServer):
+    """An API server that knows one token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request that carries the token, and refuse all others."""
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            return web.json_response({"kind": "Status", "reason": "Unauthorized"}, status=401)
+        return await super().handle(request)
+
+
+@asynccontextmanager
+async def serving(
+    api_server: ApiServer, tls: ssl.SSLContext | None = None, port: int | None = None
+) -> AsyncIterator[str]:
+    """Serve it and yield its URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", api_server.handle)
+    scheme = "https" if tls else "http"
+    server = TestServer(application, scheme=scheme, port=port)
+    await server.start_server(ssl=tls)
+    yield f"{scheme}://127.0.0.1:{server.port}"
+    await server.close()
+
+
+def write_kubeconfig(folder: Path, server: str, user: Text, **cluster: str) -> str:
+    """Write a kubeconfig and return its path."""
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    _replace(folder / "config", json.dumps(content).encode())
+    return str(folder / "config")
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Replace a file in one step, as those do who renew credentials."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_bytes(content)
+    new.rename(file)
+
+
+class Plugin:
+    """A credential plugin that gives the token, and counts how often it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answer, self._asked, self._program = folder / "answer", folder / "asked", folder / "plugin"
+        self._asked.touch()
+        self._program.write_text(PLUGIN.format(asked=self._asked, answer=self._answer))
+        self._program.chmod(0o700)
+
+    @property
+    def user(self) -> Text:
+        """The user of a kubeconfig that asks it."""
+        return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(self._program)}}
+
+    @property
+    def times(self) -> int:
+        """How often it was asked."""
+        return len(self._asked.read_text().splitlines())
+
+    def gives(self, token: str, lasting: dt.timedelta | None = None) -> None:
+        """Give this token from now on."""
+        status = {"token": token}
+        if lasting is not None:
+            status["expirationTimestamp"] = (dt.datetime.now(dt.UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
+        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        self._answer.write_text(json.dumps(answer))
+
+    def hangs(self) -> None:
+        """Give nothing from now on, and do not end."""
+        self._answer.unlink()
+        os.mkfifo(self._answer)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+class Clock:
+    """A monotonic clock that tests put forward."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+async def credentials_of(kubeconfig: str | None, clock: Callable[[], float]) -> Credentials:
+    """Return the credentials of a kubeconfig."""
+    source = source_of(kubeconfig)
+    return Credentials(await source.load(), source, clock)
+
+
+async def token_of(found: Credentials) -> str:
+    """Return the token of the next request, and wait until a renewal that it has started is over."""
+    token = (await found.headers())["authorization"].removeprefix("Bearer ")
+    if found._renewal is not None:
+        await asyncio.wait({found._renewal})
+    return token
+
+
+async def test_a_refused_token_of_a_plugin_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
+    api_server = Guarded()
+    plugin.gives("first")
+    async with serving(api_server) as url:
+        api_server.token = "first"  # noqa: S105 - opens nothing
+        async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
+            assert await client.get(WIDGET, KEY) == ONE
+            plugin.gives("second")
+            api_server.token = "second"  # noqa: S105 - opens nothing
+            with pytest.raises(ApiError, match="401"):
+                await client.get(WIDGET, KEY)
+            assert await client.get(WIDGET, KEY) == ONE
+    assert plugin.times == 2
+
+
+async def test_a_token_that_is_refused_to_a_run_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
+    api_server = Guarded()
+    plugin.gives("first")
+    async with serving(api_server) as url:
+        api_server.token = "second"  # noqa: S105 - opens nothing
+        async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
+            upstream = Upstream(client)
+            plugin.gives("second")
+            assert [(await upstream.send("GET", "/api", {})).status for _ in range(2)] == [401, 200]
+            await upstream.close()
+
+
+async def test_a_plugin_is_not_asked_for_every_refusal(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
+    plugin.gives("useless")
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    for _ in range(5):
+        found.refused()
+        await token_of(found)
+    assert plugin.times == 2
+    clock.now += AFTER_REFUSAL_SECONDS
+    found.refused()
+    await token_of(found)
+    assert plugin.times == 3
+
+
+async def test_a_token_that_expires_soon_is_renewed_in_the_background(
+    tmp_path: Path, plugin: Plugin, clock: Clock
+) -> None:
+    plugin.gives("first", dt.timedelta(minutes=4))
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    plugin.gives("second", dt.timedelta(hours=1))
+    assert await token_of(found) == "first"
+    clock.now += CHECK_SECONDS
+    assert await token_of(found) == "first"
+    assert await token_of(found) == "second"
+    clock.now += CHECK_SECONDS
+    assert await token_of(found) == "second"
+    assert plugin.times == 2
+
+
+async def test_a_request_waits_for_new_credentials_if_the_old_ones_have_expired(
+    tmp_path: Path, plugin: Plugin, clock: Clock
+) -> None:
+    plugin.gives("first", dt.timedelta(minutes=-1))
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    plugin.gives("second", dt.timedelta(hours=1))
+    assert await token_of(found) == "second"
+
+
+async def test_a_plugin_that_hangs_holds_back_no_request_and_is_ended(
+    tmp_path: Path, plugin: Plugin, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.kube.configuration.PLUGIN_SECONDS", 0.5)
+    plugin.gives("first", dt.timedelta(minutes=4))
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    plugin.hangs()
+    clock.now += CHECK_SECONDS
+    assert await found.headers() == {"authorization": "Bearer first"}
+    assert found._renewal is not None
+    async with asyncio.timeout(20):
+        await found._renewal
+    assert plugin.times == 2
+    assert not [each for each in psutil.process_iter() if str(tmp_path) in " ".join(_command_line(each))]
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+async def test_a_plugin_that_fails_later_leaves_the_old_credentials(
+    tmp_path: Path, plugin: Plugin, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin.gives("first")
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    (tmp_path / "answer").write_text("no answer")
+    found.refused()
+    assert await token_of(found) == "first"
+    assert "Could not renew the credentials; keeping the old ones" in capsys.readouterr().out
+
+
+async def test_a_plugin_that_fails_at_the_start_is_an_error(tmp_path: Path, plugin: Plugin) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user)
+    with pytest.raises(KubeError, match="the credential plugin of the kubeconfig gave no credentials"):
+        await Client.connect(kubeconfig)
+
+
+async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "token").write_text("first\n")
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"tokenFile": "token"}), clock)
+    assert await token_of(found) == "first"
+    _replace(tmp_path / "token", b"second\n")
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert await token_of(found) == "second"
+
+
+async def test_a_kubeconfig_is_read_again_when_it_changes(tmp_path: Path, clock: Clock) -> None:
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "first"}), clock)
+    write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "second"})
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert await token_of(found) == "second"
+
+
+async def test_credentials_go_to_no_other_api_server(
+    tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "first"}), clock)
+    write_kubeconfig(tmp_path, "http://127.0.0.1:2", {"token": "second"})
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert await token_of(found) == "first"
+    assert "expected the API server http://127.0.0.1:1, found http://127.0.0.1:2" in capsys.readouterr().out
+
+
+async def test_the_token_of_a_service_account_is_read_again(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    (tmp_path / "token").write_text("first")
+    (tmp_path / "ca.crt").write_bytes(CertificateAuthority.create("one").own.certificate)
+    found = await credentials_of(None, clock)
+    assert await found.headers() == {"authorization": "bearer first"}
+    _replace(tmp_path / "token", b"second")
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert await found.headers() == {"authorization": "bearer second"}
+
+
+async def test_a_token_of_several_lines_is_an_error_at_the_start(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "one\ntwo"})
+    with pytest.raises(KubeError, match="expected a token of one line"):
+        await Client.connect(kubeconfig)
+
+
+def server_context(authority: CertificateAuthority, folder: Path) -> ssl.SSLContext:
+    """Return the TLS context of an API server that asks for a certificate of this authority."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.own.certificate.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    pair = authority.server("127.0.0.1")
+    (folder / "server.pem").write_bytes(pair.key + pair.certificate)
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+async def test_certificates_are_read_again_when_their_files_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The authority of the API server, and the certificate of the operator."""
+    monkeypatch.setattr(credentials, "CHECK_SECONDS", 0.0)
+
+    def renew(authority: CertificateAuthority) -> None:
+        pair = authority.client("operator")
+        for name, content in (("ca", authority.own.certificate), ("cert", pair.certificate), ("key", pair.key)):
+            _replace(tmp_path / name, content)
+
+    old, new = CertificateAuthority.create("old"), CertificateAuthority.create("new")
+    renew(old)
+    user: Text = {"client-certificate": "cert", "client-key": "key"}
+    async with serving(ApiServer(), server_context(old, tmp_path)) as url:
+        kubeconfig = write_kubeconfig(tmp_path, url, user, **{"certificate-authority": "ca"})
+        client = await Client.connect(kubeconfig)
+        assert await client.get(WIDGET, KEY) == ONE
+    async with client, serving(ApiServer(), server_context(new, tmp_path), int(url.rpartition(":")[2])):
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.get(WIDGET, KEY)
+        renew(new)
+        await looked_at(client)
+        assert await client.get(WIDGET, KEY) == ONE
+        upstream = Upstream(client)
+        assert (await upstream.send("GET", "/apis/example.com/v1", {})).status == 200
+        await upstream.close()
+
+
+async def looked_at(client: Client) -> None:
+    """Let a client find that its files have changed."""
+    await client.auth_headers()
+    if client._credentials._renewal is not None:
+        await asyncio.wait({client._credentials._renewal})

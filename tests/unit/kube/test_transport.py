@@ -1,0 +1,148 @@
+import asyncio
+import base64
+import socket
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import Configuration
+
+from rolecall.kube.client import Client, Request
+from rolecall.kube.errors import KubeError
+from rolecall.kube.transport import http_proxy_of
+from rolecall.proxy.transport import upgrade
+from rolecall.proxy.transport.forward import Upstream
+from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer, Handler
+
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def server_of(api_server: ApiServer) -> TestServer:
+    """Return a server for plain requests, and for those that come to it as an HTTP proxy."""
+    return TestServer(_application(api_server.handle))
+
+
+def _application(handle: Handler) -> web.Application:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    return application
+
+
+@pytest.mark.usefixtures("full_default_executor")
+async def test_a_request_waits_for_no_thread() -> None:
+    async with server_of(ApiServer()) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
+        async with asyncio.timeout(20):
+            assert await client.get(WIDGET, KEY) == ONE
+
+
+@pytest.mark.parametrize("token", ["", "Bearer s3cret"])
+async def test_a_netrc_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    (tmp_path / ".netrc").write_text("default login somebody password hidden\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    api_server = ApiServer()
+    async with server_of(api_server) as server:
+        configuration = Configuration(host=str(server.make_url("/")))
+        if token:
+            configuration.api_key["BearerToken"] = token
+        async with Client(configuration) as client:
+            await client.get(WIDGET, KEY)
+    assert api_server.headers[0].get("Authorization", "") == token
+
+
+@pytest.mark.parametrize("source", ["kubeconfig", "HTTP_PROXY", "http_proxy"])
+async def test_requests_go_through_the_http_proxy(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    api_server = ApiServer()
+    async with server_of(api_server) as server:
+        proxy = f"http://me:pass@127.0.0.1:{server.port}"
+        configuration = Configuration(host="http://api.invalid")
+        if source == "kubeconfig":
+            configuration.proxy = proxy
+        else:
+            monkeypatch.setenv(source, proxy)
+        async with Client(configuration) as client:
+            assert await client.get(WIDGET, KEY) == ONE
+    assert api_server.headers[0]["Host"] == "api.invalid"
+    assert api_server.headers[0]["Proxy-Authorization"] == "Basic " + base64.b64encode(b"me:pass").decode()
+
+
+@pytest.mark.parametrize(
+    ("url", "excluded", "is_used"),
+    [
+        ("https://api.example.com:6443", "", True),
+        ("https://api.example.com:6443", "example.org", True),
+        ("https://api.example.com:6443", ".example.com", False),
+        ("https://api.example.com:6443", "other, api.example.com", False),
+        ("https://api.example.com:6443", "*", False),
+        ("https://10.96.0.1:443", "10.96.0.1", False),
+        ("https://10.96.0.1:443", "192.168.0.0/16,10.96.0.0/12", False),
+        ("https://10.96.0.1:443", "192.168.0.0/16", True),
+        ("https://[fd00::1]:443", "fd00::/8", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://localhost:6443", "", False),
+        ("http://api.example.com", "", False),
+    ],
+)
+@pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])
+def test_no_proxy_excludes_hosts(
+    monkeypatch: pytest.MonkeyPatch, url: str, excluded: str, *, is_used: bool, variable: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example.com:3128")
+    monkeypatch.setenv(variable, excluded)
+    assert http_proxy_of(url, None) == ("http://proxy.example.com:3128" if is_used else None)
+
+
+def test_the_proxy_of_the_kubeconfig_comes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://environment.example.com")
+    monkeypatch.setenv("NO_PROXY", "*")
+    configured = "http://kubeconfig.example.com"
+    assert http_proxy_of("https://api.example.com", configured) == configured
+
+
+def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password() -> None:
+    configuration = Configuration(host="https://api.example.com")
+    configuration.proxy = "socks5://me:pass@proxy.example.com:1080"
+    with pytest.raises(KubeError, match=r"cannot reach .* found 'socks5://proxy.example.com:1080'"):
+        Client(configuration)
+
+
+def seconds_until_dead(transport: asyncio.BaseTransport | None) -> float:
+    """Return after how long the kernel finds a connection dead that gets no answer, while it is idle and while not."""
+    assert transport is not None
+    connection = transport.get_extra_info("socket")
+    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    first, every, limit = (
+        connection.getsockopt(socket.IPPROTO_TCP, option)
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+    )
+    assert limit > 0
+    return float(max(first, limit / 1000) + every)
+
+
+async def test_every_connection_to_the_api_server_is_found_dead_within_45_seconds() -> None:
+    """The operator's own, those of runs, and upgraded ones."""
+    api_server, asked = ApiServer(), asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asked.wait()
+        return response
+
+    api_server.answer = stream
+    async with server_of(api_server) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
+        upstream = Upstream(client)
+        responses = [await client._open(Request("GET", "/watch")), await upstream.send("GET", "/watch", {})]
+        _, writer = await upgrade._connect(upstream)
+        transports = [response.connection.transport for response in responses if response.connection]
+        assert len(transports) == 2
+        assert max(map(seconds_until_dead, [*transports, writer.transport])) < 45
+        asked.set()
+        writer.close()
+        await upstream.close()
