@@ -7,6 +7,7 @@ from typing import Any
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError
+from rolecall.kube.partial_metadata import is_partial, partial_object
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")
@@ -31,7 +32,10 @@ class FakeServer:
         self._streams: list[tuple[str | None, asyncio.Queue[_Event]]] = []
 
     def put(self, name: str, namespace: str = "default", **fields: Any) -> RawObject:
-        """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid."""
+        """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid.
+
+        With ``unreadable`` the object comes with its metadata alone.
+        """
         self.version += 1
         key = ObjectKey(namespace if self.namespaced else "", name)
         known = self.objects.get(key)
@@ -47,6 +51,8 @@ class FakeServer:
         if self.namespaced:
             metadata["namespace"] = namespace
         obj = {"metadata": metadata, "spec": fields.get("spec", {}), "status": fields.get("status", {})}
+        if fields.get("unreadable"):
+            obj = partial_object(obj)
         self.objects[key] = obj
         self._record("MODIFIED" if known else "ADDED", obj)
         return obj
@@ -123,7 +129,9 @@ class FakeServer:
             raise failure
 
     def _record(self, event_type: str, obj: RawObject) -> None:
-        kept = copy.deepcopy(obj) | {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}
+        kept = copy.deepcopy(obj)
+        if not is_partial(obj) or event_type == "DELETED":
+            kept |= {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}
         self._history.append((self.version, event_type, kept))
         for namespace, stream in self._streams:
             if namespace in (None, obj["metadata"].get("namespace", "")):

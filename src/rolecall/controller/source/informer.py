@@ -109,6 +109,9 @@ class Informer:
             return
         self._upsert(entry, obj, from_watch=True)
 
+    def on_unreadable(self, key: ObjectKey) -> None:
+        """Keep the last state of the object that could be read."""
+
     def on_blocked(self, namespace: str | None) -> None:
         """Record that a namespace cannot be watched until a user intervenes."""
         self._blocked.add(namespace)
