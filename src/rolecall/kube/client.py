@@ -22,7 +22,7 @@ from yaml import YAMLError
 
 from rolecall.kube.answers import decode, lines_of, read_event, read_object
 from rolecall.kube.discovery import ApiResource, Discovery
-from rolecall.kube.errors import KubeError, UnreachableError, UnreadableError, from_status
+from rolecall.kube.errors import KubeError, NoAnswerInTimeError, UnreachableError, UnreadableError, from_status
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.partial_metadata import (
     ACCEPT_PARTIAL_LIST,
@@ -253,7 +253,9 @@ class Client:
             response = await self._open(request)
             return await response.read()
         except _CONNECTION_ERRORS as error:
-            raise UnreachableError(f"{request.method} {request.path} got no answer: {error!r}") from error
+            is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+            kind = NoAnswerInTimeError if is_late else UnreachableError
+            raise kind(f"{request.method} {request.path} got no answer: {error!r}") from error
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request and return the response with its body unread. Raise ApiError for an error status."""

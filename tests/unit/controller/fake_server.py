@@ -15,13 +15,18 @@ _Event = tuple[str, RawObject] | Exception | None
 
 
 class FakeServer:
-    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail."""
+    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail, ``broken_kinds`` those of a kind.
+
+    With ``expiring`` a list expires after its first page.
+    """
 
     def __init__(self, *, namespaced: bool = True, page_size: int = 2) -> None:
         self.namespaced = namespaced
         self.page_size = page_size
         self.failure: KubeError | None = None
         self.forget_everything = False
+        self.expiring = False
+        self.broken_kinds: dict[GVK, KubeError] = {}
         self.forbidden_namespaces: dict[str | None, KubeError] = {}
         self.objects: dict[ObjectKey, RawObject] = {}
         self.version = 100
@@ -92,20 +97,22 @@ class FakeServer:
             raise self.failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
-    async def list_pages(self, _gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects page by page."""
-        self._check(namespace)
+        self._check(gvk, namespace)
         self.lists += 1
         version = str(self.version)
         found = [copy.deepcopy(obj) for key, obj in self.objects.items() if namespace in (None, key.namespace)]
         for start in range(0, max(len(found), 1), self.page_size):
+            if start and self.expiring:
+                raise GoneError(410, "Expired", "the provided continue parameter is too old")
             yield found[start : start + self.page_size], version
 
     async def watch(
-        self, _gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
+        self, gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield past and future events."""
-        self._check(namespace)
+        self._check(gvk, namespace)
         self.watched_from.append(resource_version)
         if int(resource_version) < self._oldest or self.forget_everything:
             raise GoneError(410, "Expired", "too old resource version")
@@ -123,8 +130,8 @@ class FakeServer:
         finally:
             self._streams.remove(entry)
 
-    def _check(self, namespace: str | None) -> None:
-        failure = self.failure or self.forbidden_namespaces.get(namespace)
+    def _check(self, gvk: GVK, namespace: str | None) -> None:
+        failure = self.failure or self.broken_kinds.get(gvk) or self.forbidden_namespaces.get(namespace)
         if failure is not None:
             raise failure
 

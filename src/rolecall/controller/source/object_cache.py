@@ -101,12 +101,13 @@ class KindCache:
         """Record that the cache does not have this object."""
         self.unreadable.add(key)
 
-    def on_blocked(self, namespace: str | None) -> None:
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Log that the kind cannot be cached: there is no view, and reads go to the API server."""
         logger.debug(
             "Cannot cache this kind; reads go to the API server",
             gvk=str(self.gvk),
             watched_namespace=namespace or "all",
+            reason=reason,
         )
 
 

@@ -61,8 +61,8 @@ class Sink(Protocol):
     def on_unreadable(self, key: ObjectKey) -> None:
         """Handle that an object exists whose new state cannot be read."""
 
-    def on_blocked(self, namespace: str | None) -> None:
-        """Handle that the kind cannot be watched until a user installs it or grants the permission."""
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
+        """Handle that the kind cannot be listed and watched for now, and that nobody should wait for it."""
 
 
 @dataclass(slots=True)
@@ -87,6 +87,7 @@ class Reflector:
                 logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                 self.resource_version = ""
                 seconds = retry.delay_after_expiry()
+                self._note_block(retry)
             except KubeError as error:
                 if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
                     retry.record_progress()
@@ -97,9 +98,12 @@ class Reflector:
         seconds = retry.delay_after_failure(error)
         if retry.failure is WatchFailure.NOT_INSTALLED:
             self.resource_version = ""  # list again: a kind that is installed again has other objects
-        if retry.failure is not None and retry.failure.needs_intervention:
-            self.sink.on_blocked(self.namespace)
+        self._note_block(retry)
         return seconds
+
+    def _note_block(self, retry: WatchRetry) -> None:
+        if retry.blocked_reason:
+            self.sink.on_blocked(self.namespace, retry.blocked_reason)
 
     async def _list_and_watch(self, retry: WatchRetry) -> float:
         """List if necessary, watch once, and return the delay in seconds before the next watch."""

@@ -455,3 +455,19 @@ async def test_an_object_too_deep_for_its_fingerprints_is_skipped_with_its_name(
             assert world.reported == ["Widget default/web added"]
     skipped = [line["object"] for line in logs if line["event"] == "Skipping an object that is nested too deeply"]
     assert set(skipped) == {"default/deep"}
+
+
+async def test_a_list_that_expires_before_its_end_is_listed_anew_and_holds_back_no_other_kind(
+    server: FakeServer,
+) -> None:
+    for name in "abc":
+        server.put(name)
+    server.expiring = True
+    async with running(World(server)) as world:
+        await world.pass_seconds(10)
+        assert not world.informer.has_synced
+        assert world.informer.blocked_reason == "Lists expire before their end; listing again"
+        server.expiring = False
+        await world.pass_seconds(20)
+        assert world.informer.has_synced
+        assert sorted(world.reported) == [f"Widget default/{name} added" for name in "abc"]
