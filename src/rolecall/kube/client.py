@@ -21,7 +21,7 @@ from kubernetes.aio.config import ConfigException
 from yaml import YAMLError
 
 from rolecall.kube.answers import decode, lines_of, read_event, read_object
-from rolecall.kube.discovery import ApiResource, Discovery
+from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
 from rolecall.kube.errors import KubeError, NoAnswerInTimeError, UnreachableError, UnreadableError, from_status
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.partial_metadata import (
@@ -263,7 +263,10 @@ class Client:
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-            raise from_status(response.status, decode(await response.read()))
+            error = from_status(response.status, decode(await response.read()))
+            if contradicts_discovery(error):
+                self._discovery.expire(request.path)
+            raise error
         return response
 
     async def _call(self, request: Request, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
