@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rolecall.kube import discovery
-from rolecall.kube.errors import NotFoundError
+from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.definitions import CRD, define, definition, undefine
 from tests.integration.world import World, eventually
@@ -56,11 +56,11 @@ async def test_another_scope_is_seen_after_the_first_answer_that_contradicts_the
     await world.client.create(changed)
 
     async def is_namespaced() -> bool:
-        with pytest.raises(NotFoundError):
+        with pytest.raises(KubeError):
             await world.client.get(plain, world.key("nobody"))
         try:
             return (await world.client.resource(plain)).namespaced
-        except NotFoundError:
+        except KubeError:
             return True
 
     await eventually(is_namespaced, lambda found: not found, discovery.MAX_AGE_SECONDS / 2, "the new scope is seen")
