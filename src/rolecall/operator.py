@@ -36,6 +36,7 @@ from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
 from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import run_environment
 from rolecall.watch_controller import OperatorContext, WatchController
@@ -68,7 +69,7 @@ async def run_operator(
         async with (
             _proxy(client, settings, may_write) as proxy,
             EventRecorder(client).running() as events,
-            serving(settings, client, metrics, lambda: manager.has_settled) as metrics_port,
+            serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
             _work_directory(settings) as root,
         ):
             context = OperatorContext(
@@ -90,6 +91,13 @@ async def run_operator(
             with _stopped_by_signals(manager):
                 await _run(manager, controllers, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
+
+
+def _readiness_of(manager: Manager) -> Readiness:
+    def notes() -> list[str]:
+        return [f"informer of {gvk}: {reason}" for gvk, reason in manager.blocked_kinds.items()]
+
+    return Readiness(lambda: manager.has_settled, notes)
 
 
 def _announce(settings: Settings, watches: tuple[Watch, ...]) -> None:

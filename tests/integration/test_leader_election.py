@@ -22,6 +22,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
@@ -229,7 +230,7 @@ async def test_a_lease_is_renewed_while_everybody_waits_for_metrics(
     election = Election(ObjectKey(world.namespace, "lock"), "me", LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS)
     settings = Settings(metrics_bind_address="127.0.0.1:0")
     client = world.client
-    async with serving(settings, client, metrics, lambda: True), aiohttp.ClientSession() as session:
+    async with serving(settings, client, metrics, Readiness(lambda: True)), aiohttp.ClientSession() as session:
         port = _port_of(capsys.readouterr().out)
         readers = [asyncio.create_task(_read(session, port)) for _ in range(60)]
         elector = asyncio.create_task(Elector(client, election, LoopClock(), metrics, renewals.append).run())

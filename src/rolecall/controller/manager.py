@@ -1,9 +1,9 @@
 """The manager: runs one informer for each kind and all controllers, and starts and stops them in order.
 
 Informers start first. Workers start when every informer has synced, or knows that it cannot for now, and, with leader
-election, when this replica is the leader. At the stop no further request is taken, running reconciles are cancelled
-and get a grace period, and informers stop last, so that reconciles see the cluster until they end. If a background
-task crashes, everything stops.
+election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no further
+request is taken, running reconciles are cancelled and get a grace period, and informers stop last, so that reconciles
+see the cluster until they end. If a background task crashes, everything stops.
 """
 
 import asyncio
@@ -78,6 +78,12 @@ class Manager:
         return self._has_settled
 
     @property
+    def blocked_kinds(self) -> dict[GVK, str]:
+        """The kinds that have not been listed yet and cannot be for now, each with the reason."""
+        reasons = {informer.gvk: informer.blocked_reason for informer in self.informers}
+        return {gvk: reason for gvk, reason in reasons.items() if reason}
+
+    @property
     def informers(self) -> tuple[Informer, ...]:
         """All informers, in the order in which they were requested."""
         return tuple(self._informers.values())
@@ -126,6 +132,9 @@ class Manager:
         for informer in self.informers:
             await informer.settled()
         self._has_settled = True
+        if blocked := self.blocked_kinds:
+            kinds = {str(gvk): reason for gvk, reason in blocked.items()}
+            logger.warning("Not waiting for kinds that cannot be listed; all others are reconciled", kinds=kinds)
         if self._leadership is not None:
             await self._leadership.elected()
 

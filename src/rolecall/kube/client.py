@@ -8,8 +8,9 @@ for the API server only: not for a free connection, and not for a thread.
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self
@@ -18,27 +19,36 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 from kubernetes.aio.client import Configuration
 
+from rolecall.kube.answers import decode, lines_of, read_event, read_object
 from rolecall.kube.configuration import ConfigurationSource, source_of
 from rolecall.kube.credentials import UNUSABLE, Credentials
-from rolecall.kube.discovery import ApiResource, Discovery
-from rolecall.kube.errors import MESSAGE_LIMIT, KubeError, UnreachableError, from_status
+from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
+from rolecall.kube.errors import KubeError, NoAnswerInTimeError, UnreachableError, UnreadableError, from_status
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.partial_metadata import (
+    ACCEPT_PARTIAL_LIST,
+    ACCEPT_PARTIAL_OBJECT,
+    partial_object,
+    without_managed_fields,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.transport import http_proxy_of, new_session
+from rolecall.logs import get_logger
+
+logger = get_logger("client")
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
-_LONGEST_LINE_BYTES = 2 << 20
-# A line longer than the read buffer is a ValueError of aiohttp, an incomplete line is a ValueError of json.
-# A line that is nested too deeply for the interpreter is a RecursionError.
-_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)
+# A stream that ends within a line is a ValueError.
+_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request to the API server: method, path, query, body and timeout."""
+    """One HTTP request to the API server: method, path, query, body, timeout and the accepted format."""
 
     method: str
     path: str
@@ -46,6 +56,7 @@ class Request:
     body: object = None
     content_type: str = "application/json"
     timeout_seconds: float = REQUEST_SECONDS
+    accept: str = "application/json"
 
 
 OnRequest = Callable[[str, str, str], None]
@@ -104,7 +115,7 @@ class Client:
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
         # Made at the first request, because a session belongs to the loop that runs then.
-        return new_session(read_bufsize=_LONGEST_LINE_BYTES)
+        return new_session()
 
     @property
     def base_url(self) -> str:
@@ -175,12 +186,13 @@ class Client:
     async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects of a kind page by page, each with the list's resourceVersion.
 
-        Raise GoneError if the list must be restarted because its continue token has expired.
+        An object that cannot be read is logged and comes with its metadata alone, see ``partial_metadata``. Raise
+        GoneError if the list must be restarted because its continue token has expired.
         """
         resource = await self.resource(gvk)
         query = {"limit": str(PAGE_SIZE)}
         while True:
-            answer = await self._send(Request("GET", resource.path(namespace or ""), query=query))
+            answer = await self._next_page(gvk, Request("GET", resource.path(namespace or ""), query=query))
             metadata = answer.get("metadata") or {}
             yield answer.get("items") or [], str(metadata.get("resourceVersion") or "")
             token = metadata.get("continue")
@@ -193,7 +205,8 @@ class Client:
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield (type, object) for each change after a resourceVersion, including bookmarks, until the timeout.
 
-        Raise GoneError if the resourceVersion is too old, UnreachableError if the connection breaks.
+        An object that cannot be read is logged and comes with its metadata alone, see ``partial_metadata``. Raise
+        GoneError if the resourceVersion is too old, UnreachableError if the connection breaks.
         """
         resource = await self.resource(gvk)
         query = {
@@ -203,38 +216,89 @@ class Client:
             "timeoutSeconds": str(int(timeout_seconds)),
         }
         request = Request("GET", resource.path(namespace or ""), query=query, timeout_seconds=timeout_seconds + 15)
+        async with aclosing(self._lines(gvk, request)) as lines:
+            async for line in lines:
+                try:
+                    event_type, obj = read_event(line)
+                except UnreadableError as error:
+                    event_type, obj = await self._next_event_without_content(gvk, request, str(error))
+                query["resourceVersion"] = resource_version_of(obj) or query["resourceVersion"]
+                yield event_type, obj
+
+    async def _lines(self, gvk: GVK, request: Request) -> AsyncGenerator[bytes, None]:
         try:
             response = await self._open(request)
             try:
-                async for line in response.content:
-                    yield _read_event(line)
+                async for line in lines_of(response.content):
+                    yield line
             finally:
                 response.close()
         except _CONNECTION_ERRORS as error:
             raise UnreachableError(f"the watch on {gvk} broke: {error!r}") from error
 
+    async def _next_event_without_content(self, gvk: GVK, request: Request, reason: str) -> tuple[str, RawObject]:
+        """Return the next event of a watch, of which only the metadata is read; a deleted object needs no more."""
+        wanted = replace(request, accept=ACCEPT_PARTIAL_OBJECT, timeout_seconds=REQUEST_SECONDS)
+        try:
+            async with aclosing(self._lines(gvk, wanted)) as lines:
+                async for line in lines:
+                    event_type, obj = read_event(without_managed_fields(line, b"}}}"))
+                    if event_type == "DELETED":
+                        return event_type, obj | {"apiVersion": gvk.api_version, "kind": gvk.kind}
+                    if event_type != "BOOKMARK":
+                        _log_unreadable(gvk, obj, reason)
+                        return event_type, partial_object(obj)
+        except UnreadableError as error:
+            reason = str(error)
+        raise UnreachableError(f"the watch on {gvk} broke at an event that cannot be read: {reason}")
+
+    async def _next_page(self, gvk: GVK, request: Request) -> RawObject:
+        """Return the next page of a list, with as many objects as can be read at once; the limit grows again after it.
+
+        If there is only one object left that cannot be read, return its metadata.
+        """
+        query = request.query or {}
+        limit = int(query["limit"])
+        try:
+            answer = await self._send(request)
+        except UnreadableError as error:
+            if limit > 1:
+                query["limit"] = str(limit // 2)
+                return await self._next_page(gvk, request)
+            wanted = replace(request, accept=ACCEPT_PARTIAL_LIST)
+            body = without_managed_fields(await self._receive(wanted), b"}}]}")
+            answer = read_object(body, f"GET {request.path}")
+            for item in answer.get("items") or []:
+                _log_unreadable(gvk, item, str(error))
+            answer["items"] = [partial_object(item) for item in answer.get("items") or []]
+        query["limit"] = str(min(2 * limit, PAGE_SIZE))
+        return answer
+
     async def _get_json(self, path: str) -> RawObject:
         return await self._send(Request("GET", path))
 
     async def _send(self, request: Request) -> RawObject:
+        return read_object(await self._receive(request), f"{request.method} {request.path}")
+
+    async def _receive(self, request: Request) -> bytes:
         try:
             response = await self._open(request)
-            body = await response.read()
+            return await response.read()
         except _CONNECTION_ERRORS as error:
-            raise UnreachableError(f"{request.method} {request.path} got no answer: {error!r}") from error
-        decoded = _decode(body)
-        if not isinstance(decoded, dict):
-            found = repr(decoded)[:MESSAGE_LIMIT]
-            raise KubeError(f"{request.method} {request.path}: expected an object, found {found}")
-        return decoded
+            is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+            kind = NoAnswerInTimeError if is_late else UnreachableError
+            raise kind(f"{request.method} {request.path} got no answer: {error!r}") from error
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request and return the response with its body unread. Raise ApiError for an error status."""
-        headers = {"Accept": "application/json", "Content-Type": request.content_type, **await self.auth_headers()}
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **await self.auth_headers()}
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-            raise from_status(response.status, _decode(await response.read()))
+            error = from_status(response.status, decode(await response.read()))
+            if contradicts_discovery(error):
+                self._discovery.expire(request.path)
+            raise error
         return response
 
     async def _call(self, request: Request, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
@@ -255,19 +319,11 @@ class Client:
         return response
 
 
-def _decode(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return body.decode(errors="replace")
-
-
-def _read_event(line: bytes) -> tuple[str, RawObject]:
-    """Return (type, object) of one line of a watch. Raise the error of an ERROR event."""
-    event = json.loads(line)
-    if not isinstance(event, dict) or "type" not in event or "object" not in event:
-        raise ValueError(f"expected a type and an object, found {line[:MESSAGE_LIMIT]!r}")
-    if event["type"] == "ERROR":
-        status = event["object"] or {}
-        raise from_status(int(status.get("code") or 500), status)
-    return event["type"], event["object"]
+def _log_unreadable(gvk: GVK, obj: RawObject, reason: str) -> None:
+    logger.error(
+        "Skipping an object that cannot be read; make it smaller or less deeply nested, or delete it",
+        gvk=str(gvk),
+        object=str(ObjectKey.of_object(obj)),
+        resource_version=resource_version_of(obj),
+        reason=reason,
+    )

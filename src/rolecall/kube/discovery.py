@@ -1,15 +1,24 @@
 """Discovery of API resources: kinds, their plural names, their scope and their verbs.
 
 Resource lists are cached for each group and version, because every request needs one. If a cached list lacks a kind or
-plural, it is fetched again, so that a CRD that is installed later is found at once. Missing kinds are not cached.
+plural, it is fetched again, so that a CRD that is installed later is found at once. Missing kinds are not cached. A
+list is fetched again after some seconds too, and after an answer that contradicts it, because a CRD may get a
+subresource or another scope at any time. If that fetch fails, the list that is known is used.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 
-from rolecall.kube.errors import NotFoundError, UnknownKindError
+from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError
 from rolecall.kube.references import GVK, ObjectKey
+
+MAX_AGE_SECONDS: Final = 30.0
+"""How long a resource list is used without another look."""
+
+_NOT_SERVED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,9 @@ class Discovery:
     """
 
     fetch: Callable[[str], Awaitable[dict[str, Any]]]
+    now: Callable[[], float] = time.monotonic
     _cache: dict[tuple[str, str], tuple[ApiResource, ...]] = field(default_factory=dict)
+    _expiries: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def by_kind(self, gvk: GVK) -> ApiResource:
         """Return the resource of a kind. Raise UnknownKindError."""
@@ -67,16 +78,32 @@ class Discovery:
         return await self._find(group, version, lambda resource: resource.plural == plural)
 
     async def _find(self, group: str, version: str, wanted: Callable[[ApiResource], bool]) -> ApiResource | None:
-        for resource in self._cache.get((group, version), ()):
-            if wanted(resource):
-                return resource
+        found = next(filter(wanted, self._cache.get((group, version), ())), None)
+        if found is not None and self.now() < self._expiries.get((group, version), 0.0):
+            return found
+        self._expiries[(group, version)] = self.now() + MAX_AGE_SECONDS  # meanwhile others use what is known
         try:
             answer = await self.fetch(group_version_path(group, version))
         except NotFoundError:
             self._cache.pop((group, version), None)
             return None
+        except KubeError:
+            if found is None:
+                raise
+            return found
         self._cache[(group, version)] = resources = read_resource_list(group, version, answer)
         return next(filter(wanted, resources), None)
+
+    def expire(self, path: str) -> None:
+        """Fetch the resource list of a URL path again before it is used, because an answer has contradicted it."""
+        for group, version in self._cache:
+            if path.startswith(f"{group_version_path(group, version)}/"):
+                self._expiries.pop((group, version), None)
+
+
+def contradicts_discovery(error: ApiError) -> bool:
+    """Return whether an error says that a path or method is not served; a missing object has its name in the error."""
+    return error.status in _NOT_SERVED and not error.details.get("name")
 
 
 def read_resource_list(group: str, version: str, answer: dict[str, Any]) -> tuple[ApiResource, ...]:

@@ -28,6 +28,14 @@ class UnreachableError(KubeError):
     """No answer: the connection was refused or broken, or the request timed out."""
 
 
+class NoAnswerInTimeError(UnreachableError):
+    """The connection was accepted, but the answer did not come in time."""
+
+
+class UnreadableError(KubeError):
+    """An answer that is JSON of the API server, but cannot be read here: nested too deeply or too long."""
+
+
 class ApiError(KubeError):
     """An answer with an error status.
 

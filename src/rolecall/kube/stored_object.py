@@ -5,13 +5,13 @@ The JSON of an object takes a fraction of the memory of its dictionaries and can
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from rolecall.kube.metadata import metadata_of, resource_version_of
+from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.shared_strings import shared_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,9 @@ class StoredObject:
     @classmethod
     def of(cls, obj: RawObject) -> Self:
         """Return the stored form of an object."""
-        labels = metadata_of(obj).get("labels") or {}
         return cls(
             ObjectKey.of_object(obj),
             resource_version_of(obj),
-            {sys.intern(str(name)): sys.intern(str(value)) for name, value in labels.items()},
+            shared_labels(obj),
             json.dumps(obj, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"),
         )

@@ -1,7 +1,7 @@
 """Starts the operator's own servers according to the settings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from rolecall.config.settings import Settings
@@ -11,7 +11,7 @@ from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.serving.certificate import ServingCertificate, mounted_directory
 from rolecall.serving.listener import Address, parse_address, serve
 from rolecall.serving.metrics_endpoint import metrics_application
-from rolecall.serving.probes import probes_application
+from rolecall.serving.probes import Readiness, probes_application
 from rolecall.serving.token_reviews import TokenReviewer
 from rolecall.serving.user_metrics_endpoint import HOST, user_metrics_application
 
@@ -20,14 +20,14 @@ logger = get_logger("serving")
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, client: Client, metrics: OperatorMetrics, is_ready: Callable[[], bool]
+    settings: Settings, client: Client, metrics: OperatorMetrics, readiness: Readiness
 ) -> AsyncIterator[int]:
     """Serve probes, metrics and the endpoint for metrics of roles; yield the port of the latter, on loopback.
 
     Raise ConfigurationError if an address is invalid or the operator cannot listen on it.
     """
     async with AsyncExitStack() as stack:
-        await _serve_probes(stack, settings, is_ready)
+        await _serve_probes(stack, settings, readiness)
         await _serve_metrics(stack, settings, client, metrics)
         address = Address(HOST, settings.user_metrics_port, "--user-metrics-port")
         port = await stack.enter_async_context(serve(user_metrics_application(metrics.user_metrics.apply), address))
@@ -35,10 +35,10 @@ async def serving(
         yield port
 
 
-async def _serve_probes(stack: AsyncExitStack, settings: Settings, is_ready: Callable[[], bool]) -> None:
+async def _serve_probes(stack: AsyncExitStack, settings: Settings, readiness: Readiness) -> None:
     address = parse_address(settings.health_probe_bind_address, "--health-probe-bind-address")
     if address is not None:
-        port = await stack.enter_async_context(serve(probes_application(is_ready), address))
+        port = await stack.enter_async_context(serve(probes_application(readiness), address))
         logger.info("Serving health probes", host=address.host, port=port)
 
 

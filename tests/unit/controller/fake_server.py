@@ -7,6 +7,7 @@ from typing import Any
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError
+from rolecall.kube.partial_metadata import is_partial, partial_object
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")
@@ -14,13 +15,18 @@ _Event = tuple[str, RawObject] | Exception | None
 
 
 class FakeServer:
-    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail."""
+    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail, ``broken_kinds`` those of a kind.
+
+    With ``expiring`` a list expires after its first page.
+    """
 
     def __init__(self, *, namespaced: bool = True, page_size: int = 2) -> None:
         self.namespaced = namespaced
         self.page_size = page_size
         self.failure: KubeError | None = None
         self.forget_everything = False
+        self.expiring = False
+        self.broken_kinds: dict[GVK, KubeError] = {}
         self.forbidden_namespaces: dict[str | None, KubeError] = {}
         self.objects: dict[ObjectKey, RawObject] = {}
         self.version = 100
@@ -31,7 +37,10 @@ class FakeServer:
         self._streams: list[tuple[str | None, asyncio.Queue[_Event]]] = []
 
     def put(self, name: str, namespace: str = "default", **fields: Any) -> RawObject:
-        """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid."""
+        """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid.
+
+        With ``unreadable`` the object comes with its metadata alone.
+        """
         self.version += 1
         key = ObjectKey(namespace if self.namespaced else "", name)
         known = self.objects.get(key)
@@ -47,6 +56,8 @@ class FakeServer:
         if self.namespaced:
             metadata["namespace"] = namespace
         obj = {"metadata": metadata, "spec": fields.get("spec", {}), "status": fields.get("status", {})}
+        if fields.get("unreadable"):
+            obj = partial_object(obj)
         self.objects[key] = obj
         self._record("MODIFIED" if known else "ADDED", obj)
         return obj
@@ -86,20 +97,22 @@ class FakeServer:
             raise self.failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
-    async def list_pages(self, _gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield the objects page by page."""
-        self._check(namespace)
+        self._check(gvk, namespace)
         self.lists += 1
         version = str(self.version)
         found = [copy.deepcopy(obj) for key, obj in self.objects.items() if namespace in (None, key.namespace)]
         for start in range(0, max(len(found), 1), self.page_size):
+            if start and self.expiring:
+                raise GoneError(410, "Expired", "the provided continue parameter is too old")
             yield found[start : start + self.page_size], version
 
     async def watch(
-        self, _gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
+        self, gvk: GVK, namespace: str | None, resource_version: str, _timeout_seconds: float
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield past and future events."""
-        self._check(namespace)
+        self._check(gvk, namespace)
         self.watched_from.append(resource_version)
         if int(resource_version) < self._oldest or self.forget_everything:
             raise GoneError(410, "Expired", "too old resource version")
@@ -117,13 +130,15 @@ class FakeServer:
         finally:
             self._streams.remove(entry)
 
-    def _check(self, namespace: str | None) -> None:
-        failure = self.failure or self.forbidden_namespaces.get(namespace)
+    def _check(self, gvk: GVK, namespace: str | None) -> None:
+        failure = self.failure or self.broken_kinds.get(gvk) or self.forbidden_namespaces.get(namespace)
         if failure is not None:
             raise failure
 
     def _record(self, event_type: str, obj: RawObject) -> None:
-        kept = copy.deepcopy(obj) | {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}
+        kept = copy.deepcopy(obj)
+        if not is_partial(obj) or event_type == "DELETED":
+            kept |= {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind}
         self._history.append((self.version, event_type, kept))
         for namespace, stream in self._streams:
             if namespace in (None, obj["metadata"].get("namespace", "")):

@@ -10,7 +10,7 @@ from rolecall.controller.leader_election import LeadershipLostError
 from rolecall.controller.manager import Manager
 from rolecall.controller.source.changes import Change
 from rolecall.controller.work_queue import Cause, WorkQueue
-from rolecall.kube.errors import ForbiddenError, UnreachableError
+from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, NoAnswerInTimeError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.unit.controller.fake_server import WIDGET, FakeServer
 from tests.unit.manual_clock import ManualClock, settle
@@ -121,6 +121,45 @@ async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operat
         await settle()
         assert operator.log == ["start default/early", "end default/early"]
         assert not operator.manager.informers[0].has_synced
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ApiError(500, "InternalError", "conversion webhook for example.com/v2, Kind=Gadget failed"),
+        ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+        NoAnswerInTimeError("GET /apis/example.com/v1/gadgets got no answer"),
+    ],
+)
+async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(operator: Operator, failure: KubeError) -> None:
+    operator.server.broken_kinds[GADGET] = failure
+    gadgets = operator.manager.informer_for(GADGET)
+    with capture_logs() as logs:
+        async with running(operator):
+            assert not operator.manager.has_settled
+            for _ in range(200):
+                await operator.clock.advance_and_settle(0.1)
+            assert operator.manager.has_settled
+            assert operator.log == ["start default/web", "end default/web"]
+            assert list(operator.manager.blocked_kinds) == [GADGET]
+            operator.server.broken_kinds.clear()
+            for _ in range(200):
+                await operator.clock.advance_and_settle(0.1)
+            assert gadgets.has_synced
+            assert operator.manager.blocked_kinds == {}
+    assert [line["event"] for line in logs].count(
+        "Not waiting for kinds that cannot be listed; all others are reconciled"
+    ) == 1
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 2
+
+
+async def test_all_kinds_wait_while_the_api_server_is_unreachable(operator: Operator) -> None:
+    operator.server.failure = UnreachableError("connection refused")
+    async with running(operator):
+        for _ in range(600):
+            await operator.clock.advance_and_settle(0.1)
+        assert not operator.manager.has_settled
+        assert operator.manager.blocked_kinds == {}
 
 
 async def test_there_is_one_informer_for_each_kind(operator: Operator) -> None:

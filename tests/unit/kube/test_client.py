@@ -10,7 +10,14 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client, Request
-from rolecall.kube.errors import ConflictError, GoneError, KubeError, NotFoundError, UnreachableError
+from rolecall.kube.errors import (
+    ConflictError,
+    GoneError,
+    KubeError,
+    NoAnswerInTimeError,
+    NotFoundError,
+    UnreachableError,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")
@@ -170,7 +177,7 @@ async def test_a_request_that_takes_too_long_is_unreachable(client: Client, api_
         raise AssertionError
 
     api_server.answer = never
-    with pytest.raises(UnreachableError, match="Timeout"):
+    with pytest.raises(NoAnswerInTimeError, match="Timeout"):
         await client._send(Request("GET", "/never", timeout_seconds=0.05))
 
 

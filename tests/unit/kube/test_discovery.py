@@ -2,8 +2,14 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.discovery import ApiResource, Discovery, read_resource_list
-from rolecall.kube.errors import NotFoundError, UnknownKindError, UnreachableError
+from rolecall.kube.discovery import (
+    MAX_AGE_SECONDS,
+    ApiResource,
+    Discovery,
+    contradicts_discovery,
+    read_resource_list,
+)
+from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey
 
 WIDGET = GVK("example.com", "v1", "Widget")
@@ -20,10 +26,13 @@ class Server:
     def __init__(self, **lists: list[dict[str, Any]]) -> None:
         self.lists = {path.replace("__", "/").replace("_", "."): items for path, items in lists.items()}
         self.asked: list[str] = []
+        self.failure: KubeError | None = None
 
     async def __call__(self, path: str) -> dict[str, Any]:
         """Answer."""
         self.asked.append(path)
+        if self.failure is not None:
+            raise self.failure
         if path not in self.lists:
             raise NotFoundError(404, "NotFound", "no such group")
         return {"resources": self.lists[path]}
@@ -103,3 +112,56 @@ async def test_an_api_server_that_is_away_is_not_a_missing_kind() -> None:
 
     with pytest.raises(UnreachableError):
         await Discovery(away).by_kind(WIDGET)
+
+
+async def test_a_subresource_that_a_kind_gets_later_is_seen_after_a_time() -> None:
+    server = Server(__apis__example_com__v1=[WIDGETS])
+    now = 0.0
+    discovery = Discovery(server, lambda: now)
+    assert (await discovery.by_kind(WIDGET)).subresources == frozenset()
+    server.lists["/apis/example.com/v1"] = [WIDGETS, WIDGET_STATUS]
+    now = MAX_AGE_SECONDS - 1
+    assert (await discovery.by_kind(WIDGET)).subresources == frozenset()
+    assert len(server.asked) == 1
+    now = MAX_AGE_SECONDS + 1
+    assert (await discovery.by_kind(WIDGET)).subresources == {"status"}
+
+
+@pytest.mark.parametrize(
+    ("path", "is_seen"),
+    [("/apis/example.com/v1/widgets", True), ("/apis/example.com/v10/widgets", False), ("/api/v1/widgets", False)],
+)
+async def test_an_answer_that_contradicts_the_list_expires_it(path: str, *, is_seen: bool) -> None:
+    server = Server(__apis__example_com__v1=[WIDGETS])
+    discovery = Discovery(server)
+    assert (await discovery.by_kind(WIDGET)).namespaced
+    server.lists["/apis/example.com/v1"] = [WIDGETS | {"namespaced": False}]
+    discovery.expire(path)
+    assert (await discovery.by_kind(WIDGET)).namespaced is not is_seen
+
+
+async def test_a_list_that_cannot_be_fetched_again_is_used_as_it_is_known() -> None:
+    server = Server(__apis__example_com__v1=[WIDGETS])
+    discovery = Discovery(server)
+    found = await discovery.by_kind(WIDGET)
+    server.failure = ApiError(503, "ServiceUnavailable", "the aggregated API is away")
+    discovery.expire("/apis/example.com/v1/widgets")
+    assert await discovery.by_kind(WIDGET) == found
+    with pytest.raises(ApiError):
+        await discovery.by_kind(GVK("example.com", "v1", "Gadget"))
+
+
+@pytest.mark.parametrize(
+    ("error", "contradicts"),
+    [
+        (from_status(404, "404 page not found"), True),
+        (from_status(404, {"reason": "NotFound", "details": {}}), True),
+        (from_status(404, {"reason": "NotFound", "details": {"name": "one", "kind": "widgets"}}), False),
+        (from_status(405, {"reason": "MethodNotAllowed", "details": {}}), True),
+        (from_status(403, {"reason": "Forbidden", "details": {}}), False),
+    ],
+)
+def test_a_path_that_is_not_served_contradicts_discovery_but_a_missing_object_does_not(
+    error: ApiError, *, contradicts: bool
+) -> None:
+    assert contradicts_discovery(error) is contradicts

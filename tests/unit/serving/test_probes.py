@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.serving.probes import probes_application
+from rolecall.serving.probes import Readiness, probes_application
 
 Client = TestClient[web.Request, web.Application]
 
@@ -13,6 +13,7 @@ class Operator:
     """An operator that is ready when the test says so."""
 
     ready = False
+    notes: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def operator() -> Operator:
 
 @pytest.fixture
 async def client(operator: Operator) -> AsyncIterator[Client]:
-    async with TestClient(TestServer(probes_application(lambda: operator.ready))) as client:
+    async with TestClient(
+        TestServer(probes_application(Readiness(lambda: operator.ready, lambda: operator.notes)))
+    ) as client:
         yield client
 
 
@@ -51,6 +54,18 @@ async def test_verbose_lists_the_checks(client: Client, operator: Operator) -> N
     operator.ready = True
     response = await client.get("/readyz?verbose=1")
     assert (await response.text()).splitlines() == ["[+]readyz ok", "[+]informers ok", "readyz check passed"]
+
+
+async def test_only_verbose_tells_of_a_kind_that_holds_back_nobody(client: Client, operator: Operator) -> None:
+    operator.ready = True
+    operator.notes = ("informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",)
+    assert await (await client.get("/readyz")).text() == "ok"
+    assert (await (await client.get("/readyz?verbose")).text()).splitlines() == [
+        "[+]readyz ok",
+        "[+]informers ok",
+        "[!]informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",
+        "readyz check passed",
+    ]
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz/informers", "/metrics", "/readyz/readyz/more"])

@@ -38,7 +38,7 @@ class Informer:
         self._handlers: tuple[Handler, ...] = ()
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))
-        self._blocked: set[str | None] = set()
+        self._blocked: dict[str | None, str] = {}
         self._synced = asyncio.Event()
         self._settled = asyncio.Event()
 
@@ -62,12 +62,18 @@ class Informer:
         await self._synced.wait()
 
     async def settled(self) -> None:
-        """Wait until the informer is synced, or cannot sync because the kind or a permission is missing."""
+        """Wait until the informer is synced, or cannot sync for now, see ``blocked_reason``."""
         await self._settled.wait()
+
+    @property
+    def blocked_reason(self) -> str:
+        """Why the first list is not complete for now, empty if it is, or if it may be soon."""
+        return next((reason for namespace, reason in self._blocked.items() if namespace in self._unlisted), "")
 
     async def run(self) -> None:
         """List and watch until cancelled."""
         resource = await self._find_resource()
+        self._blocked.clear()
         namespaces = self._namespaces if resource.namespaced and self._namespaces is not None else (None,)
         self._unlisted = set(namespaces)
         async with asyncio.TaskGroup() as group:
@@ -81,8 +87,9 @@ class Informer:
                 resource = await self._client.resource(self.gvk)
             except KubeError as error:
                 seconds = retry.delay_after_failure(error)
-                if retry.failure is not None and retry.failure.needs_intervention:
-                    self._settled.set()
+                if retry.blocked_reason:
+                    self._blocked = dict.fromkeys(self._unlisted, retry.blocked_reason)
+                    self._update_sync_state()
                 await sleep(self._clock, seconds)
             else:
                 retry.record_success()
@@ -109,9 +116,12 @@ class Informer:
             return
         self._upsert(entry, obj, from_watch=True)
 
-    def on_blocked(self, namespace: str | None) -> None:
-        """Record that a namespace cannot be watched until a user intervenes."""
-        self._blocked.add(namespace)
+    def on_unreadable(self, key: ObjectKey) -> None:
+        """Keep the last state of the object that could be read."""
+
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
+        """Record that a namespace cannot be listed and watched for now."""
+        self._blocked[namespace] = reason
         self._update_sync_state()
 
     def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
@@ -126,7 +136,7 @@ class Informer:
         if not self._unlisted and not self.has_synced:
             logger.debug("Informer synced", gvk=str(self.gvk), objects=len(self.store))
             self._synced.set()
-        if self._unlisted <= self._blocked:
+        if self._unlisted <= self._blocked.keys():
             self._settled.set()
 
     def _notify_deleted(self, entry: Entry) -> None:

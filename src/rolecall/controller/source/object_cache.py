@@ -53,6 +53,7 @@ class KindCache:
     reflectors: dict[str, Reflector] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     objects: _Objects = field(default_factory=dict)
+    unreadable: set[ObjectKey] = field(default_factory=set)
 
     def start(self, source: ListerWatcher, namespaces: tuple[str, ...] | None, clock: Clock) -> None:
         """Start to list and watch, in these namespaces or in all namespaces."""
@@ -61,7 +62,12 @@ class KindCache:
             self.tasks.append(asyncio.create_task(reflector.run(), name=f"cache of {self.gvk} in {namespace or 'all'}"))
 
     def view(self, namespace: str) -> View | None:
-        """Return a view of a namespace (empty: of all namespaces), None if it has not been listed completely."""
+        """Return a view of a namespace (empty: of all namespaces), None if it has not been listed completely.
+
+        There is none either while an object of the kind cannot be read.
+        """
+        if self.unreadable:
+            return None
         reflector = self.reflectors.get(namespace) or self.reflectors.get("")
         if reflector is None or not reflector.resource_version or any(task.done() for task in self.tasks):
             return None
@@ -70,6 +76,7 @@ class KindCache:
     def on_listed(self, obj: RawObject) -> None:
         """Store an object from a list."""
         stored = StoredObject.of(obj)
+        self.unreadable.discard(stored.key)
         self.objects.setdefault(stored.key.namespace, {})[stored.key.name] = stored
 
     def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey]) -> None:
@@ -78,21 +85,29 @@ class KindCache:
             cached = self.objects.get(each, {})
             for name in [name for name in cached if ObjectKey(each, name) not in listed_keys]:
                 del cached[name]
+        gone = {key for key in self.unreadable if namespace in (None, key.namespace)} - listed_keys
+        self.unreadable -= gone
 
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
         """Store a watch event."""
         if event_type == "DELETED":
             key = ObjectKey.of_object(obj)
+            self.unreadable.discard(key)
             self.objects.get(key.namespace, {}).pop(key.name, None)
         else:
             self.on_listed(obj)
 
-    def on_blocked(self, namespace: str | None) -> None:
+    def on_unreadable(self, key: ObjectKey) -> None:
+        """Record that the cache does not have this object."""
+        self.unreadable.add(key)
+
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
         """Log that the kind cannot be cached: there is no view, and reads go to the API server."""
         logger.debug(
             "Cannot cache this kind; reads go to the API server",
             gvk=str(self.gvk),
             watched_namespace=namespace or "all",
+            reason=reason,
         )
 
 

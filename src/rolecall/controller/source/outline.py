@@ -2,8 +2,9 @@
 
 Users want to know why a reconcile started; "the object was modified" is not enough. So the outline keeps a checksum of
 four bytes for each field down to the second level (``spec.replicas``, ``status.phase``, ``metadata.labels``). Objects
-with the same fields share one tuple of names. Outlines are only used in messages. Predicates compare the digests and
-fingerprints of ``store`` and ``field_paths``.
+with the same fields share one tuple of names. An object may have any number of fields, and a ConfigMap any number of
+keys, so the names are limited: below a field with many names there are none, and the last fields have none. Outlines
+are only used in messages. Predicates compare the digests and fingerprints of ``store`` and ``field_paths``.
 """
 
 import marshal
@@ -12,6 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from rolecall.kube.references import RawObject
@@ -21,6 +23,9 @@ _CONSTANT_FIELDS = ("apiVersion", "kind")
 _VOLATILE_FIELDS = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
 _MARSHAL_FORMAT = 2  # the output of later formats depends on reference counts
 _MAX_LISTED = 5
+_MAX_FIELDS = 256
+_MAX_NAMES_BELOW = 100
+_MAX_NAME_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Outline:
     @classmethod
     def of(cls, obj: RawObject) -> "Outline":
         """Return the outline of an object."""
-        fields = sorted(_fields(obj))
+        fields = sorted(islice(_fields(obj), _MAX_FIELDS))
         return cls(
             _interned(tuple(name for name, _ in fields)), array("I", (checksum for _, checksum in fields)).tobytes()
         )
@@ -59,11 +64,11 @@ def _fields(obj: RawObject) -> Iterator[tuple[str, int]]:
     for top, value in obj.items():
         if top in _CONSTANT_FIELDS:
             continue
-        if not isinstance(value, dict):
-            yield top, _checksum(value)
+        if not isinstance(value, dict) or len(value) > _MAX_NAMES_BELOW:
+            yield top[:_MAX_NAME_LENGTH], _checksum(value)
             continue
         for name, item in value.items():
-            path = f"{top}.{name}"
+            path = f"{top}.{name}"[:_MAX_NAME_LENGTH]
             if path not in _VOLATILE_FIELDS:
                 yield path, _checksum(item)
 
@@ -76,7 +81,7 @@ def _checksum(value: Any) -> int:
         return 0
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _interned(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the same tuple for equal ones, to save memory."""
     return names

@@ -17,6 +17,7 @@ from rolecall.controller.source.watch_retry import WatchFailure, WatchRetry
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError
 from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.partial_metadata import is_partial
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 
@@ -28,7 +29,10 @@ _EVENTS_PER_TURN = 100  # yield to other tasks after this many events
 
 
 class ListerWatcher(Protocol):
-    """The requests to the API server that reflectors need; ``rolecall.kube.client.Client`` implements them."""
+    """The requests to the API server that reflectors need; ``rolecall.kube.client.Client`` implements them.
+
+    An object that cannot be read comes with its metadata alone: see ``rolecall.kube.partial_metadata``.
+    """
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of a kind. Raises UnknownKindError."""
@@ -54,8 +58,11 @@ class Sink(Protocol):
     def on_watch_event(self, event_type: str, obj: RawObject) -> None:
         """Handle a watch event: ADDED, MODIFIED or DELETED."""
 
-    def on_blocked(self, namespace: str | None) -> None:
-        """Handle that the kind cannot be watched until a user installs it or grants the permission."""
+    def on_unreadable(self, key: ObjectKey) -> None:
+        """Handle that an object exists whose new state cannot be read."""
+
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
+        """Handle that the kind cannot be listed and watched for now, and that nobody should wait for it."""
 
 
 @dataclass(slots=True)
@@ -80,6 +87,7 @@ class Reflector:
                 logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
                 self.resource_version = ""
                 seconds = retry.delay_after_expiry()
+                self._note_block(retry)
             except KubeError as error:
                 if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
                     retry.record_progress()
@@ -90,9 +98,12 @@ class Reflector:
         seconds = retry.delay_after_failure(error)
         if retry.failure is WatchFailure.NOT_INSTALLED:
             self.resource_version = ""  # list again: a kind that is installed again has other objects
-        if retry.failure is not None and retry.failure.needs_intervention:
-            self.sink.on_blocked(self.namespace)
+        self._note_block(retry)
         return seconds
+
+    def _note_block(self, retry: WatchRetry) -> None:
+        if retry.blocked_reason:
+            self.sink.on_blocked(self.namespace, retry.blocked_reason)
 
     async def _list_and_watch(self, retry: WatchRetry) -> float:
         """List if necessary, watch once, and return the delay in seconds before the next watch."""
@@ -115,7 +126,7 @@ class Reflector:
                 item.setdefault("apiVersion", self.gvk.api_version)
                 item.setdefault("kind", self.gvk.kind)
                 listed_keys.add(ObjectKey.of_object(item))
-                self.sink.on_listed(item)
+                self._pass_on(None, item)
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys)
         return version
@@ -129,8 +140,23 @@ class Reflector:
                 retry.record_progress()
             events += 1
             if event_type != "BOOKMARK":
-                self.sink.on_watch_event(event_type, obj)
+                self._pass_on(event_type, obj)
             self.resource_version = resource_version_of(obj) or self.resource_version
             if events % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return events
+
+    def _pass_on(self, event_type: str | None, obj: RawObject) -> None:
+        """Pass an object of a list (``event_type`` None) or of a watch to the sink, or that it cannot be read."""
+        if is_partial(obj):
+            self.sink.on_unreadable(ObjectKey.of_object(obj))
+            return
+        try:
+            if event_type is None:
+                self.sink.on_listed(obj)
+            else:
+                self.sink.on_watch_event(event_type, obj)
+        except RecursionError:
+            key = ObjectKey.of_object(obj)
+            logger.exception("Skipping an object that is nested too deeply", gvk=str(self.gvk), object=str(key))
+            self.sink.on_unreadable(key)

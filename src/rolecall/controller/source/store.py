@@ -1,11 +1,10 @@
 """The informer's store: an entry per object with its metadata, a digest, and fingerprints of the requested fields.
 
 Predicates and triggers compare entries, not objects. Every object of a watched kind has an entry, so entries are small:
-strings are interned, empty mappings are shared, and the object itself is not kept. Only the informer writes to its
+common strings are shared, empty mappings are shared, and the object itself is not kept. Only the informer writes to its
 store.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from rolecall.controller.source.outline import Outline
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, owner_references_of
 from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
+from rolecall.kube.shared_strings import shared, shared_labels
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 # Fields that every write changes, or that follow from other fields.
@@ -64,18 +64,20 @@ class Entry:
     def of(cls, obj: RawObject, fields: Iterable[FieldPath] = ()) -> "Entry":
         """Return the entry for an object."""
         metadata = metadata_of(obj)
-        annotations = _string_map(metadata.get("annotations"))
+        annotations = metadata.get("annotations")
+        if not isinstance(annotations, dict):
+            annotations = {}
         return cls(
-            namespace=sys.intern(str(metadata.get("namespace") or "")),
+            namespace=shared(str(metadata.get("namespace") or "")),
             name=str(metadata.get("name") or ""),
             uid=str(metadata.get("uid") or ""),
             resource_version=str(metadata.get("resourceVersion") or ""),
             generation=generation_of(obj),
-            labels=_string_map(metadata.get("labels")),
-            annotations_digest=digest_of(dict(annotations)) if annotations else b"",
+            labels=shared_labels(obj) or EMPTY,
+            annotations_digest=digest_of(annotations) if annotations else b"",
             owners=owner_references_of(obj),
-            primary_resource=annotations.get(PRIMARY_ANNOTATION, ""),
-            primary_resource_type=annotations.get(PRIMARY_TYPE_ANNOTATION, ""),
+            primary_resource=shared(str(annotations.get(PRIMARY_ANNOTATION, ""))),
+            primary_resource_type=shared(str(annotations.get(PRIMARY_TYPE_ANNOTATION, ""))),
             is_deleting=is_being_deleted(obj),
             digest=_digest(obj, metadata),
             values=tuple(path.fingerprint(obj) for path in fields),
@@ -129,13 +131,6 @@ class Store:
         if before is not None and not entries:
             del self._namespaces[key.namespace]
         return before
-
-
-def _string_map(raw: object) -> Mapping[str, str]:
-    """Return labels or annotations with interned strings."""
-    if not isinstance(raw, dict) or not raw:
-        return EMPTY
-    return {sys.intern(str(name)): sys.intern(str(value)) for name, value in raw.items()}
 
 
 def _digest(obj: RawObject, metadata: Mapping[str, Any]) -> bytes:

@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.source.changes import Change, ChangeType
 from rolecall.controller.source.informer import Informer
+from rolecall.controller.source.store import Entry
 from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, UnknownKindError, UnreachableError
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.references import ObjectKey, RawObject
 from tests.unit.controller.fake_server import WIDGET, FakeServer
 from tests.unit.manual_clock import ManualClock, settle
 
@@ -401,3 +402,72 @@ async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_list
         server.put("new")
         await world.pass_seconds(12)
         assert world.reported == ["Widget default/new added"]
+
+
+async def test_an_object_that_cannot_be_read_is_skipped_and_what_is_behind_it_is_not(server: FakeServer) -> None:
+    server.put("web")
+    server.put("deep", unreadable=True)
+    server.put("after")
+    async with running(World(server)) as world:
+        assert world.informer.has_synced
+        server.put("web", unreadable=True)
+        server.put("later")
+        await settle()
+        assert world.reported == [f"Widget default/{name} added" for name in ("web", "after", "later")]
+        server.put("web", spec={"a": 1})
+        server.delete("deep")
+        await settle()
+        assert world.reported == ["Widget default/web modified", "Widget default/deep deleted"]
+        assert server.watched_from == ["103"]
+
+
+async def test_a_list_does_not_delete_an_object_that_cannot_be_read_any_more(server: FakeServer) -> None:
+    server.put("web")
+    async with running(World(server)) as world:
+        server.put("web", unreadable=True)
+        server.forget_history()
+        server.end_streams(GoneError(410, "Expired", ""))
+        await world.pass_seconds(1)
+        assert server.lists == 2
+        assert world.reported == ["Widget default/web added"]
+        assert world.informer.store.get(WEB) is not None
+
+
+@pytest.mark.parametrize("is_in_list", [True, False])
+async def test_an_object_too_deep_for_its_fingerprints_is_skipped_with_its_name(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, *, is_in_list: bool
+) -> None:
+    entry_of = Entry.of
+
+    def of(obj: RawObject, fields: Any = ()) -> Entry:
+        if obj["metadata"]["name"] == "deep":
+            raise RecursionError
+        return entry_of(obj, fields)
+
+    monkeypatch.setattr(Entry, "of", of)
+    if is_in_list:
+        server.put("deep")
+    with capture_logs() as logs:
+        async with running(World(server)) as world:
+            server.put("deep")
+            server.put("web")
+            await settle()
+            assert world.reported == ["Widget default/web added"]
+    skipped = [line["object"] for line in logs if line["event"] == "Skipping an object that is nested too deeply"]
+    assert set(skipped) == {"default/deep"}
+
+
+async def test_a_list_that_expires_before_its_end_is_listed_anew_and_holds_back_no_other_kind(
+    server: FakeServer,
+) -> None:
+    for name in "abc":
+        server.put(name)
+    server.expiring = True
+    async with running(World(server)) as world:
+        await world.pass_seconds(10)
+        assert not world.informer.has_synced
+        assert world.informer.blocked_reason == "Lists expire before their end; listing again"
+        server.expiring = False
+        await world.pass_seconds(20)
+        assert world.informer.has_synced
+        assert sorted(world.reported) == [f"Widget default/{name} added" for name in "abc"]

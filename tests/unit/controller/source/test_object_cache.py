@@ -146,3 +146,21 @@ async def test_the_end_ends_the_watches(server: FakeServer) -> None:
         await kept.preload()
         assert server.streams == 1
     assert server.streams == 0
+
+
+async def test_a_kind_is_not_read_from_the_cache_while_one_of_its_objects_cannot_be_read(
+    kept: Kept, server: FakeServer
+) -> None:
+    server.put("deep")
+    server.put("web")
+    await kept.preload()
+    server.put("deep", unreadable=True)
+    await settle()
+    assert kept.view() is None
+    server.put("deep")
+    await settle()
+    assert kept.names() == ["default/deep", "default/web"]
+    server.put("deep", unreadable=True)
+    server.delete("deep")
+    await settle()
+    assert kept.names() == ["default/web"]

@@ -47,3 +47,11 @@ def test_a_few_names_are_told_and_how_many_more_there_are() -> None:
 def test_no_object_is_too_odd(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert Outline.of(one).changed_fields(Outline.of(one)) == []
     assert Outline.of(one).changed_fields(Outline.of(other)) == Outline.of(other).changed_fields(Outline.of(one))
+
+
+def test_the_names_of_an_outline_are_limited_whatever_an_object_has() -> None:
+    many = {f"key-{number}" * 40: "x" for number in range(10_000)}
+    outline = Outline.of({"data": many, **many})
+    assert len(outline.names) <= 256
+    assert max(map(len, outline.names)) <= 128
+    assert outline.changed_fields(Outline.of({"data": many | {"more": "y"}, **many})) == ["data"]

@@ -1,10 +1,14 @@
+import json
+import sys
 import tracemalloc
+import uuid
 
 import pytest
 
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.source.store import EMPTY, Entry, Store
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
+from rolecall.kube.stored_object import StoredObject
 from tests.unit.controller.samples import make_object
 
 FRAMES = 8
@@ -108,3 +112,36 @@ def test_an_object_costs_less_than_two_kibibytes() -> None:
     tracemalloc.stop()
     assert len(store) == OBJECTS
     assert 500 < sum(trace.size for trace in ours.traces) / OBJECTS < 2048
+
+
+def is_interned(text: str) -> bool:
+    """Return whether a string is in the interpreter's table, from which Python 3.12.1 removes nothing."""
+    equal = "".join(list(text))
+    return sys.intern(equal) is not equal
+
+
+def test_no_text_that_users_choose_is_interned() -> None:
+    """Python 3.12.1 would never free it."""
+    texts = {name: f"{name}-{uuid.uuid4()}" for name in ("label", "label value", "key", "value", "namespace", "owner")}
+    obj = make_object(
+        labels={texts["label"]: texts["label value"]},
+        annotations={texts["key"]: texts["value"], "operator-sdk/primary-resource": texts["owner"]},
+        namespace=texts["namespace"],
+    )
+    kept = Entry.of(obj), StoredObject.of(obj)
+    assert kept[0].labels == kept[1].labels == {texts["label"]: texts["label value"]}
+    assert [name for name, text in texts.items() if is_interned(text)] == []
+
+
+def test_equal_labels_and_namespaces_of_objects_are_the_same_strings() -> None:
+    one, other = (Entry.of(json.loads(json.dumps(make_object(labels={"app": "web-server"})))) for _ in range(2))
+    assert one.namespace is other.namespace
+    assert next(iter(one.labels.items()))[1] is next(iter(other.labels.items()))[1]
+
+
+def test_a_long_text_is_kept_by_its_object_only() -> None:
+    text = "x" * 100_000 + str(uuid.uuid4())
+    entry = Entry.of(make_object(annotations={"operator-sdk/primary-resource": text}))
+    assert entry.primary_resource is text
+    del entry
+    assert sys.getrefcount(text) <= 3
