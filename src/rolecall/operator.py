@@ -54,7 +54,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
     _announce(settings, watches)
     clock = LoopClock()
     async with (
-        _runner(settings, watches, runner) as chosen,
+        _runner(settings, watches, metrics, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
         _proxy(client, settings) as proxy,
         EventRecorder(client).running() as events,
@@ -134,14 +134,17 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
 
 
 @asynccontextmanager
-async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner | None) -> AsyncIterator[Runner]:
+async def _runner(
+    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, given: Runner | None
+) -> AsyncIterator[Runner]:
     """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
     if given:
         yield given
     elif not settings.warm:
         yield ProcessRunner(SubprocessStarter())
     else:
-        async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
+        contents = sorted(set().union(*map(directories_of, watches)))
+        async with ForkserverStarter(contents, on_replaced=metrics.count_fork_server) as starter:
             yield ProcessRunner(starter)
 
 
