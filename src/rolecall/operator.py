@@ -120,8 +120,7 @@ def _add(watch: Watch, context: OperatorContext) -> WatchController:
 
 async def _run(manager: Manager, controllers: list[WatchController], *, keeps_files: bool) -> None:
     beside = [
-        asyncio.create_task(watch_content(directories_of(controller.watch), controller.content_changed))
-        for controller in controllers
+        asyncio.create_task(watch_content(controller.watch, controller.content_changed)) for controller in controllers
     ]
     if keeps_files:
         beside += [asyncio.create_task(controller.remove_orphaned_workspaces()) for controller in controllers]
