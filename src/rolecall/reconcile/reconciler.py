@@ -99,7 +99,7 @@ class Reconciler:
                 if result is not None:
                     return result
         except NotFoundError:
-            return self._forget(context, "Object is gone")
+            return await self._forget(context, "Object is gone")
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._give_up(context, str(error))
@@ -197,7 +197,7 @@ class Reconciler:
             context.fresh = context.obj
         if uid_of(context.fresh) != uid_of(context.obj):
             # This is another object of the same name. Its own events lead to a reconcile.
-            return self._forget(context, "Object was recreated during its run")
+            return await self._forget(context, "Object was recreated during its run")
         return None
 
     async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
@@ -239,11 +239,11 @@ class Reconciler:
         self.self_triggers.own_writes.record_write((self.watch.gvk, context.key), written)
         return written
 
-    def _forget(self, context: ReconcileContext, why: str) -> Result:
+    async def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
         self.self_triggers.forget(context.key)
         self.events.forget(context.key)
-        self.launcher.forget(context.key)
+        await self.launcher.forget(context.key)
         return Result()
 
     def _result(self, context: ReconcileContext) -> Result:

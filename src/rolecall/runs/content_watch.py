@@ -10,6 +10,7 @@ from pathlib import Path
 
 from watchfiles import DefaultFilter, awatch
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.content import Content
 from rolecall.config.watches import Watch
 from rolecall.logs import get_logger
@@ -33,10 +34,10 @@ def directories_of(watch: Watch) -> frozenset[Path]:
 async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:
     """Call ``on_change`` whenever the content of the watch's role or playbook has changed, until cancelled."""
     contents = contents_of(watch)
-    before = await asyncio.to_thread(digests_of, contents)
+    before = await in_thread(lambda: digests_of(contents))
     directories = sorted(directories_of(watch))
     async for _ in awatch(*directories, watch_filter=DefaultFilter(), stop_event=asyncio.Event()):
-        now = await asyncio.to_thread(digests_of, contents)
+        now = await in_thread(lambda: digests_of(contents))
         if now != before:
             changed = [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]
             before = now

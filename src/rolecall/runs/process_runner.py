@@ -10,6 +10,7 @@ import json
 import time
 from typing import Any
 
+from rolecall.blocking_work import in_thread
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
 from rolecall.process_tree import become_subreaper
@@ -56,7 +57,7 @@ class ProcessRunner:
             await uninterrupted(_stop(spec, output, reading))
             raise
         finally:
-            spec.workspace.finish(spec.ident)
+            await in_thread(lambda: spec.workspace.finish(spec.ident))
         return output.summary.finish(ending)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.settings import Settings
 from rolecall.logs import get_logger
 from rolecall.process_tree import KILL_LIMIT_SECONDS
@@ -56,7 +57,7 @@ async def stop_process(spec: RunSpec, process: RunProcess) -> None:
 
 async def kill_rest(spec: RunSpec) -> None:
     """Kill every process that carries the mark of the run; one that hangs in the kernel is left to itself."""
-    if survivors := await asyncio.to_thread(kill_run_processes, spec.ident):
+    if survivors := await in_thread(lambda: kill_run_processes(spec.ident)):
         logger.error("Processes of the run could not be killed and are left to themselves", pids=survivors)
 
 

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
 from rolecall.runs.forkserver.forked_process import UNKNOWN_CODE, ForkedProcess, ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
@@ -128,7 +129,7 @@ class ForkServer:
             await self._adopting
         if self.process.returncode is None:
             logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        await in_thread(lambda: shutil.rmtree(self._directory, ignore_errors=True))
 
     async def _request(self, ident: str) -> tuple[ForkedProcess, asyncio.WriteTransport]:
         """Ask for a fork; return the process that may come of it, and its stdin."""

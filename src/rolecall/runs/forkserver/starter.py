@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
 from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
 from rolecall.runs.forkserver.client import ForkServer, StaleServerError
@@ -87,7 +88,7 @@ class ForkserverStarter:
         try:
             process = await self._fork(spec)
         except asyncio.CancelledError:
-            await asyncio.to_thread(kill_run_processes, spec.ident)
+            await in_thread(lambda: kill_run_processes(spec.ident))
             raise
         return process or await self._subprocess.start(spec)
 
