@@ -60,7 +60,7 @@ async def run_operator(
     _announce(settings, watches)
     clock = LoopClock()
     async with (
-        _runner(settings, watches, runner) as chosen,
+        _runner(settings, watches, metrics, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
         elector = Elector(client, election, clock, metrics, guard.end_at if guard else None) if election else None
@@ -139,8 +139,7 @@ def _add(watch: Watch, context: OperatorContext) -> WatchController:
 
 async def _run(manager: Manager, controllers: list[WatchController], *, keeps_files: bool) -> None:
     beside = [
-        asyncio.create_task(watch_content(directories_of(controller.watch), controller.content_changed))
-        for controller in controllers
+        asyncio.create_task(watch_content(controller.watch, controller.content_changed)) for controller in controllers
     ]
     if keeps_files:
         beside += [asyncio.create_task(controller.remove_orphaned_workspaces()) for controller in controllers]
@@ -153,14 +152,17 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
 
 
 @asynccontextmanager
-async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner | None) -> AsyncIterator[Runner]:
+async def _runner(
+    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, given: Runner | None
+) -> AsyncIterator[Runner]:
     """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
     if given:
         yield given
     elif not settings.warm:
         yield ProcessRunner(SubprocessStarter())
     else:
-        async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
+        contents = sorted(set().union(*map(directories_of, watches)))
+        async with ForkserverStarter(contents, on_replaced=metrics.count_fork_server) as starter:
             yield ProcessRunner(starter)
 
 

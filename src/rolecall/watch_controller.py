@@ -41,6 +41,8 @@ from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runs.runner import Runner
 
 logger = get_logger("watch")
+_CONTENT_RETRY_SECONDS = 1.0
+"""Not at once: a role that changes its own files would run without a pause."""
 _WATCHED_ANNOTATIONS = tuple(
     FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
 )
@@ -113,8 +115,8 @@ class WatchController:
         ).remove()
 
     def content_changed(self) -> None:
-        """Retry everything that failed at once, because the files of the role have changed."""
-        self.queue.retry_now(Cause("files of the role changed"))
+        """Retry everything that failed soon, because the files of the role have changed."""
+        self.queue.retry_within(_CONTENT_RETRY_SECONDS, Cause("files of the role changed"))
 
     def _make_reconciler(self) -> Reconciler:
         context, watch = self._context, self.watch

@@ -30,6 +30,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
+WAIT = """
+- name: Wait
+  ansible.builtin.wait_for: {path: "{{ file }}", timeout: 120, sleep: 1}
+"""
 TELL = """
 - name: Look at this process
   ansible.builtin.set_fact:
@@ -61,6 +65,14 @@ LEAK = """
 import os
 KEPT = []
 os.register_at_fork(after_in_parent=lambda: KEPT.append(b"x" * 4 * 1024 * 1024))
+"""
+FORKLESS = """
+import errno, os
+FORK = os.fork
+def fork():
+    os.fork = FORK
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+os.fork = fork
 """
 LEAKY = """
 #!/usr/bin/python
@@ -192,6 +204,59 @@ async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
     with capture_logs() as logs:
         assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
     assert "The fork server has died; starting another one" in {line["event"] for line in logs}
+
+
+async def test_when_the_server_is_stopped_its_runs_go_on_and_the_next_ones_work(
+    bench: Bench, starter: ForkserverStarter, tmp_path: Path
+) -> None:
+    job = bench.job(bench.role(WAIT, name="wait"), Inputs({"file": os.fspath(tmp_path / "go")}))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
+    await until(lambda: any(event.task == "Wait" for event in bench.events))
+    server = server_of(starter)
+    server.suspend()
+    other = Bench(tmp_path / "other", bench.runner)
+    with capture_logs() as logs:
+        assert (await other.run(other.role("- ansible.builtin.debug:\n"))).is_successful
+    assert "The fork server does not answer" in "".join(line["event"] for line in logs)
+    assert server_of(starter) != server
+    (tmp_path / "go").touch()
+    assert (await run).is_successful
+    await until(lambda: not server.is_running())
+    assert zombies() == []
+
+
+async def test_a_run_whose_server_is_stopped_can_be_cancelled(bench: Bench, starter: ForkserverStarter) -> None:
+    await bench.run(bench.role("- ansible.builtin.debug:\n"))
+    server = server_of(starter)
+    server.suspend()
+    job = bench.job(bench.role(SLEEP))
+    run = asyncio.create_task(bench.runner.run(job, bench.events.append))
+    await until(lambda: starter.server is not None and not starter.server.idle.is_set())
+    run.cancel()
+    async with asyncio.timeout(8):
+        await asyncio.wait({run})
+    server.resume()
+    assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
+    await until(lambda: processes_of_run(job.ident) == [])
+    assert not (bench.workspace.artifacts(job.ident) / "job_events").exists()
+
+
+async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
+    plugins = tmp_path / "collections/ansible_collections/some/thing/plugins"
+    for name, source in (("module_utils/leak.py", FORKLESS), ("modules/leaky.py", LEAKY)):
+        (plugins / name).parent.mkdir(parents=True)
+        (plugins / name).write_text(source.lstrip())
+    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
+    role = bench.role("- some.thing.leaky:\n")
+    async with ForkserverStarter([role.path]) as starter:
+        server = server_of(starter)
+        bench.runner = ProcessRunner(starter)
+        failed = await bench.run(role)
+        assert (await bench.run(role)).is_successful
+        assert server_of(starter) == server
+    assert "cannot fork: [Errno 11] Resource temporarily unavailable" in failed.message
 
 
 async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(

@@ -63,7 +63,7 @@ class WorkQueue(Generic[RequestT]):
         self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
         self._failures: dict[RequestT, int] = {}
         self._backing_off: set[RequestT] = set()
-        self._retry_at_once: set[RequestT] = set()
+        self._retry_soon: dict[RequestT, float] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
         self._is_shut_down = False
 
@@ -125,14 +125,10 @@ class WorkQueue(Generic[RequestT]):
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
         """Count a failure, make the request due after its backoff, and return that delay in seconds."""
         self._observer.retried(request)
-        if request in self._retry_at_once:
-            self.forget(request)
-            self.add(request, cause)
-            return 0.0
         failures = self._failures.get(request, 0)
         self._failures[request] = failures + 1
         self._backing_off.add(request)
-        delay = self._backoff.delay_seconds(failures)
+        delay = min(self._backoff.delay_seconds(failures), self._retry_soon.get(request, math.inf))
         self.add_after(request, delay, cause)
         return delay
 
@@ -141,16 +137,14 @@ class WorkQueue(Generic[RequestT]):
         self._failures.pop(request, None)
         self._backing_off.discard(request)
 
-    def retry_now(self, cause: Cause = _RETRIED) -> None:
-        """Make every request that waits in backoff due now, and reset its failures.
+    def retry_within(self, seconds: float, cause: Cause = _RETRIED) -> None:
+        """Make every request that waits in backoff due within ``seconds``; its failures still count.
 
-        A request that is being processed now is retried at once if it fails, because it may have seen the old state.
+        A request that is being processed now is retried as soon if it fails, because it may have seen the old state.
         """
-        self._retry_at_once.update(self._processing)
+        self._retry_soon.update(dict.fromkeys(self._processing, seconds))
         for request in sorted(self._backing_off, key=self._timers.order):
-            self.forget(request)
-            self._timers.stop(request)
-            self.add(request, cause)
+            self._timers.start(request, seconds, cause)
 
     async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
         """Wait for the next due request and take it, with its causes (at most eight).
@@ -177,7 +171,7 @@ class WorkQueue(Generic[RequestT]):
         """
         dirty = self._processing.pop(request)
         self._observer.finished(request)
-        self._retry_at_once.discard(request)
+        self._retry_soon.pop(request, None)
         kept = [cause for cause in dirty if cause is _TOO_MANY or wakes is None or wakes(cause)]
         if kept and not self._is_shut_down:
             self._enqueue(request, kept)

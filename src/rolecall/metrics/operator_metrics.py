@@ -49,6 +49,14 @@ class OperatorMetrics:
             "Failed attempts to read the mounted certificate",
             registry=registry,
         )
+        self._fork_servers = Counter(
+            "ansible_operator_fork_server_replacements_total",
+            "Fork servers that were replaced, by reason: stale (a file changed), died, hanging, not-ready",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in ("stale", "died", "hanging", "not-ready"):
+            self._fork_servers.labels(reason)
         self.reconcile_results = ReconcileResults(registry)
         self.controllers = ControllerFamilies(registry)
         self.resource_created_at = ResourceCreatedAt()
@@ -68,6 +76,10 @@ class OperatorMetrics:
         self._reloads.inc()
         if not succeeded:
             self._failed_reloads.inc()
+
+    def count_fork_server(self, reason: str) -> None:
+        """Count a fork server that takes no further runs."""
+        self._fork_servers.labels(reason).inc()
 
     def set_leading(self, name: str, *, leading: bool) -> None:
         """Set whether this replica is the leader of an election."""

@@ -98,7 +98,7 @@ class Reconciler:
                 if result is not None:
                     return result
         except NotFoundError:
-            return self._forget(context, "Object is gone")
+            return await self._forget(context, "Object is gone")
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
             await self._give_up(context, str(error))
@@ -233,11 +233,11 @@ class Reconciler:
 
         return await write_with_retry(write)
 
-    def _forget(self, context: ReconcileContext, why: str) -> Result:
+    async def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
         self.self_triggers.forget(context.key)
         self.events.forget(context.key)
-        self.launcher.forget(context.key)
+        await self.launcher.forget(context.key)
         return Result()
 
     def _result(self, context: ReconcileContext) -> Result:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from rolecall.blocking_work import in_thread
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
@@ -94,7 +95,7 @@ class ApiAccess:
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),
         }
         try:
-            write_private(kubeconfig, credentials.kubeconfig())
+            await in_thread(lambda: write_private(kubeconfig, credentials.kubeconfig()))
             yield RunCredentials(
                 {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
                 {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
@@ -102,7 +103,7 @@ class ApiAccess:
             )
         finally:
             await self.proxy.revoke(run)
-            kubeconfig.unlink(missing_ok=True)
+            await in_thread(lambda: kubeconfig.unlink(missing_ok=True))
 
     def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
         """Return the watermark of the object's runs, raised to the version that this run starts from."""

@@ -6,6 +6,7 @@ A run that cannot be prepared results in a summary with a failure, like a run th
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.content import PlaybookContent
 from rolecall.config.environment import HIGHEST_VERBOSITY, parse_integer
 from rolecall.config.settings import Settings
@@ -41,7 +42,7 @@ class Launcher:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
         workspace = self._workspace(obj)
         try:
-            workspace.prepare(ident, self._inputs(obj, finalizing=finalizing))
+            await in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
             async with self.access.open(self.watch.gvk, obj, ident) as credentials:
                 spec = RunSpec(
                     ident=ident,
@@ -56,7 +57,7 @@ class Launcher:
                     grace_seconds=grace_seconds(self.settings),
                 )
                 summary = await self.runner.run(spec, self._logging(obj))
-                self._log_end(spec, summary)
+                await self._log_end(spec, summary)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
             return _not_started(error)
@@ -65,10 +66,10 @@ class Launcher:
             return _not_started(error)
         return summary
 
-    def forget(self, key: ObjectKey) -> None:
+    async def forget(self, key: ObjectKey) -> None:
         """Remove what the runs of a deleted object left on disk and in memory."""
         self.access.forget(key)
-        Workspace(self.root, self.watch.gvk, key).remove()
+        await in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 
     def _workspace(self, obj: RawObject) -> Workspace:
         keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
@@ -118,9 +119,10 @@ class Launcher:
         is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
         return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
 
-    def _log_end(self, spec: RunSpec, summary: RunSummary) -> None:
+    async def _log_end(self, spec: RunSpec, summary: RunSummary) -> None:
         if self.settings.debug_logs:
-            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=_output_of(spec))
+            output = await in_thread(lambda: _output_of(spec))
+            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=output)
         if summary.is_successful:
             logger.info("Play succeeded")
 

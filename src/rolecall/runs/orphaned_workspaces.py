@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolecall.blocking_work import in_thread
 from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
 from rolecall.runs.api_access import KUBECONFIG_PREFIX
 from rolecall.runs.run_processes import processes_of_run
 from rolecall.runs.workspace import Workspace, workspaces_of
-from rolecall.threads import in_own_thread
 
 logger = get_logger("workspace")
 _REMOVED = ".removed-"
@@ -42,18 +42,24 @@ class OrphanedWorkspaces:
             logger.warning("Could not remove orphaned workspaces", reason=str(error))
 
     async def _remove(self) -> None:
-        gone = [key for key in await in_own_thread(self._found) if self._move_aside(key)]
+        gone = [key for key in await in_thread(self._found) if self._move_aside(key)]
         for key in gone:
             logger.info("Removed an orphaned workspace", gvk=str(self.informer.gvk), object=str(key))
-        for folder in self.root.glob(f"{_REMOVED}*"):
-            await in_own_thread(shutil.rmtree, folder, ignore_errors=True)
+        await in_thread(self._remove_moved)
 
     def _found(self) -> list[ObjectKey]:
         keys = workspaces_of(self.root, self.informer.gvk)
         return [key for key in keys if not (key.namespace and self.namespaces) or key.namespace in self.namespaces]
 
+    def _remove_moved(self) -> None:
+        for folder in self.root.glob(f"{_REMOVED}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _move_aside(self, key: ObjectKey) -> bool:
-        """Move a workspace aside in one step, so that no run of a new object of that name can start in it."""
+        """Move a workspace aside in one step, so that no run of a new object of that name can start in it.
+
+        This is done on the loop, because nothing may come between the question and the step.
+        """
         if self.informer.store.get(key) is not None or self.is_busy(key):
             return False
         path = Workspace(self.root, self.informer.gvk, key).path

@@ -10,19 +10,20 @@ import json
 import time
 from typing import Any
 
+from rolecall.blocking_work import in_thread
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
 from rolecall.process_tree import become_subreaper
 from rolecall.runs.events import RunEvent, RunSummary
-from rolecall.runs.run_processes import kill_abandoned_runs, kill_run_processes
+from rolecall.runs.run_processes import kill_abandoned_runs
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
-from rolecall.runs.termination import revoke, stop_process, uninterrupted
-from rolecall.threads import in_own_thread
+from rolecall.runs.termination import kill_rest, revoke, stop_process, uninterrupted
 
 logger = get_logger("runner")
 
 _STDERR_LIMIT_BYTES = 2048
+_LAST_OUTPUT_SECONDS = 5.0
 
 
 class ProcessRunner:
@@ -40,19 +41,23 @@ class ProcessRunner:
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
         """Run the spec; see ``runner.Runner``."""
+        deadline = None if spec.timeout_seconds is None else asyncio.get_running_loop().time() + spec.timeout_seconds
         try:
-            process = await self._starter.start(spec)
+            async with asyncio.timeout_at(deadline):
+                process = await self._starter.start(spec)
+        except TimeoutError:
+            return RunSummaryBuilder().finish(_timeout(spec, spec.timeout_seconds or 0))
         except OSError as error:
             return RunSummaryBuilder().finish(Ending("error", reason=f"cannot start a process for the run: {error}"))
         output = _RunOutput(process, on_event, unreachable_ok=spec.unreachable_ok)
         reading = asyncio.create_task(output.read(), name=f"read {spec.ident}")
         try:
-            ending = await _wait(spec, output, reading)
+            ending = await _wait(spec, output, reading, deadline)
         except BaseException:
             await uninterrupted(_stop(spec, output, reading))
             raise
         finally:
-            spec.workspace.finish(spec.ident)
+            await in_thread(lambda: spec.workspace.finish(spec.ident))
         return output.summary.finish(ending)
 
 
@@ -114,22 +119,29 @@ class _RunOutput:
             self._stderr = (self._stderr + chunk)[-_STDERR_LIMIT_BYTES:]
 
 
-async def _wait(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) -> Ending:
+async def _wait(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None], deadline: float | None) -> Ending:
     try:
-        async with asyncio.timeout(spec.timeout_seconds):
+        async with asyncio.timeout_at(deadline):
             await asyncio.shield(reading)
     except TimeoutError:
-        reason = f"the run took longer than its timeout of {format_duration(spec.timeout_seconds or 0)} and was ended"
         await uninterrupted(_stop(spec, output, reading))
-        return Ending("timeout", None, output.duration_seconds, reason)
+        return _timeout(spec, output.duration_seconds)
     if not output.reported_ending:
         await revoke(spec)
-        await in_own_thread(kill_run_processes, spec.ident)
+        await kill_rest(spec)
     return output.ending()
+
+
+def _timeout(spec: RunSpec, duration_seconds: float) -> Ending:
+    limit = format_duration(spec.timeout_seconds or 0)
+    return Ending("timeout", None, duration_seconds, f"the run took longer than its timeout of {limit} and was ended")
 
 
 async def _stop(spec: RunSpec, output: _RunOutput, reading: asyncio.Task[None]) -> None:
     """End the run; its output is read to the end, so that nothing blocks on a full pipe."""
     draining = asyncio.create_task(output.drain()) if reading.done() else reading
     await stop_process(spec, output.process)
-    await asyncio.wait({reading, draining})
+    # A process that could not be killed may keep the pipes open.
+    _, unfinished = await asyncio.wait({reading, draining}, timeout=_LAST_OUTPUT_SECONDS)
+    for task in unfinished:
+        task.cancel()

@@ -10,11 +10,12 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.settings import Settings
 from rolecall.logs import get_logger
+from rolecall.process_tree import KILL_LIMIT_SECONDS
 from rolecall.runs.run_processes import kill_run_processes
 from rolecall.runs.runner import RunProcess, RunSpec
-from rolecall.threads import in_own_thread
 
 logger = get_logger("runner")
 
@@ -44,12 +45,20 @@ async def stop_process(spec: RunSpec, process: RunProcess) -> None:
     await revoke(spec)
     with suppress(ProcessLookupError):
         process.terminate()
-    await asyncio.wait({asyncio.create_task(process.wait())}, timeout=spec.grace_seconds + _KILL_AFTER_SECONDS)
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.wait({waiting}, timeout=spec.grace_seconds + _KILL_AFTER_SECONDS)
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
-    await in_own_thread(kill_run_processes, spec.ident)
+        await asyncio.wait({waiting}, timeout=KILL_LIMIT_SECONDS)
+    waiting.cancel()
+    await kill_rest(spec)
+
+
+async def kill_rest(spec: RunSpec) -> None:
+    """Kill every process that carries the mark of the run; one that hangs in the kernel is left to itself."""
+    if survivors := await in_thread(lambda: kill_run_processes(spec.ident)):
+        logger.error("Processes of the run could not be killed and are left to themselves", pids=survivors)
 
 
 async def revoke(spec: RunSpec) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from rolecall.threads import in_own_thread
+from rolecall.blocking_work import in_thread
 
 FRESH_SECONDS = 1.0
 
@@ -35,5 +35,5 @@ class SharedRender:
         return rendering.cancelled() or rendering.exception() is not None or self._now() >= rendering.result()[1]
 
     async def _render_once(self) -> tuple[bytes, float]:
-        text = await in_own_thread(self._render)
+        text = await in_thread(self._render)
         return text, self._now() + FRESH_SECONDS

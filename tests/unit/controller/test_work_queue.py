@@ -28,6 +28,15 @@ def take(queue: WorkQueue[str]) -> tuple[str, tuple[Cause, ...]] | None:
     raise AssertionError("a request is due, but get() waits")
 
 
+def fail(queue: WorkQueue[str], request: str, times: int) -> None:
+    """Let a request fail that many times; it waits in backoff then."""
+    for _ in range(times):
+        queue.add(request, CAUSE)
+        assert take(queue)
+        queue.add_rate_limited(request, CAUSE)
+        queue.done(request)
+
+
 def not_own(cause: Cause) -> bool:
     return cause is not OWN
 
@@ -188,64 +197,64 @@ async def test_an_add_makes_a_request_in_back_off_due_now_and_keeps_its_failures
     assert queue.failures("a") == 1
 
 
-async def test_retry_now_ends_every_back_off_and_leaves_other_timers(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_retry_within_shortens_every_back_off_and_leaves_other_timers(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
     queue.add_after("periodic", 60, CAUSE)
-    clock.advance(0.5)
-    queue.add_rate_limited("later", CAUSE)
-    queue.add_rate_limited("later", CAUSE)
-    queue.add_rate_limited("a", CAUSE)
-    queue.forget("later")
-    queue.add_rate_limited("later", CAUSE)
-    queue.retry_now(FOREIGN)
-    taken = [take(queue), take(queue)]
-    assert {item[0] for item in taken if item} == {"a", "later"}
+    fail(queue, "a", 3)
+    queue.retry_within(1, FOREIGN)
     assert take(queue) is None
-    assert queue.failures("a") == queue.failures("later") == 0
+    clock.advance(1)
+    assert take(queue) == ("a", (FOREIGN,))
+    assert take(queue) is None
     assert queue.waiting == 1
 
 
-async def test_retry_now_takes_first_what_would_have_come_first(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add_rate_limited("first", CAUSE)
-    queue.add_rate_limited("last", CAUSE)
-    queue.add_rate_limited("last", CAUSE)
-    queue.add("last", CAUSE)
-    take(queue)
-    queue.add_rate_limited("last", CAUSE)
-    queue.done("last")
-    clock.advance(0.5)
-    queue.add_rate_limited("between", CAUSE)
-    queue.retry_now()
+async def test_retry_within_delays_no_back_off_that_is_shorter(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_rate_limited("a", CAUSE)
+    queue.retry_within(1000, FOREIGN)
+    clock.advance(1)
+    assert take(queue) == ("a", (CAUSE,))
+
+
+async def test_retry_within_keeps_the_order_and_the_failures(queue: WorkQueue[str], clock: ManualClock) -> None:
+    for name, failures in (("last", 9), ("first", 7), ("between", 8)):
+        fail(queue, name, failures)
+    queue.retry_within(1)
+    clock.advance(1)
     assert list(queue._order) == ["first", "between", "last"]
+    assert queue.failures("last") == 9
 
 
-async def test_retry_now_leaves_alone_what_is_forgotten_or_was_taken(queue: WorkQueue[str]) -> None:
+async def test_retry_within_leaves_alone_what_is_forgotten(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_rate_limited("forgotten", CAUSE)
     queue.add_rate_limited("forgotten", CAUSE)
     queue.forget("forgotten")
-    queue.add_rate_limited("taken", CAUSE)
-    queue.add("taken", CAUSE)
-    take(queue)
-    queue.retry_now()
-    queue.done("taken")
+    queue.retry_within(0.1)
+    clock.advance(0.1)
     assert take(queue) is None
     assert queue.waiting == 1
 
 
-async def test_retry_now_also_retries_what_is_being_processed_if_it_fails(queue: WorkQueue[str]) -> None:
+async def test_retry_within_also_concerns_what_is_being_processed_if_it_fails(queue: WorkQueue[str]) -> None:
+    fail(queue, "a", 5)
     queue.add("a", CAUSE)
     take(queue)
-    queue.retry_now()
-    assert queue.add_rate_limited("a", FOREIGN) == 0
-    queue.done("a")
-    assert take(queue) == ("a", (FOREIGN,))
+    queue.retry_within(1)
     assert queue.add_rate_limited("a", FOREIGN) == 1
-
-
-async def test_retry_now_does_not_repeat_what_succeeds(queue: WorkQueue[str]) -> None:
+    queue.done("a")
     queue.add("a", CAUSE)
     take(queue)
-    queue.retry_now()
+    assert queue.add_rate_limited("a", FOREIGN) == 64
+
+
+async def test_retry_within_does_not_repeat_what_succeeds(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    take(queue)
+    queue.retry_within(1)
     queue.done("a")
     assert take(queue) is None
+    assert queue.waiting == 0
 
 
 async def test_many_timers_share_one_handle_of_the_clock(queue: WorkQueue[str], clock: ManualClock) -> None:

@@ -59,3 +59,14 @@ def test_requests_leaders_and_certificates_are_counted(telemetry: OperatorMetric
     assert "certwatcher_read_certificate_total 1.0" in found
     assert "certwatcher_read_certificate_errors_total 1.0" in found
     assert not [line for line in found if "_created" in line and not line.startswith(("#", "resource_created"))]
+
+
+def test_replaced_fork_servers_are_counted_by_reason(telemetry: OperatorMetrics) -> None:
+    telemetry.count_fork_server("hanging")
+    family = "ansible_operator_fork_server_replacements_total"
+    assert {line for line in lines(telemetry) if line.startswith(family)} == {
+        f'{family}{{reason="stale"}} 0.0',
+        f'{family}{{reason="died"}} 0.0',
+        f'{family}{{reason="hanging"}} 1.0',
+        f'{family}{{reason="not-ready"}} 0.0',
+    }

@@ -1,24 +1,28 @@
-"""The operator's end of the fork server: launch it, ask it for forks, notice when it dies.
+"""The operator's end of the fork server: launch it, ask it for forks, notice when it dies or does not answer.
 
-A forked run is a ``ForkedProcess``, which has the interface of a process that asyncio has started. Signals go to its
-pidfd, so they cannot reach another process that has got the same id. When the server dies, its children get
-``runner_process.PARENT_DIED`` and become children of the operator, which reaps them itself.
+A server that does not answer in time gets no further requests. Its runs go on: their pidfds tell when they end. When
+the server dies, its children get ``runner_process.PARENT_DIED`` and become children of the operator, which reaps them
+itself. Every wait for the server has a limit.
+
+A run gets its input after the server has answered. A process that is forked later, because the server was stopped
+meanwhile or because the start was cancelled, finds its input closed and ends without having done anything.
 """
 
 import asyncio
 import json
 import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
+from rolecall.runs.forkserver.forked_process import UNKNOWN_CODE, ForkedProcess, ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
 from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES, inherited_environment
@@ -26,85 +30,18 @@ from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES, inherited_environ
 logger = get_logger("forkserver")
 
 SERVER_MODULE = "rolecall.runs.forkserver.server"
+ANSWER_LIMIT_SECONDS = 10.0
+"""How long the server may take to answer a request; it needs milliseconds."""
+
+KILL_LIMIT_SECONDS = 5.0
+"""How long a killed server may take to end; one that hangs in the kernel does not."""
+
+_CANCEL_LIMIT_SECONDS = 1.0
 _MESSAGE_LIMIT_BYTES = 4096
-
-
-class ServerGoneError(Exception):
-    """The server ended before it could fork."""
 
 
 class StaleServerError(ServerGoneError):
     """What the server has imported is no longer what is on disk, so it refuses to fork."""
-
-
-class ForkedProcess:
-    """A run that the server has forked; see ``runner.RunProcess``."""
-
-    def __init__(self, ident: str, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
-        self.ident = ident
-        self.pid = 0
-        self.stdout, self.stderr = stdout, stderr
-        self._descriptor = -1
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    @property
-    def returncode(self) -> int | None:
-        """Its exit code, negative for a signal; None while it is running."""
-        return self._ended.result() if self._ended.done() else None
-
-    async def started(self) -> None:
-        """Wait until it has been forked. Raises ServerGoneError."""
-        await asyncio.shield(self._started)
-
-    async def wait(self) -> int:
-        """Wait until the process has ended and return its exit code."""
-        return await asyncio.shield(self._ended)
-
-    def terminate(self) -> None:
-        """Send SIGTERM. Raises ProcessLookupError if the process has ended."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL. Raises ProcessLookupError if the process has ended."""
-        self._signal(signal.SIGKILL)
-
-    def set_started(self, pid: int) -> None:
-        """Record the process id that the server has sent."""
-        self.pid = pid
-        with suppress(ProcessLookupError):
-            self._descriptor = os.pidfd_open(pid)
-        if not self._started.done():
-            self._started.set_result(None)
-
-    def set_ended(self, code: int, error: Exception | None = None) -> None:
-        """Record the exit code; ``error`` says why the process was not even forked."""
-        if not self._started.done():
-            self._started.set_exception(error or ServerGoneError("the server has ended"))
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        if not self._ended.done():
-            self._ended.set_result(code)
-
-    def adopt(self) -> None:
-        """Reap the process in this process, because the server is gone."""
-        if self._descriptor < 0:
-            self.set_ended(-signal.SIGKILL)
-            return
-        asyncio.get_running_loop().add_reader(self._descriptor, self._reap)
-
-    def _reap(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._descriptor)
-        code = -int(signal.SIGKILL)
-        with suppress(ChildProcessError):
-            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        self.set_ended(code)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._descriptor < 0:
-            raise ProcessLookupError
-        signal.pidfd_send_signal(self._descriptor, number)
 
 
 class ForkServer:
@@ -112,9 +49,13 @@ class ForkServer:
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: Path) -> None:
         self.process = process
+        self.is_hanging = False
+        """Whether an answer is overdue."""
         self._control = control
         self._directory = directory
         self._children: dict[str, ForkedProcess] = {}
+        self._unreaped: list[int] = []
+        self._adopting: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -125,101 +66,173 @@ class ForkServer:
     @classmethod
     async def launch(cls, contents: Sequence[Path], growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
         """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        directory = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", SERVER_MODULE),
-                *(str(theirs.fileno()), str(directory), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        ours.settimeout(0)
+        with ExitStack() as undo:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.enter_context(ours)
+            with theirs:
+                directory = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
+                undo.callback(shutil.rmtree, directory, ignore_errors=True)
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", SERVER_MODULE),
+                    *(str(theirs.fileno()), str(directory), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            ours.settimeout(0)
+            undo.pop_all()
         return cls(process, ours, directory)
 
     @property
     def is_alive(self) -> bool:
         """Whether the server takes requests."""
-        return self._control.fileno() >= 0
+        return self._control.fileno() >= 0 and not self.is_hanging
 
     async def start(self, ident: str, lines: Sequence[bytes]) -> ForkedProcess:
-        """Fork a child and write these lines to its stdin, which stays open. Raises ServerGoneError, OSError."""
-        loop = asyncio.get_running_loop()
-        pipes = [os.pipe() for _ in range(3)]
-        (their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr) = pipes
-        theirs = [their_stdin, their_stdout, their_stderr]
-        process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr))
-        self._children[ident] = process
-        self.idle.clear()
+        """Fork a child and write these lines to its stdin, which stays open.
+
+        Raises ServerGoneError if there is no answer, and OSError if the server cannot fork. A process that is forked
+        after that, or after a cancellation, ends by itself.
+        """
+        process, stdin = await self._request(ident)
         try:
-            socket.send_fds(self._control, [json.dumps({"start": ident}).encode()], theirs)
-        except OSError as error:
-            del self._children[ident]
-            os.close(stdin)
-            raise ServerGoneError from error
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(stdin, "wb", 0))
-        transport.write(b"".join(lines))
-        process._ended.add_done_callback(lambda _: transport.close())  # noqa: SLF001 - one subject, two classes
-        await process.started()
+            async with asyncio.timeout(ANSWER_LIMIT_SECONDS):
+                await process.started()
+        except TimeoutError:
+            stdin.close()
+            self._hangs(ident)
+            raise ServerGoneError("the server does not answer") from None
+        except asyncio.CancelledError:
+            stdin.close()
+            await asyncio.wait({asyncio.create_task(process.wait())}, timeout=_CANCEL_LIMIT_SECONDS)
+            if not process.pid:
+                self._set_ended(ident, UNKNOWN_CODE)
+            raise
+        except (ServerGoneError, OSError):
+            stdin.close()
+            raise
+        stdin.write(b"".join(lines))
+        process.on_end(stdin.close)
         return process
 
     async def stop(self) -> None:
-        """Stop the server and its children, and remove its directory."""
+        """Kill the server, with which its children end, and remove its directory.
+
+        A server that hangs in the kernel is left to itself.
+        """
         self._close()
         with suppress(ProcessLookupError):
-            self.process.terminate()
-        await self.process.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+            self.process.kill()
+        if self._adopting:
+            await self._adopting
+        if self.process.returncode is None:
+            logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
+        await in_thread(lambda: shutil.rmtree(self._directory, ignore_errors=True))
+
+    async def _request(self, ident: str) -> tuple[ForkedProcess, asyncio.WriteTransport]:
+        """Ask for a fork; return the process that may come of it, and its stdin."""
+        loop = asyncio.get_running_loop()
+        # As files, which close themselves: this may be cancelled between any two of them.
+        (their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr) = (_pipe() for _ in range(3))
+        with their_stdin, their_stdout, their_stderr:
+            process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr), self._hangs)
+            transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
+            theirs = [file.fileno() for file in (their_stdin, their_stdout, their_stderr)]
+            try:
+                socket.send_fds(self._control, [json.dumps({"start": ident}).encode()], theirs)
+            except OSError as error:
+                transport.close()
+                if isinstance(error, BlockingIOError):  # it has not read any request for a long time
+                    self.is_hanging = True
+                raise ServerGoneError("the server takes no requests") from error
+        self._children[ident] = process
+        self.idle.clear()
+        return process, transport
+
+    def _hangs(self, ident: str) -> None:
+        """Take note that an answer about a child is overdue."""
+        self.is_hanging = True
+        if child := self._children.pop(ident, None):
+            if child.pid:
+                self._unreaped.append(child.pid)
+            child.set_ended(UNKNOWN_CODE)
+        self._check_idle()
 
     def _read(self) -> None:
         try:
-            message = self._control.recv(_MESSAGE_LIMIT_BYTES)
+            message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_LIMIT_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
-            message = b""
+            message, descriptors = b"", []
         if message:
-            self._take(json.loads(message))
+            self._take(json.loads(message), descriptors)
         else:
             self._close()
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _take(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
+        """Take note of an answer; one that nobody waits for any more is ignored."""
         if "ready" in message:
             self.ready.set_result(None)
         elif "started" in message:
-            self._children[message["started"]].set_started(message["pid"])
+            self._set_started(message["started"], message["pid"], descriptors)
         elif "stale" in message:
-            self._children.pop(message["stale"]).set_ended(-1, StaleServerError(message["reason"]))
-            self._check_idle()
+            self._set_ended(message["stale"], UNKNOWN_CODE, StaleServerError(message["reason"]))
+        elif "failed" in message:
+            self._set_ended(message["failed"], UNKNOWN_CODE, OSError(message["reason"]))
         elif "ended" in message:
-            self._children.pop(message["ended"]).set_ended(message["code"])
-            self._check_idle()
+            self._set_ended(message["ended"], message["code"])
+
+    def _set_started(self, ident: str, pid: int, descriptors: list[int]) -> None:
+        child = self._children.get(ident)
+        if child and descriptors:
+            child.set_started(pid, descriptors[0])
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if child:
+            self._set_ended(ident, UNKNOWN_CODE, OSError("the operator has too many open files"))
+
+    def _set_ended(self, ident: str, code: int, error: Exception | None = None) -> None:
+        if child := self._children.pop(ident, None):
+            child.set_ended(code, error)
+        self._check_idle()
 
     def _check_idle(self) -> None:
         if not self._children:
             self.idle.set()
 
     def _close(self) -> None:
-        if not self.is_alive:
+        if self._control.fileno() < 0:
             return
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
             self.ready.set_exception(ServerGoneError("the server ended while it was preparing itself"))
+        self._adopting = asyncio.create_task(self._adopt_children())
+
+    async def _adopt_children(self) -> None:
+        """Reap the children here from now on: they become the operator's when the server has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILL_LIMIT_SECONDS):
+                await self.process.wait()
+        for pid in self._unreaped:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - does not wait
         for child in self._children.values():
             child.adopt()
         self._children.clear()
         self.idle.set()
 
 
-async def _reader(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.StreamReader:
+def _pipe() -> tuple[Any, Any]:
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
+
+
+async def _reader(loop: asyncio.AbstractEventLoop, file: Any) -> asyncio.StreamReader:
     reader = asyncio.StreamReader(limit=LINE_LIMIT_BYTES, loop=loop)
-    file = os.fdopen(descriptor, "rb", 0)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), file)
     return reader

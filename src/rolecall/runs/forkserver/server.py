@@ -2,10 +2,11 @@
 
 It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
 a run; the server forks a child for it, which does what ``rolecall.runs.runner_process`` does. It sends the operator the
-child's process id, and later its exit code. It is single-threaded and runs nothing itself. It ends when the operator
-does, and its children end when it does.
+child's process id and a pidfd, and later its exit code. A request for which it cannot fork fails alone. It is
+single-threaded and runs nothing itself. It ends when the operator does, and its children end when it does.
 """
 
+import errno
 import gc
 import json
 import os
@@ -13,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,18 +78,29 @@ class _Server:
                 self._send({"stale": ident, "reason": reason})
             else:
                 self._start(ident, descriptors)
+        except OSError as error:
+            self._send({"failed": ident, "reason": f"the fork server cannot fork: {error}"})
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         return True
 
     def _start(self, ident: str, descriptors: list[int]) -> None:
+        if len(descriptors) < _STANDARD_DESCRIPTORS:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._run_child(ident, descriptors, server)
+        try:
+            # Here, because the number belongs to this child until the server has reaped it.
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            raise
         self.children[pid] = ident
-        self._send({"started": ident, "pid": pid})
+        self._send({"started": ident, "pid": pid}, descriptor)
+        os.close(descriptor)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -96,18 +109,18 @@ class _Server:
                 if ident := self.children.pop(pid, ""):
                     self._send({"ended": ident, "code": os.waitstatus_to_exitcode(status)})
 
-    def _send(self, message: Mapping[str, object]) -> None:
+    def _send(self, message: Mapping[str, object], *descriptors: int) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.control.send(json.dumps(message).encode())
+            socket.send_fds(self.control, [json.dumps(message).encode()], descriptors)
 
     def _run_child(self, ident: str, descriptors: list[int], server: int) -> NoReturn:
         try:
             reset_signals()
             os.setsid()
+            set_standard_streams(*descriptors)
             # In this order: an operator that starts now kills whatever has a mark and is not below this program.
             self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
             self.titles.mark(ident)
-            set_standard_streams(*descriptors)
             close_descriptors_except()
             signal_on_parent_death(server, runner_process.PARENT_DIED)
             surroundings = json.loads(sys.stdin.buffer.readline())
@@ -125,6 +138,8 @@ class _Server:
             )
             pexpect.spawn = fork_spawn_class(context)
             runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
+        except BaseException:  # noqa: BLE001 - whatever it is, the operator adds it to the failure of the run
+            traceback.print_exc()
         finally:
             os._exit(1)  # ``main`` exits by itself; an exception must not return into the server
 

@@ -1,49 +1,57 @@
 """The warm way to start a run: fork it from a process that has imported Ansible already.
 
 A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
-there is no fork server, because it has died or because a file that it has imported has changed, a run waits for the
-next server. If that one does not get ready either, runs start in a new interpreter for a while. They always do with a
-version of ansible-core that is not supported.
+there is no fork server, because it has died, does not answer, or has imported a file that has changed since, a run
+waits for the next server. If that one does not get ready either, runs start in a new interpreter for a while. They
+always do with a version of ansible-core that is not supported.
 """
 
 import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
 from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
-from rolecall.runs.forkserver.client import ForkServer, ServerGoneError, StaleServerError
+from rolecall.runs.forkserver.client import ForkServer, StaleServerError
+from rolecall.runs.forkserver.forked_process import ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.run_processes import kill_run_processes
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
-from rolecall.threads import in_own_thread
 
 logger = get_logger("forkserver")
 
 _READY_LIMIT_SECONDS = 20.0
-_ANSWER_LIMIT_SECONDS = 20.0
 _COLD_AFTER_FAILURE_SECONDS = 60.0
+
+OnReplaced = Callable[[str], None]
 
 
 class ForkserverStarter:
     """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
     ``contents`` are the directories of the roles and playbooks for which the server prepares itself. A server that has
-    grown by more than ``growth_limit_bytes`` is replaced.
+    grown by more than ``growth_limit_bytes`` is replaced. ``on_replaced`` is told of each server that takes no further
+    runs, and why: ``stale``, ``died``, ``hanging`` or ``not-ready``.
     """
 
-    def __init__(self, contents: Sequence[Path] = (), growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        contents: Sequence[Path] = (),
+        growth_limit_bytes: int = GROWTH_LIMIT_BYTES,
+        on_replaced: OnReplaced = lambda _reason: None,
+    ) -> None:
         self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
+        self._on_replaced = on_replaced
         self._subprocess = SubprocessStarter()
         self._server: ForkServer | None = None
-        self._launching = asyncio.Lock()
+        self._preparing: asyncio.Task[ForkServer | None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._cold_until = 0.0
 
@@ -51,7 +59,7 @@ class ForkserverStarter:
         """Launch the server, which prepares itself in the background; log a warning if there can be none."""
         found = installed_version()
         if is_supported(found):
-            self._server = await self._launch()
+            await self._launch()
         else:
             self._cold_until = float("inf")
             logger.warning(
@@ -63,9 +71,10 @@ class ForkserverStarter:
 
     async def __aexit__(self, *_: object) -> None:
         """Stop the server, and those that wait for their last runs."""
-        for task in self._retiring:
+        unfinished = [*self._retiring, *([self._preparing] if self._preparing else [])]
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         if self._server:
             await self._server.stop()
 
@@ -76,11 +85,10 @@ class ForkserverStarter:
 
     async def start(self, spec: RunSpec) -> RunProcess:
         """Fork the process of a run, or start a new interpreter if there is no server; see ``runner.Starter``."""
-        forking = asyncio.create_task(self._fork(spec))
         try:
-            process = await asyncio.shield(forking)
+            process = await self._fork(spec)
         except asyncio.CancelledError:
-            await _undo(forking, spec.ident)
+            await in_thread(lambda: kill_run_processes(spec.ident))
             raise
         return process or await self._subprocess.start(spec)
 
@@ -93,51 +101,75 @@ class ForkserverStarter:
             if not server:
                 return None
             try:
-                async with asyncio.timeout(_ANSWER_LIMIT_SECONDS):
-                    return await server.start(spec.ident, lines)
+                return await server.start(spec.ident, lines)
             except StaleServerError as error:
                 logger.info("Replacing the fork server", reason=str(error))
-                self._retire(server)
+                self._retire(server, "stale")
             except ServerGoneError:
                 pass  # the next one is tried
-            except TimeoutError:
-                server.process.kill()
-                raise OSError("the fork server does not answer") from None
         return None
 
     async def _ready_server(self) -> ForkServer | None:
-        """Return a server that takes requests, a new one if need be; None when that does not work."""
-        async with self._launching:
-            server = self._server
-            if server is None or not server.is_alive:
-                if time.monotonic() < self._cold_until:
-                    return None
-                if server:
-                    logger.warning("The fork server has died; starting another one")
-                    await server.stop()
-                server = self._server = await self._launch()
-            try:
-                async with asyncio.timeout(_READY_LIMIT_SECONDS):
-                    await asyncio.shield(server.ready)
-            except (ServerGoneError, TimeoutError) as error:
-                logger.warning(
-                    "Runs start cold for a while: the fork server did not get ready",
-                    error=repr(error),
-                    next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
-                )
-                self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
-                await server.stop()
-                self._server = None
-                return None
+        """Return a server that takes requests, a new one if need be; None when that does not work.
+
+        All runs wait for the same one, and go on waiting when one of them is cancelled.
+        """
+        if self._preparing is None:
+            self._preparing = asyncio.create_task(self._prepare())
+            self._preparing.add_done_callback(self._prepared)
+        return await asyncio.shield(self._preparing)
+
+    def _prepared(self, _: object) -> None:
+        self._preparing = None
+
+    async def _prepare(self) -> ForkServer | None:
+        if self._server and not self._server.is_alive:
+            self._discard(self._server)
+        if not self._server and time.monotonic() >= self._cold_until:
+            await self._launch()
+        server = self._server
+        if not server:
+            return None
+        try:
+            async with asyncio.timeout(_READY_LIMIT_SECONDS):
+                await asyncio.shield(server.ready)
+        except (ServerGoneError, TimeoutError) as error:
+            self._start_cold(error)
+            self._retire(server, "not-ready")
+            return None
         return server
 
-    async def _launch(self) -> ForkServer:
-        return await ForkServer.launch(self._contents, self._growth_limit_bytes)
+    async def _launch(self) -> None:
+        try:
+            self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+        except OSError as error:
+            self._start_cold(error)
 
-    def _retire(self, server: ForkServer) -> None:
+    def _start_cold(self, error: Exception) -> None:
+        logger.warning(
+            "Runs start cold for a while: the fork server did not get ready",
+            error=repr(error),
+            next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
+        )
+        self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
+
+    def _discard(self, server: ForkServer) -> None:
+        """Put aside a server that has ended or does not answer; the runs of one that does not answer go on."""
+        if server.is_hanging:
+            logger.warning(
+                "The fork server does not answer; starting another one. It is killed when its runs have ended",
+                pid=server.process.pid,
+            )
+            self._retire(server, "hanging")
+        else:
+            logger.warning("The fork server has died; starting another one")
+            self._retire(server, "died")
+
+    def _retire(self, server: ForkServer, reason: str) -> None:
         """Let a server finish its runs, then stop it."""
         if self._server is server:
             self._server = None
+            self._on_replaced(reason)
             task = asyncio.create_task(_stop_when_idle(server))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
@@ -148,14 +180,3 @@ async def _stop_when_idle(server: ForkServer) -> None:
         await server.idle.wait()
     finally:
         await server.stop()
-
-
-async def _undo(forking: asyncio.Task[RunProcess | None], ident: str) -> None:
-    """Kill the process of a run whose start was cancelled."""
-    await asyncio.wait({forking})
-    process = None if forking.cancelled() or forking.exception() else forking.result()
-    if process:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-    await in_own_thread(kill_run_processes, ident)

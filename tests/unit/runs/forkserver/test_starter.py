@@ -1,8 +1,9 @@
-"""With a version of ansible-core that the patches are not tested for, no server is launched, and the log says so."""
+"""When runs are forked and when they start cold. No server of these tests has imported Ansible."""
 
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from structlog.testing import capture_logs
 
 from rolecall.config.content import RoleContent
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.forkserver import starter
+from rolecall.runs.forkserver import client, starter
+from rolecall.runs.forkserver.client import ForkServer
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.runner import RunSpec
 from rolecall.runs.workspace import Workspace
@@ -22,24 +24,89 @@ def spec(tmp_path: Path) -> RunSpec:
     return RunSpec("1", workspace, RoleContent(tmp_path / "roles/foo"))
 
 
+@pytest.fixture
+def interpreter(tmp_path: Path) -> str:
+    """Give an interpreter that only prints its arguments."""
+    path = tmp_path / "python"
+    path.write_text('#!/bin/sh\necho "$@"\n')
+    path.chmod(0o755)
+    return os.fspath(path)
+
+
+async def assert_starts_cold(forkserver: ForkserverStarter, spec: RunSpec) -> None:
+    """Check that a run is started in a new interpreter."""
+    process = await asyncio.wait_for(forkserver.start(spec), 20)
+    assert process.stdout
+    assert await process.stdout.read() == b"-P -m rolecall.runs.runner_process\n"
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
 async def test_an_unsupported_version_starts_runs_cold_and_warns_once(
-    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
     monkeypatch.setattr(starter, "installed_version", lambda: "2.20.3")
-    interpreter = tmp_path / "python"
-    interpreter.write_text('#!/bin/sh\necho "$@"\n')
-    interpreter.chmod(0o755)
     with capture_logs() as logs:
         async with ForkserverStarter() as forkserver:
             assert forkserver.server is None
-            monkeypatch.setattr(sys, "executable", os.fspath(interpreter))
+            monkeypatch.setattr(sys, "executable", interpreter)
             for _ in range(2):
-                process = await forkserver.start(spec)
-                assert process.stdout
-                assert await process.stdout.read() == b"-P -m rolecall.runs.runner_process\n"
-                assert await asyncio.wait_for(process.wait(), 10) == 0
+                await assert_starts_cold(forkserver, spec)
     (warning,) = logs
     assert warning["log_level"] == "warning"
     assert "not supported" in warning["event"]
     assert "ten times as long" in warning["event"]
     assert (warning["found"], warning["supported"]) == ("2.20.3", ["2.19.*", "2.21.*"])
+
+
+async def test_a_server_that_cannot_be_launched_leaves_runs_cold(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    async def launch(_contents: Sequence[Path], _growth_limit_bytes: int) -> ForkServer:
+        raise BlockingIOError("no process left")
+
+    monkeypatch.setattr(ForkServer, "launch", launch)
+    with capture_logs() as logs:
+        async with ForkserverStarter() as forkserver:
+            monkeypatch.setattr(sys, "executable", interpreter)
+            await assert_starts_cold(forkserver, spec)
+    assert [(line["log_level"], line["error"]) for line in logs] == [("warning", "BlockingIOError('no process left')")]
+
+
+@pytest.fixture
+def silent_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every server one that never gets ready, and ignores that it should end."""
+    (tmp_path / "silent_server.py").write_text(
+        "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(300)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.fspath(tmp_path))
+    monkeypatch.setattr(client, "SERVER_MODULE", "silent_server")
+
+
+@pytest.mark.usefixtures("silent_server")
+async def test_a_start_can_be_cancelled_while_the_server_prepares_itself(spec: RunSpec) -> None:
+    async with ForkserverStarter() as forkserver:
+        others = asyncio.create_task(forkserver.start(spec))
+        starting = asyncio.create_task(forkserver.start(spec))
+        await asyncio.sleep(0)
+        starting.cancel()
+        async with asyncio.timeout(10):  # the server has twice that time to get ready
+            await asyncio.wait({starting})
+        assert starting.cancelled()
+        assert not others.done()
+        others.cancel()
+        await asyncio.wait({others})
+
+
+@pytest.mark.usefixtures("silent_server")
+async def test_a_server_that_does_not_get_ready_is_ended_and_counted(
+    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
+) -> None:
+    monkeypatch.setattr(starter, "_READY_LIMIT_SECONDS", 0.05)
+    replaced: list[str] = []
+    async with ForkserverStarter(on_replaced=replaced.append) as forkserver:
+        server = forkserver.server
+        assert server
+        monkeypatch.setattr(sys, "executable", interpreter)
+        await assert_starts_cold(forkserver, spec)
+        assert await asyncio.wait_for(server.process.wait(), 20) < 0
+    assert replaced == ["not-ready"]
