@@ -17,7 +17,7 @@ from rolecall.controlplane import ControlPlane, ControlPlaneError
 from tests.chaos.campaign import NAMES, carry_out, progress
 from tests.chaos.catalogue import GROUPS
 from tests.chaos.outcome import Result
-from tests.chaos.plan import Plan
+from tests.chaos.plan import Plan, counted, timed
 
 _INTERRUPTED = 130
 _EPILOG = f"Groups: {', '.join(GROUPS)}. Example: kills=100 outages=30 leaders=30 --seed 7"
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what is asked for, print the table, return the exit code."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
-    plan = Plan(options.seed, options.seconds, dict(options.counts), options.only)
+    plan = _plan(options)
     folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
     try:
         result = asyncio.run(_run(plan, folder))
@@ -74,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
         "counts", nargs="*", type=_count, metavar="GROUP=N", help="how often each disturbance of a group happens"
     )
     return parser
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    if options.counts:
+        return counted(options.seed, dict(options.counts), options.only)
+    return timed(options.seed, options.seconds, options.only)
 
 
 def _count(text: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rolecall.controlplane import ControlPlane
 from tests.chaos import episode, stage
-from tests.chaos.catalogue import ALONE, GROUPS, PAIR
+from tests.chaos.catalogue import ALONE, GROUPS
 from tests.chaos.disturbance import Disturbance
 from tests.chaos.leader_faults import holder_of_lease
 from tests.chaos.outcome import Outcome, Result, Violation
@@ -35,9 +35,8 @@ async def carry_out(plan: Plan, plane: ControlPlane, folder: Path) -> Result:
     """Do what a plan says, in a folder for files and logs, and return what came of it."""
     result = Result(plan.seed)
     await asyncio.to_thread(stage.define, plane)
-    for groups, drawn, replicas in ((ALONE, plan.alone(), 1), (PAIR, plan.pair(), 2)):
-        if plan.has(groups):
-            await _section(_Section(plan, result, folder / f"replicas-{replicas}"), plane, drawn, replicas)
+    for replicas, drawn in plan.sections():
+        await _section(_Section(plan, result, folder / f"replicas-{replicas}"), plane, drawn, replicas)
     return result
 
 
