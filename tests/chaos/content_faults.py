@@ -5,8 +5,7 @@ import random
 from pathlib import Path
 
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.metadata import uid_of
-from tests.chaos.accepted import accepted, until
+from tests.chaos.accepted import until
 from tests.chaos.disturbance import Disturbance
 from tests.chaos.heartbeats import PASSING
 from tests.chaos.scene import Scene
@@ -22,7 +21,7 @@ _NOTICE_SECONDS = 60.0
 async def remove_the_kind(scene: Scene, chance: random.Random) -> None:
     """Remove a CRD with its objects while a run of one goes on; put all back after a while."""
     workload = scene.workload
-    await workload.passings.resize(workload.passings.names[0], _LONG_BEAT)
+    await workload.passings.begin_long_run(workload.passings.names[0], _LONG_BEAT)
     await undefine(workload.world.client, PASSING)
     await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
     await define(workload.world.client, PASSING)
@@ -34,13 +33,7 @@ async def make_anew(scene: Scene, chance: random.Random) -> None:
     """Delete an object while its run goes on and make another one of its name at once."""
     passings = scene.workload.passings
     name = chance.choice(passings.names)
-    await passings.make_anew(name, _LONG_BEAT)
-    uid = uid_of(await accepted(lambda: passings.world.get(PASSING, name)))
-
-    async def has_begun() -> bool:
-        return passings.ledger.has_begun(uid)
-
-    await until(has_begun, _NOTICE_SECONDS, f"a run of {name} has begun")
+    await passings.begin_long_run(name, _LONG_BEAT)
     await passings.make_anew(name, _SHORT_BEAT)
 
 

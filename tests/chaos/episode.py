@@ -5,6 +5,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+import psutil
+
+from rolecall.kube.errors import KubeError
 from tests.chaos.accepted import AGAIN_SECONDS
 from tests.chaos.disturbance import Disturbance
 from tests.chaos.outcome import Outcome, Violation
@@ -27,6 +30,8 @@ async def go_through(scene: Scene, disturbance: Disturbance, chance: random.Rand
         await disturbance.act(scene, chance)
     except TimeoutError as error:
         violations.append(Violation("lost", str(error)))
+    except (AssertionError, KubeError, psutil.Error) as error:
+        violations.append(Violation("other", f"it could not be carried out: {error!r}"))
     if not disturbance.is_counted_from_start:
         began = time.monotonic()
     changes.append(asyncio.create_task(scene.workload.touch()))

@@ -59,11 +59,22 @@ class Heartbeats:
             patch = {"spec": {"size": self.sizes[name], "beat": beat}}
             await accepted(lambda: self.world.patch(self.gvk, name, patch))
 
+    async def begin_long_run(self, name: str, beat: float) -> None:
+        """Ask for a run that beats for so many seconds, and return when it does. Raises TimeoutError."""
+        await self.resize(name, beat)
+        size = str(self.sizes[name])
+
+        async def has_begun() -> bool:
+            found = await self.world.find(self.gvk, name)
+            return found is not None and size in self.ledger.begun(uid_of(found))
+
+        await until(has_begun, PATIENCE_SECONDS, f"a run of {name} has begun")
+
     async def make_anew(self, name: str, beat: float) -> None:
         """Delete an object, and make one of the same name as soon as it is gone."""
         async with self._changing[name]:
             old = await accepted(lambda: self.world.get(self.gvk, name))
-            if self.has_finalizer and self.ledger.has_begun(uid_of(old)):
+            if self.has_finalizer and self.ledger.begun(uid_of(old)):
                 self.gone.add(uid_of(old))
             await accepted(partial(self._delete, name))
             await self._wait_until_gone(name, uid_of(old))

@@ -18,6 +18,7 @@ from tests.chaos.replica import Replica
 from tests.chaos.scene import LEASE_NAME, LEASE_SECONDS, Scene
 
 _CHANGE_SECONDS = 60.0
+_BEAT_BEYOND_THE_LEASE, _SHORT_BEAT = 3.0 * LEASE_SECONDS, 0.2
 _SHORTEST_BEYOND, _LONGEST_BEYOND = 1.0, 4.0
 
 
@@ -30,12 +31,23 @@ async def signal_leader(number: signal.Signals, scene: Scene, _chance: random.Ra
     await _another_leads(scene, leader)
 
 
+async def kill_guard(scene: Scene, _chance: random.Random) -> None:
+    """Kill the process above the leader, which would end it in time: it must not go on alone."""
+    leader = await leader_and_follower(scene)
+    await _begin_long_run(scene)
+    psutil.Process(leader.pid).kill()
+    await _shorten_next_run(scene)
+    await _another_leads(scene, leader)
+
+
 async def freeze_leader(scene: Scene, chance: random.Random) -> None:
     """Stop the leader for longer than its Lease, and let it go on."""
     leader = await leader_and_follower(scene)
+    await _begin_long_run(scene)
     frozen = leader.itself
     frozen.send_signal(signal.SIGSTOP)
     try:
+        await _shorten_next_run(scene)
         await asyncio.sleep(_beyond_the_lease(chance))
     finally:
         with suppress(psutil.NoSuchProcess):  # its guard has killed it, as it must
@@ -46,8 +58,10 @@ async def freeze_leader(scene: Scene, chance: random.Random) -> None:
 async def cut_leader(scene: Scene, chance: random.Random) -> None:
     """Lose every packet of the leader for longer than its Lease."""
     leader = await leader_and_follower(scene)
+    await _begin_long_run(scene)
     leader.relay.cut()
     try:
+        await _shorten_next_run(scene)
         await asyncio.sleep(_beyond_the_lease(chance))
     finally:
         leader.relay.mend()
@@ -79,6 +93,17 @@ def identity_of(replica: Replica) -> str:
     return str(waiting[-1]["identity"]) if waiting else ""
 
 
+async def _begin_long_run(scene: Scene) -> None:
+    """Let a run begin that beats on when another replica may lead, unless it is ended."""
+    beats = scene.workload.heartbeats
+    await beats.begin_long_run(beats.names[-1], _BEAT_BEYOND_THE_LEASE)
+
+
+async def _shorten_next_run(scene: Scene) -> None:
+    beats = scene.workload.heartbeats
+    await beats.resize(beats.names[-1], _SHORT_BEAT)
+
+
 async def _another_leads(scene: Scene, former: Replica) -> None:
     async def look() -> bool:
         others = [each for each in scene.replicas if each is not former]
@@ -98,6 +123,7 @@ def _leader_fault(name: str, act: Act) -> Disturbance:
 LEADERS = [
     _leader_fault("SIGKILL", partial(signal_leader, signal.SIGKILL)),
     _leader_fault("SIGTERM", partial(signal_leader, signal.SIGTERM)),
+    _leader_fault("SIGKILL of the process above it", kill_guard),
     _leader_fault("SIGSTOP for longer than its Lease", freeze_leader),
     _leader_fault("cut off for longer than its Lease", cut_leader),
 ]

@@ -18,9 +18,10 @@ class Ledger:
         path = self.folder / "overlaps"
         return path.read_text().splitlines() if path.exists() else []
 
-    def has_begun(self, uid: str) -> bool:
-        """Tell whether a run of an object has ever begun."""
-        return (self.folder / uid).exists()
+    def begun(self, uid: str) -> list[str]:
+        """Return the sizes with which runs of an object have begun."""
+        path = self.folder / uid
+        return path.read_text().splitlines() if path.exists() else []
 
     def has_said_farewell(self, uid: str) -> bool:
         """Tell whether the finalizer of an object has run."""

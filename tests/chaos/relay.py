@@ -78,9 +78,14 @@ class Relay:
         await self._runner.setup()
         authority = CertificateAuthority.create("relay")
         self._listener.bind((HOST, 0))
-        await web.SockSite(self._runner, self._listener, ssl_context=_context_of(authority.server(HOST))).start()
+        await web.SockSite(self._runner, self._listener, ssl_context=context_of(authority.server(HOST))).start()
         self._is_open.set()
-        _write_kubeconfig(written, self._listener.getsockname()[1], authority.own.certificate, self.token)
+        _write_kubeconfig(written, self.address[1], authority.own.certificate, self.token)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return HOST, int(self._listener.getsockname()[1])
 
     async def close(self) -> None:
         """End all connections."""
@@ -171,7 +176,8 @@ def _refused(status: int) -> web.Response:
     return web.Response(status=status, text=json.dumps(body), content_type="application/json", headers=headers)
 
 
-def _context_of(pair: KeyPair) -> ssl.SSLContext:
+def context_of(pair: KeyPair) -> ssl.SSLContext:
+    """Return the TLS context of a server with this certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with tempfile.NamedTemporaryFile() as file:  # a context reads only files
         file.write(pair.certificate + pair.key)
@@ -181,4 +187,10 @@ def _context_of(pair: KeyPair) -> ssl.SSLContext:
 
 
 def _write_kubeconfig(path: Path, port: int, authority: bytes, token: str) -> None:
-    path.write_bytes(kubeconfig("relay", f"https://{HOST}:{port}", authority, token_user(token)))
+    """Write a kubeconfig with the authority in a file beside it, as a pod has it: a client copies an embedded one."""
+    content = yaml.safe_load(kubeconfig("relay", f"https://{HOST}:{port}", authority, token_user(token)))
+    file = path.with_name("authority.crt")
+    file.write_bytes(authority)
+    del content["clusters"][0]["cluster"]["certificate-authority-data"]
+    content["clusters"][0]["cluster"]["certificate-authority"] = str(file)
+    path.write_text(yaml.safe_dump(content))

@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,14 @@ class Replica:
     def itself(self) -> psutil.Process:
         """The operator itself, which may have a guard above it. Raises psutil.NoSuchProcess."""
         return process_table.operator_of(self.pid)
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Return the processes of this name, ``operator`` or one of those below it; the oldest first. Blocks."""
+        if name != "operator":
+            return process_table.below(self.pid, name)
+        with suppress(psutil.NoSuchProcess):
+            return [self.itself]
+        return []
 
     def start(self) -> None:
         """Start the operator."""

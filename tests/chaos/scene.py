@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 
 from rolecall.controlplane import ControlPlane
-from tests.chaos import process_table
 from tests.chaos.accepted import until
 from tests.chaos.replica import Replica
 from tests.chaos.small_disk import SmallDisk
@@ -35,12 +34,10 @@ class Scene:
 
     async def victim(self, name: str) -> psutil.Process:
         """Wait for a process of this name below the operator and return it. Raises TimeoutError."""
-        if name == "operator":
-            return self.replica.itself
         found: list[psutil.Process] = []
 
         async def look() -> bool:
-            found[:] = await asyncio.to_thread(process_table.below, self.replica.pid, name)
+            found[:] = await asyncio.to_thread(self.replica.processes, name)
             return bool(found)
 
         touching = asyncio.create_task(self._keep_touching())
