@@ -8,17 +8,16 @@ pidfd, so they cannot reach another process that has got the same id. When the s
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from rolecall.logs import get_logger
+from rolecall.owned_directories import OwnedDirectory
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
 from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES, inherited_environment
@@ -110,7 +109,7 @@ class ForkedProcess:
 class ForkServer:
     """A running server; ``launch`` starts one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: OwnedDirectory) -> None:
         self.process = process
         self._control = control
         self._directory = directory
@@ -126,11 +125,11 @@ class ForkServer:
     async def launch(cls, contents: Sequence[Path], growth_limit_bytes: int = GROWTH_LIMIT_BYTES) -> Self:
         """Start a server that prepares itself for the roles and playbooks in ``contents``. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        directory = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
+        directory = OwnedDirectory.make("rolecall-fork-server-")
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", SERVER_MODULE),
-                *(str(theirs.fileno()), str(directory), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
+                *(str(theirs.fileno()), str(directory.path), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
@@ -175,7 +174,7 @@ class ForkServer:
         with suppress(ProcessLookupError):
             self.process.terminate()
         await self.process.wait()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.remove()
 
     def _read(self) -> None:
         try:
