@@ -141,6 +141,10 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 	$(UV) sync --locked --inexact --group bench
 	$(RUN) python bench/run.py $(BENCH)
 
+.PHONY: chaos
+chaos: setup ## Disturb operators and measure how they recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
+	$(RUN) python -m tests.chaos $(CHAOS)
+
 ##@ Look after it
 
 .PHONY: clean

@@ -7,7 +7,6 @@ then everything else stops. A second signal ends the process at once.
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rolecall.config.leader_election import election_of
-from rolecall.config.settings import Settings, make_private_directory, resolve_max_concurrent_runs
+from rolecall.config.settings import Settings, resolve_max_concurrent_runs
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
 from rolecall.controller.leader_election import Elector
@@ -26,6 +25,7 @@ from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.owned_directories import OwnedDirectory
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
@@ -120,14 +120,16 @@ def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
 @asynccontextmanager
 async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
     """Yield the directory of the workspaces; a temporary one is removed at the end."""
-    root = settings.work_directory or make_private_directory()
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    remove_old_kubeconfigs(root)
-    try:
-        yield root.resolve()
-    finally:
-        if settings.work_directory is None:
-            shutil.rmtree(root, ignore_errors=True)
+    if settings.work_directory is None:
+        temporary = OwnedDirectory.make("rolecall-work-")
+        try:
+            yield temporary.path.resolve()
+        finally:
+            temporary.remove()
+    else:
+        settings.work_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_old_kubeconfigs(settings.work_directory)
+        yield settings.work_directory.resolve()
 
 
 def _add(watch: Watch, context: OperatorContext) -> WatchController:

@@ -4,76 +4,21 @@ Songs come from seeds, so the tests know every word before it is sung; no song h
 """
 
 import asyncio
-import importlib.util
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from rolecall.kube.metadata import metadata_of, owner_references_of
+from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
-from tests.integration.operators import PROJECT, Operator
+from tests.integration.operators import Operator
+from tests.integration.songs import END, expected, manifest, seeds, song, word, words
 from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, always, eventually, names
 
 pytestmark = pytest.mark.alone
 PATIENCE = 150.0
-END = ["Zun", "Zun", "Zun", "Zun", "Doko"]
-
-
-def _word(number: int, seed: str) -> str:
-    path = PROJECT / "roles" / "hikawa" / "filter_plugins" / "hikawa.py"
-    spec = importlib.util.spec_from_file_location("hikawa_filters", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    word: str = module.word(number, seed)
-    return word
-
-
-def song(seed: str, least: int = 0) -> list[str]:
-    """Return the words of a seed, judged from the given number of words on; nine of them for a longer song."""
-    words: list[str] = []
-    while not (len(words) >= least and words[-5:] == END):
-        words.append(_word(len(words) + 1, seed))
-        if len(words) > 8:
-            break
-    return words
-
-
-def seeds(length: int) -> Iterator[str]:
-    """Yield seeds whose songs have this many words."""
-    return (seed for number in itertools.count() if len(song(seed := f"seed-{number}")) == length)
-
-
-def manifest(name: str, seed: str, **spec: object) -> str:
-    """Return a Hikawa that sings the song of a seed."""
-    fields = "".join(f"\n  {key}: {str(value).lower()}" for key, value in spec.items())
-    return f"""
-apiVersion: zundokokiyoshi.kaitoy.github.com/v1beta1
-kind: Hikawa
-metadata:
-  name: {name}
-  annotations: {{zundokokiyoshi.kaitoy.github.com/seed: {seed}}}
-spec:{fields}
-"""
-
-
-async def words(world: World, name: str) -> dict[str, str]:
-    """Return the words that a Hikawa has said, by name."""
-    zundokos = await world.objects(ZUNDOKO)
-    return {
-        str(metadata_of(obj)["name"]): str(obj["spec"]["say"])
-        for obj in zundokos
-        if any(owner.name == name for owner in owner_references_of(obj))
-    }
-
-
-def expected(name: str, said: list[str]) -> dict[str, str]:
-    """Return the words of a song, by the names of their Zundokos."""
-    return {f"{name}-zundoko-{number:03d}": word for number, word in enumerate(said, 1)}
 
 
 async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
@@ -165,7 +110,7 @@ async def test_says_a_deleted_word_again(world: World) -> None:
 @pytest.mark.usefixtures("running")
 async def test_sings_the_words_that_the_user_asked_for_before_it_judges(world: World) -> None:
     """The first judgement comes after the tenth word, though the first five would have been an end, too."""
-    seed = next(seed for seed in seeds(5) if [_word(number, seed) for number in range(6, 11)] == END)
+    seed = next(seed for seed in seeds(5) if [word(number, seed) for number in range(6, 11)] == END)
     await world.create(manifest("hikawa-sample", seed, intervalMillis=0, numZundokos=10))
     hikawa = await wait_for_kiyoshi(world, "hikawa-sample")
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", END + END)

@@ -11,8 +11,8 @@ import pytest
 
 from rolecall.kube.metadata import metadata_of
 from tests.integration.operators import PROJECT
+from tests.integration.songs import manifest, song, words
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
-from tests.integration.test_hikawa import manifest, song, words
 from tests.integration.test_podcount import MANIFEST as REPLICA_SET_MANIFEST
 from tests.integration.test_podscaler import POD_SCALER_MANIFEST
 from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, ZUNDOKO, World, eventually

@@ -167,8 +167,3 @@ def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> i
     than the workers of any kind.
     """
     return settings.max_concurrent_runs or max([2 * available_processors(), *workers])
-
-
-def make_private_directory() -> Path:
-    """Create a private directory (mode 0700) for workspaces and return its path."""
-    return Path(tempfile.mkdtemp(prefix="rolecall-"))

@@ -1,5 +1,4 @@
 import os
-import stat
 import tempfile
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from rolecall.config.settings import (
     Settings,
     ansible_operator_settings,
     default_workers,
-    make_private_directory,
     resolve_max_concurrent_runs,
 )
 
@@ -18,13 +16,6 @@ from rolecall.config.settings import (
 def test_there_are_as_many_workers_as_cpus_up_to_four(cpus: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cpus)))
     assert default_workers() == workers == Settings().workers
-
-
-def test_a_private_directory_is_new_and_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    first, second = make_private_directory(), make_private_directory()
-    assert first != second
-    assert stat.S_IMODE(first.stat().st_mode) == 0o700
 
 
 def test_an_operator_stops_before_kubernetes_loses_its_patience() -> None:

@@ -11,10 +11,8 @@ meanwhile or because the start was cancelled, finds its input closed and ends wi
 import asyncio
 import json
 import os
-import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Self
 
 from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
+from rolecall.owned_directories import OwnedDirectory
 from rolecall.runs.forkserver.forked_process import UNKNOWN_CODE, ForkedProcess, ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
@@ -47,7 +46,7 @@ class StaleServerError(ServerGoneError):
 class ForkServer:
     """A running server; ``launch`` starts one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: OwnedDirectory) -> None:
         self.process = process
         self.is_hanging = False
         """Whether an answer is overdue."""
@@ -70,11 +69,17 @@ class ForkServer:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.enter_context(ours)
             with theirs:
-                directory = Path(tempfile.mkdtemp(prefix="rolecall-warm-"))
-                undo.callback(shutil.rmtree, directory, ignore_errors=True)
+                directory = await in_thread(lambda: OwnedDirectory.make("rolecall-fork-server-"))
+                undo.callback(directory.remove)
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", SERVER_MODULE),
-                    *(str(theirs.fileno()), str(directory), str(growth_limit_bytes), TITLE_ROOM, *map(str, contents)),
+                    *(
+                        str(theirs.fileno()),
+                        str(directory.path),
+                        str(growth_limit_bytes),
+                        TITLE_ROOM,
+                        *map(str, contents),
+                    ),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
@@ -129,7 +134,7 @@ class ForkServer:
             await self._adopting
         if self.process.returncode is None:
             logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
-        await in_thread(lambda: shutil.rmtree(self._directory, ignore_errors=True))
+        await in_thread(self._directory.remove)
 
     async def _request(self, ident: str) -> tuple[ForkedProcess, asyncio.WriteTransport]:
         """Ask for a fork; return the process that may come of it, and its stdin."""

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
+from rolecall.owned_directories import OwnedDirectory
 from rolecall.process_tree import is_alive
 from rolecall.runs.forkserver import client, forked_process
 from rolecall.runs.forkserver.client import ForkServer
@@ -58,11 +59,12 @@ class ServerEnd:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[ForkServer, ServerEnd]]:
+async def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ForkServer, ServerEnd]]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(0)
     process = await asyncio.create_subprocess_exec(*SLEEP)
-    server = ForkServer(process, ours, tmp_path / "server")
+    server = ForkServer(process, ours, OwnedDirectory.make("server-"))
     with theirs:
         yield server, ServerEnd(theirs)
     with suppress(ProcessLookupError):

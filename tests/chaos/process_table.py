@@ -1,0 +1,88 @@
+"""The processes of an operator by what they are, and all that carry its mark, wherever they are."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import psutil
+
+from rolecall.process_tree import is_alive
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+
+FORK_SERVER_MODULE = "rolecall.runs.forkserver.server"
+_OPERATOR = ("-m", "rolecall", "run")
+MARK = "ROLECALL_CHAOS"
+"""In the environment of the operator and so of everything below it, also after its parent has died."""
+
+
+def _is_module(words: list[str]) -> bool:
+    return any(word.startswith("AnsiballZ_") for word in words)
+
+
+def _is_play(words: list[str]) -> bool:
+    return any(word.endswith("ansible-playbook") for word in words)
+
+
+BELOW: Mapping[str, Callable[[list[str]], bool]] = {
+    "fork server": lambda words: FORK_SERVER_MODULE in words,
+    "run": lambda words: RUNNER_MODULE in words,
+    "play": _is_play,
+    "module": _is_module,
+}
+"""What a process below an operator is, by its command line."""
+
+
+def below(root: int, name: str) -> list[psutil.Process]:
+    """Return the living processes of this name below a process, the oldest first."""
+    found = []
+    for process in _tree(root):
+        with suppress(psutil.Error):
+            if BELOW[name](process.cmdline()) and is_alive(process):
+                found.append(process)
+    return sorted(found, key=lambda process: process.pid)
+
+
+def operator_of(root: int) -> psutil.Process:
+    """Return the operator itself: the process that was started, or its child if that one only guards it.
+
+    Raises psutil.NoSuchProcess if there is none.
+    """
+    started = psutil.Process(root)
+    for process in (started, *started.children()):
+        with suppress(psutil.Error):
+            if tuple(process.cmdline()[1:4]) == _OPERATOR:
+                return process
+    raise psutil.NoSuchProcess(root)
+
+
+def resting(root: int) -> set[int]:
+    """Return the processes that an operator has while no run goes on: itself, what guards it, its fork server."""
+    found = {root}
+    for server in below(root, "fork server"):
+        with suppress(psutil.Error):
+            found |= {server.pid, *(each.pid for each in server.parents() if each.pid != 1)}
+    return found
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Return all living processes with this mark."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == mark and is_alive(process):
+                found.append(process)
+    return found
+
+
+def described(process: psutil.Process) -> str:
+    """Return a process in a length that a person reads."""
+    with suppress(psutil.Error):
+        job = process.environ().get(RUN_VARIABLE, "no run")
+        return f"process {process.pid} ({job}, {process.status()}): {' '.join(process.cmdline())[:160]}"
+    return f"process {process.pid}, which has ended since"
+
+
+def _tree(root: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(root).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

@@ -1,0 +1,196 @@
+"""A relay between an operator and its API server, which can be slow, refuse requests, and fall silent.
+
+It ends TLS with a certificate of its own, so that it sees requests. Silence is that of a network that drops packets:
+the kernel drops everything that arrives at a connection, keepalive probes included, and answers nothing; no privilege
+is needed for that (a socket filter that accepts no byte).
+"""
+
+import asyncio
+import ctypes
+import json
+import socket
+import ssl
+import struct
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from rolecall.controlplane.certificates import CertificateAuthority, KeyPair
+from rolecall.controlplane.kubeconfig import kubeconfig, token_user
+
+HOST = "127.0.0.1"
+NO_LIMIT = aiohttp.ClientTimeout()
+_OF_THE_CONNECTION = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "content-length", "upgrade"})
+_ATTACH_FILTER, _DETACH_FILTER = 26, 27
+_LARGEST_BODY = 16 * 1024**2
+_ACCEPT_NOTHING = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+_FILTER = struct.pack("HP", 1, ctypes.addressof(_ACCEPT_NOTHING))
+
+
+def drop_packets(connection: socket.socket) -> None:
+    """Make the kernel drop all that arrives at a connection or a listening socket, without a word to the sender."""
+    connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, _FILTER)
+
+
+def accept_packets(connection: socket.socket) -> None:
+    """Undo ``drop_packets``."""
+    connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
+
+
+@dataclass(slots=True)
+class Relay:
+    """A relay for one operator to the API server ``upstream``; ``start`` it."""
+
+    upstream: str
+    token: str
+    delay_seconds: float = 0.0
+    """How long each request, and each piece of an answer, is held back."""
+    refusal: int = 0
+    """The status with which requests are answered instead of being forwarded; 0 forwards them."""
+    _runner: web.AppRunner = field(init=False)
+    _session: aiohttp.ClientSession = field(init=False)
+    _listener: socket.socket = field(default_factory=socket.socket)
+    _is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    _watches: set[asyncio.Transport] = field(default_factory=set)
+    _dead: set[asyncio.Transport] = field(default_factory=set)
+
+    @classmethod
+    def to(cls, account: Path) -> Self:
+        """Return a relay to the API server of a kubeconfig with a token."""
+        content = yaml.safe_load(account.read_text())
+        return cls(content["clusters"][0]["cluster"]["server"], content["users"][0]["user"]["token"])
+
+    async def start(self, written: Path) -> None:
+        """Listen, and write a kubeconfig that leads here."""
+        unverified = ssl.create_default_context()
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE  # a test's own server, on loopback
+        connector = aiohttp.TCPConnector(ssl=unverified, limit=0)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=NO_LIMIT)
+        application = web.Application(client_max_size=_LARGEST_BODY)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
+        await self._runner.setup()
+        authority = CertificateAuthority.create("relay")
+        self._listener.bind((HOST, 0))
+        await web.SockSite(self._runner, self._listener, ssl_context=context_of(authority.server(HOST))).start()
+        self._is_open.set()
+        _write_kubeconfig(written, self.address[1], authority.own.certificate, self.token)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return HOST, int(self._listener.getsockname()[1])
+
+    async def close(self) -> None:
+        """End all connections."""
+        for transport in self._dead:
+            transport.abort()
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def cut(self) -> None:
+        """Lose every packet in both directions until ``mend``."""
+        self._is_open.clear()
+        for connection in self._sockets():
+            drop_packets(connection)
+
+    def mend(self) -> None:
+        """Let packets pass again; what both kernels still have to say to each other arrives."""
+        self._is_open.set()
+        for connection in self._sockets():
+            accept_packets(connection)
+
+    def kill_watches(self) -> int:
+        """Lose every packet of the connections that carry a watch now, for ever; return how many these are."""
+        for transport in self._watches:
+            self._dead.add(transport)
+            drop_packets(transport.get_extra_info("socket"))
+        return len(self._watches)
+
+    def _sockets(self) -> list[socket.socket]:
+        connections = self._runner.server.connections if self._runner.server else ()
+        transports = [connection.transport for connection in connections if connection.transport is not None]
+        living = [each for each in transports if each not in self._dead and not each.is_closing()]
+        return [self._listener, *(each.get_extra_info("socket") for each in living)]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(self.delay_seconds)
+        await self._is_open.wait()
+        if self.refusal:
+            return _refused(self.refusal)
+        transport = request.transport
+        if request.query.get("watch") not in ("true", "1") or transport is None:
+            return await self._forward(request)
+        self._watches.add(transport)
+        try:
+            return await self._forward(request)
+        finally:
+            self._watches.discard(transport)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+        body = await request.read()
+        try:
+            async with self._session.request(
+                request.method, self.upstream + request.raw_path, headers=headers, data=body or None
+            ) as answer:
+                kept = {name: value for name, value in answer.headers.items() if name.lower() not in _OF_THE_CONNECTION}
+                response = web.StreamResponse(status=answer.status, headers=kept)
+                await response.prepare(request)
+                async for part in self._parts(request, answer):
+                    await response.write(part)
+        except aiohttp.ClientError:
+            # The API server is gone: the operator finds its connection broken, as it would without a relay.
+            if isinstance(request.transport, asyncio.Transport):
+                request.transport.abort()
+            return web.Response(status=502)
+        await response.write_eof()
+        return response
+
+    async def _parts(self, request: web.Request, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        async for part in answer.content.iter_any():
+            await asyncio.sleep(self.delay_seconds)
+            await self._is_open.wait()
+            if request.transport in self._dead:
+                await asyncio.Event().wait()
+            yield part
+
+
+def _refused(status: int) -> web.Response:
+    reasons = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "reason": reasons.get(status, ""),
+        "message": "refused by the relay",
+        "code": status,
+    }
+    headers = {"Retry-After": "1"} if status == 429 else {}
+    return web.Response(status=status, text=json.dumps(body), content_type="application/json", headers=headers)
+
+
+def context_of(pair: KeyPair) -> ssl.SSLContext:
+    """Return the TLS context of a server with this certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.NamedTemporaryFile() as file:  # a context reads only files
+        file.write(pair.certificate + pair.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def _write_kubeconfig(path: Path, port: int, authority: bytes, token: str) -> None:
+    """Write a kubeconfig with the authority in a file beside it, as a pod has it: a client copies an embedded one."""
+    content = yaml.safe_load(kubeconfig("relay", f"https://{HOST}:{port}", authority, token_user(token)))
+    file = path.with_name("authority.crt")
+    file.write_bytes(authority)
+    del content["clusters"][0]["cluster"]["certificate-authority-data"]
+    content["clusters"][0]["cluster"]["certificate-authority"] = str(file)
+    path.write_text(yaml.safe_dump(content))

@@ -1,0 +1,104 @@
+"""What must not be there while no run goes on, and the memory and descriptors that an operator takes then."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from bench.process_tree import memory_bytes
+
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runs.api_access import KUBECONFIG_PREFIX
+from rolecall.runs.workspace import workspaces_of
+from tests.chaos import process_table
+from tests.chaos.heartbeats import HEARTBEAT, PASSING
+from tests.chaos.replica import Replica
+from tests.chaos.scene import Scene
+from tests.integration.world import HIKAWA, POD_SCALER, names
+
+_MIB = 1024**2
+_DISCOVERY_CACHE = "k8srcp-"
+"""The Kubernetes client of the modules keeps one file of these for each cluster on purpose."""
+_KINDS = (HEARTBEAT, PASSING, POD_SCALER, HIKAWA)
+_MOST_MORE_MEMORY, _MOST_MORE_DESCRIPTORS = 1.25, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What one operator and all below it take at rest."""
+
+    memory_mib: float
+    descriptors: int
+    """Of the operator and of its fork server."""
+
+    def growth(self, later: "Footprint") -> list[str]:
+        """Return what has grown by more than a restart explains."""
+        found = []
+        if later.memory_mib > self.memory_mib * _MOST_MORE_MEMORY:
+            found.append(f"memory has grown from {self.memory_mib:.0f} to {later.memory_mib:.0f} MiB")
+        if later.descriptors > self.descriptors + _MOST_MORE_DESCRIPTORS:
+            found.append(f"descriptors have grown from {self.descriptors} to {later.descriptors}")
+        return found
+
+
+def footprint(replica: Replica) -> Footprint:
+    """Measure an operator at rest. Blocks."""
+    descriptors = 0
+    for pid in process_table.resting(replica.pid):
+        with suppress(psutil.Error):
+            descriptors += psutil.Process(pid).num_fds()
+    return Footprint(memory_bytes(replica.pid) / _MIB, descriptors)
+
+
+async def left_at_rest(scene: Scene) -> list[str]:
+    """Return processes and files of runs although no run goes on, and objects whose owner is gone."""
+    processes = await asyncio.to_thread(_processes, scene)
+    try:
+        return [*processes, *await _files(scene), *await scene.workload.left()]
+    except KubeError as error:
+        return [*processes, f"the API server does not answer: {error}"]
+
+
+def left_after_stop(scene: Scene) -> list[str]:
+    """Return processes and temporary files although every operator has been stopped. Blocks."""
+    found = [process_table.described(each) for each in process_table.marked(scene.mark)]
+    return found + [f"file {path}" for path in _children(_temporary_folders(scene))]
+
+
+def _processes(scene: Scene) -> list[str]:
+    expected = set().union(*(process_table.resting(replica.pid) for replica in scene.replicas))
+    strangers = [each for each in process_table.marked(scene.mark) if each.pid not in expected]
+    servers = [process_table.below(replica.pid, "fork server") for replica in scene.replicas]
+    surplus = [each for found in servers for each in found[1:]]
+    return [process_table.described(each) for each in (*strangers, *surplus)]
+
+
+async def _files(scene: Scene) -> list[str]:
+    world, found = scene.workload.world, []
+    keys = {gvk: {ObjectKey(world.namespace, name) for name in names(await world.objects(gvk))} for gvk in _KINDS}
+    for replica in scene.replicas:
+        found += await asyncio.to_thread(_surplus_files, _work_folder(scene, replica), keys)
+    return found
+
+
+def _surplus_files(work: Path, keys: dict[GVK, set[ObjectKey]]) -> list[str]:
+    found = [f"file {path}" for path in (*work.glob(f"{KUBECONFIG_PREFIX}*"), *work.glob(".removed-*"))]
+    for gvk, living in keys.items():
+        gone = [key for key in workspaces_of(work, gvk) if key not in living]
+        found += [f"the workspace of {gvk.kind} {key}, which is gone" for key in gone]
+    return found
+
+
+def _work_folder(scene: Scene, replica: Replica) -> Path:
+    return scene.disk.folder / replica.operator.folder.name / "work"
+
+
+def _temporary_folders(scene: Scene) -> list[Path]:
+    return [scene.disk.folder / replica.operator.folder.name / "tmp" for replica in scene.replicas]
+
+
+def _children(folders: Iterable[Path]) -> list[Path]:
+    return [path for folder in folders for path in folder.iterdir() if not path.name.startswith(_DISCOVERY_CACHE)]

@@ -1,0 +1,59 @@
+"""Nothing left: no space on the disk, no process, no descriptor, for a while."""
+
+import asyncio
+import random
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.disturbance import Disturbance
+from tests.chaos.process_limit import limited_processes, trouble_with_process_limit
+from tests.chaos.scene import Scene
+
+_SHORTEST, _LONGEST = 1.0, 4.0
+_FEWEST_LEFT, _MOST_LEFT = 0, 3
+
+
+async def fill_the_disk(scene: Scene, chance: random.Random) -> None:
+    """Fill the disk with the workspaces and temporary files, and keep it full."""
+    seconds = chance.uniform(_SHORTEST, _LONGEST)
+    await asyncio.to_thread(scene.disk.fill)
+    try:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(scene.disk.fill)  # what was given back meanwhile is taken, too
+        await asyncio.sleep(seconds)
+    finally:
+        scene.disk.free()
+
+
+async def take_processes(scene: Scene, chance: random.Random) -> None:
+    """Allow the operator and all below it hardly a process more than there are."""
+    with limited_processes(scene.replica.pid) as limit:
+        limit.leave(chance.randint(_FEWEST_LEFT, _MOST_LEFT))
+        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+
+
+async def take_descriptors(scene: Scene, chance: random.Random) -> None:
+    """Allow the operator itself hardly a descriptor more than it has open."""
+    pid = scene.replica.itself.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    left = chance.randint(_FEWEST_LEFT, _MOST_LEFT)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (_largest_descriptor(pid) + 1 + left, hard))
+    try:
+        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+    finally:
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _largest_descriptor(pid: int) -> int:
+    return max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir())
+
+
+SHORTAGES = [
+    Disturbance("disk: full", fill_the_disk, why_not=lambda scene: scene.disk.trouble),
+    Disturbance("processes: none left", take_processes, why_not=lambda _: trouble_with_process_limit()),
+    Disturbance("descriptors: none left", take_descriptors),
+]

@@ -1,0 +1,28 @@
+"""Whatever happens, in any order: when it is over, every object is as it should be, and nothing stays behind.
+
+``make chaos`` does the same for longer, with more disturbances, and measures the recovery.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from tests.chaos.campaign import carry_out
+from tests.chaos.content_faults import CONTENT
+from tests.chaos.disturbance import Disturbance
+from tests.chaos.network_faults import cut
+from tests.chaos.plan import Plan
+from tests.chaos.process_faults import KILLS, TERMS
+
+pytestmark = pytest.mark.alone
+SECONDS = 25.0
+SEED = 1
+DISTURBANCES = [*KILLS, *TERMS, *CONTENT, Disturbance("network: cut for a while", cut)]
+
+
+async def test_after_any_disorder_every_object_comes_to_its_state(defined: ControlPlane, tmp_path: Path) -> None:
+    """Nothing is lost, said twice or left, and no two runs of an object meet; the control plane itself stays alone."""
+    result = await carry_out(Plan(SEED, DISTURBANCES, seconds=SECONDS), defined, tmp_path)
+    assert result.outcomes
+    assert result.violations == []
