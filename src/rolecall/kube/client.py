@@ -8,7 +8,8 @@ for the API server only: not for a free connection, and not for a thread.
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
@@ -31,9 +32,10 @@ PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
 _LONGEST_LINE_BYTES = 2 << 20
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 # A line longer than the read buffer is a ValueError of aiohttp, an incomplete line is a ValueError of json.
 # A line that is nested too deeply for the interpreter is a RecursionError.
-_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError)
+_BROKEN_WATCH = (*_NETWORK_ERRORS, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,25 +205,24 @@ class Client:
             "timeoutSeconds": str(int(timeout_seconds)),
         }
         request = Request("GET", resource.path(namespace or ""), query=query, timeout_seconds=timeout_seconds + 15)
-        try:
+        broke = f"the watch on {gvk} broke"
+        with _translated_errors(broke):
             response = await self._open(request)
-            try:
-                async for line in response.content:
-                    yield _read_event(line)
-            finally:
-                response.close()
-        except _CONNECTION_ERRORS as error:
-            raise UnreachableError(f"the watch on {gvk} broke: {error!r}") from error
+        try:
+            async for line in response.content:
+                yield _read_event(line)
+        except _BROKEN_WATCH as error:
+            raise UnreachableError(f"{broke}: {error!r}") from error
+        finally:
+            response.close()
 
     async def _get_json(self, path: str) -> RawObject:
         return await self._send(Request("GET", path))
 
     async def _send(self, request: Request) -> RawObject:
-        try:
+        with _translated_errors(f"{request.method} {request.path} got no answer"):
             response = await self._open(request)
             body = await response.read()
-        except _CONNECTION_ERRORS as error:
-            raise UnreachableError(f"{request.method} {request.path} got no answer: {error!r}") from error
         decoded = _decode(body)
         if not isinstance(decoded, dict):
             found = repr(decoded)[:MESSAGE_LIMIT]
@@ -253,6 +254,18 @@ class Client:
             if self._on_request is not None:
                 self._on_request(code, request.method, self._host)
         return response
+
+
+@contextmanager
+def _translated_errors(failure: str) -> Iterator[None]:
+    """Raise UnreachableError for an error of the network, which may pass, and KubeError for a request of no use."""
+    try:
+        yield
+    except _NETWORK_ERRORS as error:
+        kind = KubeError if isinstance(error, aiohttp.InvalidURL) else UnreachableError
+        raise kind(f"{failure}: {error!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise KubeError(f"{failure}: the request cannot be sent: {error!r}") from error
 
 
 def _decode(body: bytes) -> object:
