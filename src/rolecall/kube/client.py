@@ -8,8 +8,8 @@ for the API server only: not for a free connection, and not for a thread.
 
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -42,8 +42,7 @@ CONNECT_SECONDS = 5.0
 PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
-# A stream that ends within a line is a ValueError.
-_CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+_NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +225,16 @@ class Client:
                 yield event_type, obj
 
     async def _lines(self, gvk: GVK, request: Request) -> AsyncGenerator[bytes, None]:
-        try:
+        broke = f"the watch on {gvk} broke"
+        with _translated_errors(broke):
             response = await self._open(request)
-            try:
-                async for line in lines_of(response.content):
-                    yield line
-            finally:
-                response.close()
-        except _CONNECTION_ERRORS as error:
-            raise UnreachableError(f"the watch on {gvk} broke: {error!r}") from error
+        try:
+            async for line in lines_of(response.content):
+                yield line
+        except (*_NETWORK_ERRORS, ValueError) as error:  # ValueError: the stream ended within a line
+            raise UnreachableError(f"{broke}: {error!r}") from error
+        finally:
+            response.close()
 
     async def _next_event_without_content(self, gvk: GVK, request: Request, reason: str) -> tuple[str, RawObject]:
         """Return the next event of a watch, of which only the metadata is read; a deleted object needs no more."""
@@ -281,13 +281,9 @@ class Client:
         return read_object(await self._receive(request), f"{request.method} {request.path}")
 
     async def _receive(self, request: Request) -> bytes:
-        try:
+        with _translated_errors(f"{request.method} {request.path} got no answer"):
             response = await self._open(request)
             return await response.read()
-        except _CONNECTION_ERRORS as error:
-            is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
-            kind = NoAnswerInTimeError if is_late else UnreachableError
-            raise kind(f"{request.method} {request.path} got no answer: {error!r}") from error
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request and return the response with its body unread. Raise ApiError for an error status."""
@@ -327,3 +323,21 @@ def _log_unreadable(gvk: GVK, obj: RawObject, reason: str) -> None:
         resource_version=resource_version_of(obj),
         reason=reason,
     )
+
+
+@contextmanager
+def _translated_errors(failure: str) -> Iterator[None]:
+    """Raise UnreachableError for an error of the network, which may pass, and KubeError for a request of no use."""
+    try:
+        yield
+    except _NETWORK_ERRORS as error:
+        raise _network_error(error)(f"{failure}: {error!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise KubeError(f"{failure}: the request cannot be sent: {error!r}") from error
+
+
+def _network_error(error: Exception) -> type[KubeError]:
+    if isinstance(error, aiohttp.InvalidURL):
+        return KubeError
+    is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+    return NoAnswerInTimeError if is_late else UnreachableError

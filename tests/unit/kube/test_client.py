@@ -157,6 +157,30 @@ async def test_a_server_that_is_away_is_unreachable(unused_tcp_port: int) -> Non
             await client.get(WIDGET, KEY)
 
 
+async def cannot_be_sent(client: Client, body: object = None) -> None:
+    """Check that a request fails in a way that does not look as if it could be sent later."""
+    with pytest.raises(KubeError) as error:
+        await client._send(Request("PUT", "/somewhere", body=body))
+    assert not isinstance(error.value, UnreachableError), "a retry would wait for ever"
+
+
+async def test_a_header_of_two_lines_is_no_matter_of_the_network(client: Client) -> None:
+    client._credentials._token = "Bearer one\r\nX-Other: two"  # noqa: S105 - opens nothing
+    await cannot_be_sent(client)
+
+
+async def test_a_url_that_is_none_is_no_matter_of_the_network() -> None:
+    async with Client(Configuration(host="http://127.0.0.1:port")) as client:
+        await cannot_be_sent(client)
+
+
+async def test_a_body_that_is_nested_too_deeply_is_no_matter_of_the_network(client: Client) -> None:
+    body: object = {}
+    for _ in range(100_000):
+        body = [body]
+    await cannot_be_sent(client, body)
+
+
 async def test_a_connection_that_breaks_in_the_answer_is_unreachable(client: Client, api_server: ApiServer) -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
