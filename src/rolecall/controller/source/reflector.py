@@ -25,7 +25,7 @@ logger = get_logger("informer")
 
 WATCH_SECONDS = 300.0
 _HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without events
-_EVENTS_PER_TURN = 100  # yield to other tasks after this many events
+_TURN_SECONDS = 0.01  # yield to other tasks after this time: an object may be tiny, or take milliseconds
 
 
 class ListerWatcher(Protocol):
@@ -75,6 +75,7 @@ class Reflector:
     sink: Sink
     clock: Clock
     resource_version: str = ""
+    turn_started: float = 0.0
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -127,6 +128,7 @@ class Reflector:
                 item.setdefault("kind", self.gvk.kind)
                 listed_keys.add(ObjectKey.of_object(item))
                 self._pass_on(None, item)
+                await self._yield_turn()
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys)
         return version
@@ -142,9 +144,14 @@ class Reflector:
             if event_type != "BOOKMARK":
                 self._pass_on(event_type, obj)
             self.resource_version = resource_version_of(obj) or self.resource_version
-            if events % _EVENTS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await self._yield_turn()
         return events
+
+    async def _yield_turn(self) -> None:
+        """Let other tasks run if this one has not let them for some time."""
+        if self.clock.monotonic() - self.turn_started >= _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self.turn_started = self.clock.monotonic()
 
     def _pass_on(self, event_type: str | None, obj: RawObject) -> None:
         """Pass an object of a list (``event_type`` None) or of a watch to the sink, or that it cannot be read."""
