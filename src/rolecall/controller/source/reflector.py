@@ -28,6 +28,10 @@ _HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without
 _TURN_SECONDS = 0.01  # yield to other tasks after this time: an object may be tiny, or take milliseconds
 
 
+class ScopeChangedError(Exception):
+    """A kind that was namespaced is cluster-scoped now, or the reverse."""
+
+
 class ListerWatcher(Protocol):
     """The requests to the API server that reflectors need; ``rolecall.kube.client.Client`` implements them.
 
@@ -67,7 +71,11 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class Reflector:
-    """One list-and-watch loop; with ``namespace`` None for all namespaces, or for a cluster-scoped kind."""
+    """One list-and-watch loop; with ``namespace`` None for all namespaces, or for a cluster-scoped kind.
+
+    If ``namespaced`` is given, it is the scope of the kind, and ``run`` raises ScopeChangedError before it lists a kind
+    that was installed again with another scope.
+    """
 
     source: ListerWatcher
     gvk: GVK
@@ -76,6 +84,7 @@ class Reflector:
     clock: Clock
     resource_version: str = ""
     turn_started: float = 0.0
+    namespaced: bool | None = None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -119,6 +128,8 @@ class Reflector:
         return retry.delay_after_early_end()
 
     async def _list(self) -> str:
+        if self.namespaced is not None and (await self.source.resource(self.gvk)).namespaced != self.namespaced:
+            raise ScopeChangedError(self.gvk)
         listed_keys: set[ObjectKey] = set()
         version = ""
         async for items, version in self.source.list_pages(self.gvk, self.namespace):  # noqa: B007 - the last version is returned

@@ -486,3 +486,23 @@ async def test_objects_that_take_long_leave_other_tasks_their_turn(server: FakeS
             put_all()
         await asyncio.wait_for(task, 10)
     assert len(turns) >= 25
+
+
+async def test_a_kind_that_is_installed_anew_with_another_scope_is_listed_by_that_scope(server: FakeServer) -> None:
+    server.put("web", "one")
+    async with running(World(server, ("one", "two"))) as world:
+        for is_namespaced, expected in (
+            (False, ["Widget one/web deleted", "Widget web added"]),
+            (True, ["Widget web deleted", "Widget one/web added"]),
+        ):
+            world.changes.clear()
+            server.failure = UnknownKindError(WIDGET)
+            server.end_streams(UnknownKindError(WIDGET))
+            await world.pass_seconds(5)
+            server.objects.clear()
+            server.namespaced = is_namespaced
+            server.failure = None
+            server.put("web", "one")
+            await world.pass_seconds(10)
+            assert world.reported == expected
+            assert server.streams == (2 if is_namespaced else 1)
