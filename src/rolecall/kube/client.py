@@ -287,7 +287,10 @@ class Client:
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request and return the response with its body unread. Raise ApiError for an error status."""
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **await self.auth_headers()}
+        # Uncompressed: to decompress a page of megabytes holds up the event loop, and the API server, for longer than
+        # to transfer it.
+        headers = {"Accept": request.accept, "Accept-Encoding": "identity", "Content-Type": request.content_type}
+        headers |= await self.auth_headers()
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin

@@ -18,9 +18,11 @@ from rolecall.kube.references import ObjectKey
 from rolecall.limited_listener import LimitedListener
 from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
+from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES, BodyWorker, read_body
 from rolecall.proxy.credentials import ProxyCredentials
 from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
-from rolecall.proxy.reads.dependent_discovery import MAX_INSPECTED_BYTES, DependentDiscovery
+from rolecall.proxy.reads.dependent_discovery import DependentDiscovery
+from rolecall.proxy.reads.inspection import Inspection, inspect_read
 from rolecall.proxy.reads.read_watermark import track_read
 from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
 from rolecall.proxy.sessions import Session, Sessions, SessionSpec
@@ -76,9 +78,10 @@ class Proxy:
         self._sessions = Sessions()
         self._tunnel = ConnectTunnel()
         self._upstream = Upstream(client)
-        self._owner_injector = OwnerInjector(client, self._upstream)
+        self._worker = BodyWorker()
+        self._owner_injector = OwnerInjector(client, self._upstream, self._worker)
         self._dependents = DependentDiscovery(client)
-        self._conditional_writes = ConditionalWrites(self._upstream)
+        self._conditional_writes = ConditionalWrites(self._upstream, self._worker)
         self._runner: web.ServerRunner | None = None
         self._listener: LimitedListener | None = None
 
@@ -105,6 +108,7 @@ class Proxy:
         if self._runner is not None:
             await self._runner.cleanup()
         await self._upstream.close()
+        self._worker.stop()
 
     @property
     def url(self) -> str:
@@ -158,7 +162,7 @@ class Proxy:
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if info.is_write:
-            body = await request.content.read()
+            body = await read_body(request)
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _request_decodable_response(headers)
             write = replace(write, body=await self._owner_injector.inject(session, write))
@@ -166,20 +170,26 @@ class Proxy:
         if self._cached is not None and request.method == "GET":
             cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
             if cached is not None and isinstance(cached.body, bytes):
-                await self._dependents.inspect(session, info, cached.body)
+                await self._dependents.report(session, info, await self._inspect(session, info, cached.body))
                 return cached
         body_stream = request.content if request.body_exists else None
         async with await self._upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as upstream_response:
-            with track_read(session.spec.watermark, info, upstream_response.status) as record_body:
+            with track_read(session.spec.watermark, info, upstream_response.status) as record_content:
                 is_inspected = self._dependents.should_inspect(info, upstream_response)
                 capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
                 response = await relay(request, upstream_response, capture)
-                record_body(None if capture is None else capture.body)
-        if capture is not None and capture.body:
-            await self._dependents.inspect(session, info, capture.body)
+                found = await self._inspect(session, info, None if capture is None else capture.body)
+                record_content(found.content)
+        await self._dependents.report(session, info, found)
         return response
+
+    async def _inspect(self, session: Session, info: RequestInfo, body: bytes | None) -> Inspection:
+        if not body:
+            return Inspection()
+        spec, is_tracked = session.spec, session.spec.watermark is not None
+        return await self._worker.run(body, lambda: inspect_read(body, info, spec.owner, needs_content=is_tracked))
 
     async def _send_write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
         """Send a write, and record what it changed before the run gets the response."""
@@ -190,9 +200,11 @@ class Proxy:
             session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             session.spec.on_write(obj)
         if session.spec.watermark is not None:
-            content = decode(result.body, result.response.headers.get("Content-Type", ""))
+            content_type = result.response.headers.get("Content-Type", "")
+            content = await self._worker.run(result.body, lambda: decode(result.body, content_type))
             session.spec.watermark.record_response(write.info, result.response.status, content)
-        if (uid := removed_uid(write.info, result)) and session.spec.on_removal is not None:
+        uid = await self._worker.run(result.body, lambda: removed_uid(write.info, result))
+        if uid and session.spec.on_removal is not None:
             session.spec.on_removal(uid)
         return buffered_response(result.response, result.body)
 

@@ -109,6 +109,11 @@ async def test_an_object_is_read_with_the_operators_credentials(client: Client, 
     assert api_server.headers[0]["Authorization"] == "Bearer s3cret"
 
 
+async def test_answers_are_asked_for_uncompressed(client: Client, api_server: ApiServer) -> None:
+    await client.get(WIDGET, KEY)
+    assert api_server.headers[0]["Accept-Encoding"] == "identity"
+
+
 async def test_each_verb_goes_to_its_path_with_its_body(client: Client, api_server: ApiServer) -> None:
     await client.create(ONE)
     await client.replace(ONE)

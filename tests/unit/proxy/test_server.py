@@ -2,6 +2,9 @@ import asyncio
 import base64
 import gzip
 import json
+import sys
+import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
@@ -12,6 +15,8 @@ from yarl import URL
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.proxy import Ownership, Proxy, SessionSpec
+from rolecall.proxy.body_worker import INLINE_BYTES, MAX_INSPECTED_BYTES, MAX_REQUEST_BYTES
+from rolecall.proxy.writes import bodies
 from tests.unit.proxy.api_server import ApiServer
 from tests.unit.proxy.conftest import DEMO, OPERATOR_TOKEN, Leadership, Run, until
 
@@ -257,12 +262,79 @@ async def test_a_client_that_hangs_up_ends_the_watch_at_the_api_server(run: Run,
     await until(lambda: api_server.watchers == 0)
 
 
-async def test_a_body_of_many_mebibytes_passes(run: Run, api_server: ApiServer) -> None:
-    big = config_map() | {"data": {"a": "x" * (9 << 20)}}
+LONGEST = MAX_REQUEST_BYTES - 1000
+
+
+async def test_a_body_as_long_as_the_api_server_takes_passes(run: Run, api_server: ApiServer) -> None:
+    big = config_map() | {"data": {"a": "x" * LONGEST}}
     async with run.session.post(CONFIG_MAPS, json=big) as answer:
         assert answer.status == 201
-        assert len((await answer.json())["data"]["a"]) == 9 << 20
+        assert len((await answer.json())["data"]["a"]) == LONGEST
     assert owners(api_server) == [REFERENCE]
+
+
+async def a_mebibyte_at_a_time(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * (1 << 20)
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+async def test_a_longer_body_gets_the_answer_of_an_api_server_and_goes_nowhere(
+    run: Run, api_server: ApiServer, *, in_chunks: bool
+) -> None:
+    data = a_mebibyte_at_a_time(5) if in_chunks else b"x" * (MAX_REQUEST_BYTES + 1)
+    async with run.session.post(CONFIG_MAPS, data=data) as answer:
+        status = await answer.json()
+    assert (answer.status, status["kind"], status["reason"]) == (413, "Status", "RequestEntityTooLarge")
+    assert status["message"] == "Request entity too large: limit is 3145728"
+    assert api_server.received == []
+
+
+async def test_what_a_pod_behind_the_api_server_gets_may_be_of_any_length(run: Run, api_server: ApiServer) -> None:
+    path = "/api/v1/namespaces/ns/pods/web/proxy/upload"
+
+    async def take(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    api_server.answers["POST", path] = take
+    async with run.session.post(path, data=a_mebibyte_at_a_time(5)) as answer:
+        assert answer.status == 200
+    assert len(api_server.last.body) == 5 << 20
+
+
+@pytest.mark.parametrize(("length", "thread"), [(100, "MainThread"), (INLINE_BYTES, "proxy-bodies")])
+async def test_a_large_body_is_decoded_outside_of_the_event_loop(
+    run: Run, monkeypatch: pytest.MonkeyPatch, length: int, thread: str
+) -> None:
+    decode, threads = bodies.decode, set()
+
+    def noting_decode(body: bytes, content_type: str) -> object:
+        threads.add(threading.current_thread().name.partition("_")[0])
+        return decode(body, content_type)
+
+    for module in ("bodies", "conditional_writes", "deletions"):
+        monkeypatch.setattr(f"rolecall.proxy.writes.{module}.decode", noting_decode)
+    for method in ("POST", "PUT"):
+        path = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/cm"
+        async with run.session.request(method, path, json=config_map() | {"data": {"a": "x" * length}}) as answer:
+            assert answer.status < 300
+    assert threads == {thread}
+
+
+async def test_a_body_of_thousands_of_levels_ends_nothing(run: Run, api_server: ApiServer) -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(12_000)
+    try:
+        body = '{"metadata":{"name":"cm"},"spec":' + '{"a":' * 9_900 + "1" + "}" * 9_901
+
+        async def take(_: web.Request) -> web.Response:
+            return web.Response(text=body, content_type="application/json")
+
+        api_server.answers["POST", CONFIG_MAPS] = take
+        async with run.session.post(CONFIG_MAPS, data=body) as answer:
+            assert (answer.status, await answer.text()) == (200, body)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 async def test_a_broken_off_answer_does_not_look_complete(run: Run, api_server: ApiServer) -> None:
@@ -659,6 +731,27 @@ async def test_a_packed_list_is_looked_through(run: Run, api_server: ApiServer, 
     async with run.session.get(CONFIG_MAPS, auto_decompress=False) as answer:
         assert await answer.read() == packed[: len(packed) - cut]
     assert run.dependents == ([] if cut else [(CONFIG_MAP, Ownership.OWNER_REFERENCE)])
+
+
+async def test_a_list_that_is_huge_only_when_it_is_unpacked_passes_without_being_looked_through(
+    run: Run, api_server: ApiServer
+) -> None:
+    item = {"metadata": {"name": "a", "uid": "a", "ownerReferences": [REFERENCE]}, "data": {"a": "x" * (64 << 20)}}
+    packed = gzip.compress(json.dumps({"kind": "ConfigMapList", "items": [item]}).encode())
+
+    async def answer_packed(_: web.Request) -> web.Response:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        return web.Response(body=packed, headers=headers)
+
+    api_server.answers["GET", CONFIG_MAPS] = answer_packed
+    tracemalloc.start()
+    try:
+        async with run.session.get(CONFIG_MAPS, auto_decompress=False) as answer:
+            assert await answer.read() == packed
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_INSPECTED_BYTES
+    finally:
+        tracemalloc.stop()
+    assert run.dependents == []
 
 
 async def test_a_list_beyond_the_limit_passes_without_being_looked_through(

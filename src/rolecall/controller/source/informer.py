@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rolecall.controller.clock import Clock, LoopClock, sleep
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.source.changes import Change, ChangeType
-from rolecall.controller.source.reflector import ListerWatcher, Reflector
+from rolecall.controller.source.reflector import ListerWatcher, Reflector, ScopeChangedError
 from rolecall.controller.source.store import Entry, Store
 from rolecall.controller.source.watch_retry import WatchRetry
 from rolecall.kube.discovery import ApiResource
@@ -72,13 +72,26 @@ class Informer:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        resource = await self._find_resource()
-        self._blocked.clear()
-        namespaces = self._namespaces if resource.namespaced and self._namespaces is not None else (None,)
-        self._unlisted = set(namespaces)
-        async with asyncio.TaskGroup() as group:
-            for namespace in namespaces:
-                group.create_task(Reflector(self._client, self.gvk, namespace, self, self._clock).run())
+        while True:
+            resource = await self._find_resource()
+            self._blocked.clear()
+            namespaces = self._namespaces if resource.namespaced and self._namespaces is not None else (None,)
+            self._unlisted = set(namespaces)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for namespace in namespaces:
+                        reflector = Reflector(self._client, self.gvk, namespace, self, self._clock)
+                        reflector.namespaced = resource.namespaced
+                        group.create_task(reflector.run())
+            except* ScopeChangedError:
+                logger.info("Scope of this kind has changed; listing again", gvk=str(self.gvk))
+                self._forget_all()
+
+    def _forget_all(self) -> None:
+        """Notify that all objects are gone: the kind was removed with them."""
+        for entry in list(self.store):
+            self.store.remove(entry.key)
+            self._notify_deleted(entry)
 
     async def _find_resource(self) -> ApiResource:
         retry = WatchRetry(self.gvk, None)

@@ -25,7 +25,11 @@ logger = get_logger("informer")
 
 WATCH_SECONDS = 300.0
 _HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without events
-_EVENTS_PER_TURN = 100  # yield to other tasks after this many events
+_TURN_SECONDS = 0.01  # yield to other tasks after this time: an object may be tiny, or take milliseconds
+
+
+class ScopeChangedError(Exception):
+    """A kind that was namespaced is cluster-scoped now, or the reverse."""
 
 
 class ListerWatcher(Protocol):
@@ -67,7 +71,11 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class Reflector:
-    """One list-and-watch loop; with ``namespace`` None for all namespaces, or for a cluster-scoped kind."""
+    """One list-and-watch loop; with ``namespace`` None for all namespaces, or for a cluster-scoped kind.
+
+    If ``namespaced`` is given, it is the scope of the kind, and ``run`` raises ScopeChangedError before it lists a kind
+    that was installed again with another scope.
+    """
 
     source: ListerWatcher
     gvk: GVK
@@ -75,6 +83,8 @@ class Reflector:
     sink: Sink
     clock: Clock
     resource_version: str = ""
+    turn_started: float = 0.0
+    namespaced: bool | None = None
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -118,6 +128,8 @@ class Reflector:
         return retry.delay_after_early_end()
 
     async def _list(self) -> str:
+        if self.namespaced is not None and (await self.source.resource(self.gvk)).namespaced != self.namespaced:
+            raise ScopeChangedError(self.gvk)
         listed_keys: set[ObjectKey] = set()
         version = ""
         async for items, version in self.source.list_pages(self.gvk, self.namespace):  # noqa: B007 - the last version is returned
@@ -127,6 +139,7 @@ class Reflector:
                 item.setdefault("kind", self.gvk.kind)
                 listed_keys.add(ObjectKey.of_object(item))
                 self._pass_on(None, item)
+                await self._yield_turn()
             await asyncio.sleep(0)
         self.sink.on_list_complete(self.namespace, listed_keys)
         return version
@@ -142,9 +155,14 @@ class Reflector:
             if event_type != "BOOKMARK":
                 self._pass_on(event_type, obj)
             self.resource_version = resource_version_of(obj) or self.resource_version
-            if events % _EVENTS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await self._yield_turn()
         return events
+
+    async def _yield_turn(self) -> None:
+        """Let other tasks run if this one has not let them for some time."""
+        if self.clock.monotonic() - self.turn_started >= _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self.turn_started = self.clock.monotonic()
 
     def _pass_on(self, event_type: str | None, obj: RawObject) -> None:
         """Pass an object of a list (``event_type`` None) or of a watch to the sink, or that it cannot be read."""

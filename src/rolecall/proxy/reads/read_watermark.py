@@ -16,7 +16,7 @@ from typing import Any, Final
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy.request_info import RequestInfo
-from rolecall.proxy.writes.bodies import decode, decompress, objects_in
+from rolecall.proxy.writes.bodies import objects_in
 
 GroupResource = tuple[str, str]
 MAX_ABSENT_KEYS: Final = 1000
@@ -116,24 +116,20 @@ class ReadWatermark:
 
 
 @contextmanager
-def track_read(
-    watermark: ReadWatermark | None, info: RequestInfo, status: int
-) -> Iterator[Callable[[bytes | None], None]]:
+def track_read(watermark: ReadWatermark | None, info: RequestInfo, status: int) -> Iterator[Callable[[Any], None]]:
     """Record the response to a read while it is forwarded to the run.
 
-    Yield a function to call with the complete body, or with None for a body that is too long or not JSON. Without that
+    Yield a function to call with the decoded body, or with None for a body that is too long or not JSON. Without that
     call, for example because the run closed the connection, the resource becomes unknown.
     """
     if watermark is None or (info.is_long_running and info.verb != "watch"):
-        yield lambda _body: None
+        yield lambda _content: None
     elif info.verb == "watch":
         with watermark.track_watch(info):
-            yield lambda _body: None
+            yield lambda _content: None
     else:
-        bodies: list[bytes | None] = []
+        contents: list[Any] = []
         try:
-            yield bodies.append
+            yield contents.append
         finally:
-            body = bodies[0] if bodies else None
-            content = None if body is None else decode(decompress(body), "application/json")
-            watermark.record_response(info, status, content)
+            watermark.record_response(info, status, contents[0] if contents else None)

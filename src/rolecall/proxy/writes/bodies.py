@@ -1,23 +1,30 @@
 """Decoding and encoding of request and response bodies in JSON, YAML and protobuf.
 
-A body in another format, or a malformed one, is not an error: it decodes to None. The caller then forwards it
-unchanged, because validation is up to the API server. YAML is decoded as the API server does it: timestamps stay
-strings.
+A body in another format, a malformed one, or one in YAML beyond its limit is not an error: it decodes to None. The
+caller then forwards it unchanged, because validation is up to the API server. YAML is decoded as the API server does
+it: timestamps stay strings.
 """
 
+import itertools
 import json
+import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import yaml
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
+from rolecall.proxy.body_worker import GZIP_MAGIC, MAX_INSPECTED_BYTES
 from rolecall.proxy.writes import protobuf
+
+MAX_YAML_BYTES: Final = 1 << 20
+"""The limit of a body in YAML, also when its aliases are expanded: YAML is decoded a hundred times slower than JSON."""
 
 _READABLE: Final = ("", "application/json", "application/yaml")
 _READABLE_SUFFIXES: Final = ("+json", "+yaml")
+_DECODER: Final = json.JSONDecoder()
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
@@ -43,8 +50,8 @@ def is_readable(content_type: str) -> bool:
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """Return the content of a body, None for an unsupported format or a malformed body."""
-    if not is_readable(content_type):
+    """Return the content of a body, None for an unsupported format, a malformed body or one beyond its limit."""
+    if not is_readable(content_type) or len(body) > MAX_INSPECTED_BYTES:
         return None
     try:
         return json.loads(body)
@@ -53,10 +60,80 @@ def decode(body: bytes, content_type: str) -> Any:
 
 
 def _decode_yaml(body: bytes) -> Any:
+    if len(body) > MAX_YAML_BYTES:
+        return None
     try:
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 - the loader is a safe one
+        loader = _Loader(body)
+        node = loader.get_single_node()
+        if node is None or _expanded_length(node, {}) > MAX_YAML_BYTES:
+            return None
+        return loader.construct_document(node)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
+
+
+def _expanded_length(node: yaml.Node, known: dict[int, float]) -> float:
+    """Return how many characters a node has when each alias is replaced by its content: infinitely many in a cycle."""
+    if isinstance(node, yaml.ScalarNode):
+        return len(node.value) + 1
+    length = known.get(id(node))
+    if length is None:
+        known[id(node)] = math.inf
+        below = node.value if isinstance(node, yaml.SequenceNode) else itertools.chain.from_iterable(node.value)
+        length = known[id(node)] = 1 + sum(_expanded_length(child, known) for child in below)
+    return length
+
+
+def decode_list(body: bytes, visit: Callable[[RawObject], None]) -> RawObject | None:
+    """Call ``visit`` with each object of a list or Table in JSON, and return the rest, None for a malformed body."""
+    try:
+        return _read_members(body.decode(), visit)
+    except (ValueError, IndexError, RecursionError):
+        return None
+
+
+def _read_members(text: str, visit: Callable[[RawObject], None]) -> RawObject:
+    rest: RawObject = {}
+    at = _expect(text, _skip(text, 0), "{")
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        at = _skip(text, _expect(text, _skip(text, at), ":"))
+        if name in {"items", "rows"} and text[at] == "[":
+            at = _read_objects(text, at + 1, visit)
+        else:
+            rest[name], at = _DECODER.raw_decode(text, at)
+        at = _next(text, at, "}")
+    return rest
+
+
+def _read_objects(text: str, at: int, visit: Callable[[RawObject], None]) -> int:
+    """Visit the objects of the list that begins here and return the position behind it."""
+    at = _skip(text, at)
+    while text[at] != "]":
+        value, at = _DECODER.raw_decode(text, at)
+        obj = value.get("object", value) if isinstance(value, dict) and "cells" in value else value
+        if isinstance(obj, dict):
+            visit(obj)
+        at = _next(text, at, "]")
+    return at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _expect(text: str, at: int, character: str) -> int:
+    if text[at] != character:
+        raise ValueError(f"found {text[at]!r} at {at}, expected {character!r}")
+    return _skip(text, at + 1)
+
+
+def _next(text: str, at: int, end: str) -> int:
+    """Return the position of the next element, or of the end."""
+    at = _skip(text, at)
+    return at if text[at] == end else _expect(text, at, ",")
 
 
 def decode_object(body: bytes, content_type: str) -> RawObject | None:
@@ -100,11 +177,15 @@ def objects_in(content: Any) -> Iterator[RawObject]:
     yield from (obj for obj in found if isinstance(obj, dict))
 
 
-def decompress(body: bytes) -> bytes:
-    """Return a body without gzip compression, an empty one if decompression fails."""
-    if not body.startswith(b"\x1f\x8b"):
+def decompress(body: bytes, limit: int) -> bytes | None:
+    """Return a body without gzip compression, None if it is longer than the limit, an empty one if it is malformed."""
+    if not body.startswith(GZIP_MAGIC):
         return body
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        return zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
+        found = decompressor.decompress(body, limit + 1)
     except zlib.error:
         return b""
+    if len(found) > limit:
+        return None
+    return found if decompressor.eof else b""

@@ -6,7 +6,6 @@ the write succeeds and returns another version, the run, and nobody else, has ch
 fails, the proxy tries once more with the current version, and then sends the write as the run sent it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -16,10 +15,11 @@ import aiohttp
 
 from rolecall.kube.metadata import metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import RawObject
+from rolecall.proxy.body_worker import BodyWorker
 from rolecall.proxy.sessions import Session
 from rolecall.proxy.transport.forward import Upstream
 from rolecall.proxy.writes.bodies import decode, encode, media_type, objects_in
-from rolecall.proxy.writes.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest
+from rolecall.proxy.writes.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest, read_metadata
 
 JSON_PATCH: Final = "application/json-patch+json"
 _VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
@@ -52,15 +52,18 @@ def with_precondition(body: bytes, content_type: str, version: str) -> Condition
         if not isinstance(content, list):
             return None
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        return ConditionalBody(encode([test, *content]), version, is_added=True)
+        return _encoded([test, *content], version)
     if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
         return None
     if own := resource_version_of(content):
         return ConditionalBody(body, own, is_added=False)
-    changed = content | {"metadata": metadata_of(content) | {"resourceVersion": version}}
+    return _encoded(content | {"metadata": metadata_of(content) | {"resourceVersion": version}}, version)
+
+
+def _encoded(content: object, version: str) -> ConditionalBody | None:
     try:
-        return ConditionalBody(encode(changed), version, is_added=True)
-    except (TypeError, ValueError):
+        return ConditionalBody(encode(content), version, is_added=True)
+    except (TypeError, ValueError, RecursionError):
         return None
 
 
@@ -69,15 +72,15 @@ class ConditionalWrites:
     """Sends writes so that their responses show what they have changed."""
 
     upstream: Upstream
+    worker: BodyWorker
 
     async def send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
         """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
         if write.info.is_dry_run:
             return await self._send(session, write, headers)
         if write.info.verb not in {"update", "patch"} or write.info.subresource not in _VERSIONED_SUBRESOURCES:
-            return _with_changed_objects(
-                await self._send(session, write, headers), session.last_seen_version(write.info)
-            )
+            sent = await self._send(session, write, headers)
+            return await self._with_changed_objects(sent, session.last_seen_version(write.info))
         known = session.last_seen_version(write.info)
         if known is None:
             known = await self._current_version(session, write)
@@ -90,15 +93,21 @@ class ConditionalWrites:
         self, session: Session, write: WriteRequest, headers: Mapping[str, str], version: str
     ) -> WriteResult | None:
         """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
-        conditional = with_precondition(write.body, write.content_type, version) if version else None
+        conditional = await self._body_with_precondition(write, version) if version else None
         if conditional is None:
             result = await self._send(session, write, headers)
             is_created = result.response.status == HTTPStatus.CREATED
-            return _with_changed_objects(result, "") if is_created else result
+            return await self._with_changed_objects(result, "") if is_created else result
         result = await self._send(session, replace(write, body=conditional.body), headers)
         if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
             return None
-        return _with_changed_objects(result, conditional.version)
+        return await self._with_changed_objects(result, conditional.version)
+
+    async def _body_with_precondition(self, write: WriteRequest, version: str) -> ConditionalBody | None:
+        return await self.worker.run(write.body, lambda: with_precondition(write.body, write.content_type, version))
+
+    async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
+        return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
 
     async def _send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
         if session.is_revoked:
@@ -110,7 +119,7 @@ class ConditionalWrites:
         """Read and record the object's current version, empty if it does not exist or cannot be read."""
         async with await self.upstream.send("GET", write.object_path, {"Accept": ACCEPT_PARTIAL_METADATA}) as response:
             body = await response.read()
-        version = resource_version_of(json.loads(body)) if response.status == HTTPStatus.OK else ""
+        version = resource_version_of(read_metadata(body)) if response.status == HTTPStatus.OK else ""
         session.record_version(write.info, version)
         return version
 

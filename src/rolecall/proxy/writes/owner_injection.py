@@ -7,19 +7,22 @@ adoption annotation with the value ``"true"``. With the value ``"false"``, a new
 cannot be decoded is forwarded unchanged.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rolecall.kube.answers import read_object
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import UnreadableError
 from rolecall.kube.metadata import metadata_of, resource_version_of
+from rolecall.kube.partial_metadata import without_managed_fields
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
+from rolecall.proxy.body_worker import BodyWorker
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.sessions import Session
 from rolecall.proxy.transport.forward import Upstream
-from rolecall.proxy.writes.bodies import decode_object, encode_changed, media_type
+from rolecall.proxy.writes.bodies import MAX_YAML_BYTES, decode_object, encode_changed, media_type
 from rolecall.proxy.writes.ownership import (
     ADOPT_ANNOTATION,
     Owner,
@@ -82,6 +85,7 @@ class OwnerInjector:
 
     client: Client
     upstream: Upstream
+    worker: BodyWorker
 
     async def inject(self, session: Session, write: WriteRequest) -> bytes:
         """Return the body to send to the API server; report the kind of a dependent before the object can exist.
@@ -94,9 +98,12 @@ class OwnerInjector:
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
         if resource is None or resource.is_virtual or is_event(resource.gvk):
             return write.body
-        obj = decode_object(write.body, write.content_type)
+        obj = await self.worker.run(write.body, lambda: decode_object(write.body, write.content_type))
         if obj is None:
-            logger.debug("Cannot inject owner: unknown format", target=write.target, content_type=write.content_type)
+            # Most clients never send YAML, so a body in YAML that cannot be decoded is worth a line.
+            log = logger.warning if "yaml" in write.content_type else logger.debug
+            reason = f"unknown format, malformed, or YAML of more than {MAX_YAML_BYTES} bytes with its aliases expanded"
+            log("Cannot inject owner", target=write.target, content_type=write.content_type, reason=reason)
             return write.body
         return await self._inject_into(session, write, resource, obj)
 
@@ -114,8 +121,8 @@ class OwnerInjector:
         spec.on_dependent(resource, ownership)
         try:
             changed = with_owner(_with_existing_references(write, obj, existing, spec.owner), spec.owner, ownership)
-            body = write.body if changed is obj else encode_changed(write.body, write.content_type, obj, changed)
-        except (TypeError, ValueError) as error:
+            body = await self.worker.run(write.body, lambda: _body_of(write, obj, changed))
+        except (TypeError, ValueError, RecursionError) as error:
             logger.debug("Cannot inject owner: malformed object", target=write.target, reason=str(error))
             return write.body
         logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", how=ownership.value)
@@ -132,9 +139,22 @@ class OwnerInjector:
         if response.status != 200:  # noqa: PLR2004 - without its metadata, the object is treated as not ours
             logger.debug("Cannot inject owner: failed to read object", target=path, status=response.status)
             return {}
-        found: RawObject = json.loads(body)
+        found = read_metadata(body)
         session.record_version(write.info, resource_version_of(found))
         return found
+
+
+def read_metadata(body: bytes) -> RawObject:
+    """Return an object's PartialObjectMetadata, without its managed fields if they are nested too deeply."""
+    what = "the metadata of the object"
+    try:
+        return read_object(body, what)
+    except UnreadableError:
+        return read_object(without_managed_fields(body, b"}}"), what)
+
+
+def _body_of(write: WriteRequest, obj: RawObject, changed: RawObject) -> bytes:
+    return write.body if changed is obj else encode_changed(write.body, write.content_type, obj, changed)
 
 
 def _key_of(info: RequestInfo, resource: ApiResource, obj: RawObject) -> ObjectKey:

@@ -1,4 +1,3 @@
-import json
 from typing import Any
 
 import pytest
@@ -144,14 +143,14 @@ def test_nothing_is_covered_while_a_watch_is_open_nor_after_it(watermark: ReadWa
 
 @pytest.mark.parametrize("target", [f"{POD_PATH}/web/log?follow=true", "/version"])
 def test_what_holds_no_objects_shows_none(watermark: ReadWatermark, target: str) -> None:
-    with track_read(watermark, parse("GET", target), 200) as record_body:
-        record_body(b"text")
+    with track_read(watermark, parse("GET", target), 200) as record_content:
+        record_content(None)
     assert watermark.is_reached_by(PODS, "10")
 
 
 def test_an_answer_that_passes_is_noted_when_it_is_told(watermark: ReadWatermark) -> None:
-    with track_read(watermark, parse("GET", POD_PATH), 200) as record_body:
-        record_body(json.dumps(pods("20")).encode())
+    with track_read(watermark, parse("GET", POD_PATH), 200) as record_content:
+        record_content(pods("20"))
     assert watermark.is_reached_by(PODS, "20")
     assert not watermark.is_reached_by(PODS, "19")
 
@@ -163,5 +162,5 @@ def test_an_answer_that_nobody_read_to_its_end_leaves_no_way_to_tell(watermark: 
 
 
 def test_without_a_cache_nothing_is_noted() -> None:
-    with track_read(None, parse("GET", POD_PATH), 200) as record_body:
-        record_body(b"{}")
+    with track_read(None, parse("GET", POD_PATH), 200) as record_content:
+        record_content({})

@@ -1,0 +1,51 @@
+"""What a response to a read shows: the version of an object or list, and how objects name the run's primary.
+
+All functions are pure and run in any thread. A list is decoded object by object, so that the event loop gets its turn
+in between: Python's JSON parser lets no other thread run.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolecall.kube.owner_annotations import PRIMARY_TYPE_ANNOTATION
+from rolecall.kube.references import RawObject
+from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES
+from rolecall.proxy.request_info import RequestInfo
+from rolecall.proxy.writes.bodies import decode, decode_list, decompress, objects_in
+from rolecall.proxy.writes.ownership import Owner, Ownership, ownership_of
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The content of a response, of a list without its objects, and how the objects in it name the primary.
+
+    ``content`` is None if it could not be decoded.
+    """
+
+    content: Any = None
+    ownerships: frozenset[Ownership] = field(default_factory=frozenset)
+
+
+def inspect_read(body: bytes, info: RequestInfo, owner: Owner, *, needs_content: bool) -> Inspection:
+    """Inspect the JSON of a response, which may be compressed; a body beyond the limit shows nothing.
+
+    A list that does not mention the owner is only decoded if its content is needed.
+    """
+    plain = decompress(body, MAX_INSPECTED_BYTES)
+    if plain is None or len(plain) > MAX_INSPECTED_BYTES:
+        return Inspection()
+    may_name_owner = owner.uid.encode() in plain or PRIMARY_TYPE_ANNOTATION.encode() in plain
+    found: set[Ownership] = set()
+
+    def visit(obj: RawObject) -> None:
+        if may_name_owner and (ownership := ownership_of(obj, owner)) is not None:
+            found.add(ownership)
+
+    if info.verb == "list" and not may_name_owner and not needs_content:
+        return Inspection()
+    if info.verb == "list":
+        return Inspection(decode_list(plain, visit), frozenset(found))
+    content = decode(plain, "application/json")
+    for obj in objects_in(content):
+        visit(obj)
+    return Inspection(content, frozenset(found))
