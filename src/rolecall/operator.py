@@ -2,10 +2,11 @@
 
 One asyncio loop runs the informers, the queues, the workers and the proxy; runs are processes of their own. SIGTERM
 and SIGINT stop the operator: no further request is taken, running runs are ended, their objects get a true status, and
-then everything else stops. A second signal ends the process at once.
+then everything else stops, within a limit. A second signal ends the process at once.
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -44,6 +45,9 @@ from rolecall.watch_controller import OperatorContext, WatchController
 logger = get_logger("operator")
 NESTING_LIMIT = 12_000
 """The API server accepts JSON up to 10,000 levels deep."""
+
+STOP_LIMIT_SECONDS = 30.0
+"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
 
 
 async def run_operator(
@@ -148,6 +152,8 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
     try:
         await manager.run()
     finally:
+        # Works whatever holds the loop or the interpreter, and shows where it is.
+        faulthandler.dump_traceback_later(STOP_LIMIT_SECONDS, exit=True)
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)

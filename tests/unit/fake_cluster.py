@@ -7,12 +7,13 @@ of ``reconciler_contract`` run against it and against a real API server, so the 
 
 import copy
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
+from rolecall.kube.errors import ApiError, ConflictError, InvalidError, KubeError, NotFoundError
 from rolecall.kube.metadata import is_being_deleted, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -138,7 +139,11 @@ def _replaced(known: RawObject, wanted: RawObject) -> RawObject:
 
 
 def _check_status(status: Any) -> None:
-    """Refuse what the schema of the kind Thing refuses."""
+    """Refuse what is no JSON, and what the schema of the kind Thing refuses."""
+    try:
+        json.dumps(status, allow_nan=False)
+    except ValueError as error:
+        raise ApiError(400, "BadRequest", str(error)) from error
     small = status.get("small") if isinstance(status, dict) else None
     if small is not None and (not isinstance(small, int) or small > 10):
         raise InvalidError(422, "Invalid", f"status.small: Invalid value: {small}: should be less than or equal to 10")

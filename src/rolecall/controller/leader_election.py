@@ -139,6 +139,7 @@ class Elector:
         if not self.is_leading or self.seconds_left <= 0:
             return
         self._elected.clear()
+        self._renewed = -math.inf  # nothing is written from here on
         if await self._within(self.election.retry_seconds, self._give_back()):
             logger.info("Released the Lease", lease=str(self.election.key))
         self._tell_end(math.inf)

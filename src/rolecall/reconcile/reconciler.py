@@ -34,7 +34,7 @@ from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
-from rolecall.reconcile.write_retry import is_refusal, write_with_retry
+from rolecall.reconcile.write_retry import may_pass, write_with_retry
 from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
@@ -222,7 +222,7 @@ class Reconciler:
             await self.status.write(context.obj, outcome, generation_of(context.obj))
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
-            return not is_refusal(error)
+            return not may_pass(error)
         return True
 
     async def _edit(self, context: ReconcileContext, edit: Callable[[RawObject], RawObject]) -> RawObject:

@@ -2,7 +2,8 @@
 
 The result of a run is worth nothing if nobody sees it, and no run should be repeated because a write failed. So after
 a conflict the object is read and written again, and an API server that is down is waited for. A server that answers
-but keeps refusing, for example because a webhook is broken, blocks a worker for a minute at most.
+but keeps refusing, for example because a webhook is broken or because of one conflict after the other, blocks a worker
+for a minute at most.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ Written = TypeVar("Written")
 async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
     """Call ``write``, which reads and then writes, until it succeeds; return what it returns.
 
-    Raises KubeError for an answer that waiting does not change: gone, forbidden, invalid, or refused for a minute.
+    Raises KubeError for an answer that waiting does not change: gone, forbidden, invalid, or refused for a minute. If
+    ``may_pass`` is true for the error, a later attempt may succeed.
     """
     delay = FIRST_DELAY_SECONDS
     refused_since: float | None = None
@@ -31,24 +33,24 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
         try:
             return await write()
         except KubeError as error:
-            if not _passes(error):
+            if not may_pass(error):
                 raise
             now = time.monotonic()
-            refused_since = (refused_since or now) if is_refusal(error) else None
-            if refused_since is not None and now - refused_since >= REFUSED_SECONDS:
-                raise
+            if isinstance(error, UnreachableError):
+                refused_since = None
+            else:
+                refused_since = now if refused_since is None else refused_since
+                if now - refused_since >= REFUSED_SECONDS:
+                    raise
             logger.info("Write failed, retrying", error=str(error), delay_seconds=delay)
         await asyncio.sleep(delay)
         delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
 
-def is_refusal(error: KubeError) -> bool:
-    """Return whether the server answered that it cannot do this now, which may or may not pass."""
+def may_pass(error: KubeError) -> bool:
+    """Return whether the cause of an error may pass by itself."""
+    if isinstance(error, ConflictError | UnreachableError):
+        return True
     if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
         return False
     return error.status == TOO_MANY_REQUESTS or error.status >= FIRST_SERVER_ERROR
-
-
-def _passes(error: KubeError) -> bool:
-    """Return whether the cause of an error may pass by itself."""
-    return is_refusal(error) or isinstance(error, ConflictError | UnreachableError)

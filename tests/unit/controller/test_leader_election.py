@@ -145,6 +145,7 @@ async def test_a_lease_that_was_given_back_is_taken_at_the_next_look(leases: Fak
         task.cancel()
         await settle()
         await first.release()
+        assert not first.may_write
         assert "holderIdentity" not in leases.spec
         await pass_time(clock, 2)
         assert second.is_leading

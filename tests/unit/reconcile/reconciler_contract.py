@@ -3,14 +3,17 @@
 Each test gets a fixture ``world``, a namespace of its own on one of them.
 """
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 from rolecall.controller.controller import Result
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import generation_of, has_finalizer
+from rolecall.reconcile.status import ReconcileOutcome
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
-from tests.unit.reconcile.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, finalizer, make_rig
+from tests.unit.reconcile.rig import DEFAULT_PERIOD_SECONDS, FAILURE, FINALIZER, SUCCESS, finalizer, make_rig
 
 SUCCESSFUL = {
     "Running": ("True", "Successful", "Awaiting next reconciliation"),
@@ -101,6 +104,29 @@ class ReconcilerContract:
         assert message.startswith("Last reconciliation succeeded; the mapped status was refused: ")
         assert "status.small" in message
         assert rig.runs == 1
+
+    async def test_an_object_made_anew_gets_no_status_of_the_one_before(self, world: World, tmp_path: Path) -> None:
+        """Only the name is the same."""
+        rig = make_rig(world, tmp_path)
+        [before] = await world.create(MANIFEST)
+        await world.delete(THING, "one")
+        await world.create(MANIFEST)
+        await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"), 1)
+        assert "status" not in await rig.thing()
+
+    async def test_a_number_that_json_does_not_have_costs_its_own_field_only(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        """The API server answers such a status with 400."""
+        paths = {name: parse_path(f"$.stats.{name}") for name in ("ratio", "small")}
+        rig = make_rig(world, tmp_path, status=paths)
+        rig.runner.outcome = replace(SUCCESS, stats={"ratio": math.nan, "small": 1})
+        await world.create(MANIFEST)
+        await rig.reconcile()
+        assert "ratio" not in (await rig.thing())["status"]
+        assert (await rig.thing())["status"]["small"] == 1
+        state, _, message = (await rig.conditions())["Successful"]
+        assert (state, "ratio: found a number that is infinite or NaN" in message) == ("True", True)
 
     async def test_a_mapped_value_is_in_the_status(self, world: World, tmp_path: Path) -> None:
         """A path into the object gives the field its value."""

@@ -30,16 +30,22 @@ async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return await write_with_retry(server.write)
 
 
-async def test_a_server_that_goes_on_refusing_is_given_up_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(*[REFUSED] * 100)
-    with pytest.raises(ApiError, match="webhook"):
+@pytest.mark.parametrize("errors", [[REFUSED], [CONFLICT], [CONFLICT, REFUSED]])
+async def test_a_server_that_goes_on_refusing_is_given_up_after_a_minute(
+    errors: list[KubeError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(*(errors * 100)[:100])
+    with pytest.raises(ApiError, match=r"webhook|modified"):
         await context(server, monkeypatch)
     assert len(server.errors) == 97
 
 
-@pytest.mark.parametrize("error", [AWAY, CONFLICT])
-async def test_one_that_is_away_or_in_between_is_waited_for(error: KubeError, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await context(Server(*[error] * 100), monkeypatch) == "written"
+async def test_one_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await context(Server(*[AWAY] * 100), monkeypatch) == "written"
+
+
+async def test_a_conflict_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await context(Server(CONFLICT, CONFLICT), monkeypatch) == "written"
 
 
 async def test_a_refusal_now_and_then_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
