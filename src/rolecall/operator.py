@@ -32,6 +32,7 @@ from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
@@ -138,11 +139,19 @@ async def _runner(settings: Settings, watches: tuple[Watch, ...], given: Runner 
     """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
     if given:
         yield given
-    elif not settings.warm:
+        return
+    async with _process_runner(settings, watches) as unlimited:
+        with GuardedRunner.of(unlimited, settings.run_memory_limit_bytes) as guarded:
+            yield guarded
+
+
+@asynccontextmanager
+async def _process_runner(settings: Settings, watches: tuple[Watch, ...]) -> AsyncIterator[ProcessRunner]:
+    if not settings.warm:
         yield ProcessRunner(SubprocessStarter())
-    else:
-        async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
-            yield ProcessRunner(starter)
+        return
+    async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
+        yield ProcessRunner(starter)
 
 
 @asynccontextmanager

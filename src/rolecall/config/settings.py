@@ -49,6 +49,12 @@ class Settings:
     run_timeout_seconds: float = 0.0
     """How long a run may take if its watch has no ``timeout``; 0 means no limit."""
 
+    max_object_values: int = 20_000
+    """How many values an object may have; 0 means no limit. A run needs 4.5 KiB of memory for each."""
+
+    run_memory_limit_bytes: int | None = None
+    """How much memory each process of a run may have; 0 means no limit, for None see ``resolve_memory_limit``."""
+
     unreachable_ok: bool = False
     """Whether an unreachable host, or a play without hosts, is not a failure, as in the Go runner."""
 

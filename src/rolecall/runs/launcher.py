@@ -18,6 +18,7 @@ from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
+from rolecall.runs.object_size import check_size
 from rolecall.runs.runner import OnEvent, Runner, RunSpec
 from rolecall.runs.termination import grace_seconds
 from rolecall.runs.workspace import Inputs, Workspace
@@ -86,6 +87,7 @@ class Launcher:
 
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
+        check_size(obj, self.settings.max_object_values)
         variables = extra_vars(
             ExtraVarsRequest(
                 obj=obj,

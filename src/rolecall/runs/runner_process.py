@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from rolecall.process_tree import become_subreaper, end_descendants, reap_children
 from rolecall.runs.event_parser import read_event
+from rolecall.runs.resource_limits import limit_memory, peak_memory_bytes
 from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
 from rolecall.runs.workspace import TEMPORARY
 
@@ -48,6 +49,7 @@ class RunnerInput:
     playbook: str = ""
     verbosity: int = 0
     grace_seconds: float = 5.0
+    memory_limit_bytes: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -183,12 +185,13 @@ def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     wake_up = _wake_up_on_signals()
     become_subreaper()
     run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
+    limit_memory(run_input.memory_limit_bytes)
     thread = RunnerThread(run_input, output, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(run_input.grace_seconds)
     reap_children()
-    ending = stopped or thread.ending
+    ending = (stopped or thread.ending) | {"peak_memory_bytes": peak_memory_bytes()}
     _clean_up(run_input)
     if found := notes.read() if notes else []:
         output.write(json.dumps({"notes": found}))

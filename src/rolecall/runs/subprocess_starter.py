@@ -45,6 +45,7 @@ def runner_input(spec: RunSpec) -> RunnerInput:
         playbook="" if is_role else str(spec.content.path),
         verbosity=spec.verbosity,
         grace_seconds=spec.grace_seconds,
+        memory_limit_bytes=spec.memory_limit_bytes,
         environment=dict(spec.environment),
         secrets=dict(spec.secret_environment),
     )
