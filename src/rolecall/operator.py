@@ -30,6 +30,7 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runs.budgeted_runner import BudgetedRunner
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.guarded_runner import GuardedRunner
@@ -65,12 +66,13 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
         async with (
             serving(settings, client, metrics, lambda: manager.has_settled) as metrics_port,
             _work_directory(settings) as root,
+            _budgeted(chosen, settings, root, watches) as budgeted,
         ):
             context = OperatorContext(
                 settings=settings,
                 client=client,
                 proxy=proxy,
-                runner=chosen,
+                runner=budgeted,
                 manager=manager,
                 events=events,
                 limit=asyncio.Semaphore(_limit_of_runs(settings, watches)),
@@ -152,6 +154,19 @@ async def _process_runner(settings: Settings, watches: tuple[Watch, ...]) -> Asy
         return
     async with ForkserverStarter(sorted(set().union(*map(directories_of, watches)))) as starter:
         yield ProcessRunner(starter)
+
+
+@asynccontextmanager
+async def _budgeted(
+    runner: Runner, settings: Settings, root: Path, watches: tuple[Watch, ...]
+) -> AsyncIterator[Runner]:
+    """Yield a runner that keeps the artifacts of all runs below the limit, if there is one."""
+    if not settings.max_artifacts_bytes:
+        yield runner
+        return
+    kinds = [watch.gvk for watch in watches]
+    async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
+        yield budgeted
 
 
 @asynccontextmanager

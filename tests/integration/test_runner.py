@@ -515,3 +515,26 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
         summary = await running
     assert summary.message.startswith("Task 'Stay': out of memory: the container had 180Mi of its 200Mi in use")
     assert processes_of_run(spec.ident) == []
+
+
+async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
+    """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
+    loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) }}"\n'
+    spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)
+    summary = await bench.runner.run(spec, bench.events.append)
+    assert summary.message.startswith("Task 'Shout': the run was ended, because its artifacts have more than 1Mi")
+    assert sum(path.stat().st_size for path in bench.files()) < 1 << 20
+    assert processes_of_run(spec.ident) == []
+
+
+async def test_what_a_task_prints_is_stored_once_unless_events_repeat_it(bench: Bench) -> None:
+    role = bench.role("- name: Say\n  ansible.builtin.debug: {msg: printed}\n")
+    found = []
+    for is_repeated in (True, False):
+        spec = replace(bench.job(role), output_in_events=is_repeated)
+        assert (await bench.runner.run(spec, bench.events.append)).is_successful
+        folder = bench.workspace.artifacts(spec.ident)
+        assert '"msg": "printed"' in (folder / "stdout").read_text()
+        found.append([json.loads(path.read_text()) for path in (folder / "job_events").iterdir()])
+    assert [any("stdout" in event for event in events) for events in found] == [True, False]
+    assert len(found[0]) == len(found[1])

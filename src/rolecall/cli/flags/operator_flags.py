@@ -49,6 +49,13 @@ OPERATOR = FlagGroup(
             "more; 0 means no limit",
         ),
         Flag(
+            "max-artifacts-size",
+            "max_artifacts_bytes",
+            SIZE,
+            "how much disk space the artifacts of all runs may take together, for example 1Gi; the oldest are removed "
+            "first, those of failures last; a single run may have an eighth; 0 means no limit",
+        ),
+        Flag(
             "run-memory-limit",
             "run_memory_limit_bytes",
             SIZE,
