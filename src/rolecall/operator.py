@@ -31,8 +31,10 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runs.budgeted_runner import BudgetedRunner
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
@@ -75,12 +77,13 @@ async def run_operator(
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
             _work_directory(settings) as root,
+            _budgeted(chosen, settings, root, watches) as budgeted,
         ):
             context = OperatorContext(
                 settings=settings,
                 client=client,
                 proxy=proxy,
-                runner=chosen,
+                runner=budgeted,
                 manager=manager,
                 events=events,
                 may_write=may_write,
@@ -166,12 +169,35 @@ async def _runner(
     """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
     if given:
         yield given
-    elif not settings.warm:
+        return
+    async with _process_runner(settings, watches, metrics) as unlimited:
+        with GuardedRunner.of(unlimited, settings.run_memory_limit_bytes) as guarded:
+            yield guarded
+
+
+@asynccontextmanager
+async def _process_runner(
+    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics
+) -> AsyncIterator[ProcessRunner]:
+    if not settings.warm:
         yield ProcessRunner(SubprocessStarter())
-    else:
-        contents = sorted(set().union(*map(directories_of, watches)))
-        async with ForkserverStarter(contents, on_replaced=metrics.count_fork_server) as starter:
-            yield ProcessRunner(starter)
+        return
+    contents = sorted(set().union(*map(directories_of, watches)))
+    async with ForkserverStarter(contents, on_replaced=metrics.count_fork_server) as starter:
+        yield ProcessRunner(starter)
+
+
+@asynccontextmanager
+async def _budgeted(
+    runner: Runner, settings: Settings, root: Path, watches: tuple[Watch, ...]
+) -> AsyncIterator[Runner]:
+    """Yield a runner that keeps the artifacts of all runs below the limit, if there is one."""
+    if not settings.max_artifacts_bytes:
+        yield runner
+        return
+    kinds = [watch.gvk for watch in watches]
+    async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
+        yield budgeted
 
 
 @asynccontextmanager

@@ -66,6 +66,7 @@ BROKEN = {
 
 DIES = "- name: Die\n  ansible.builtin.shell: 'kill -9 $PPID; sleep 60'\n  when: not (lookup('env', 'HOME') is none)\n"
 REPORTS = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 11}, aggregate: false}\n"
+HUNGRY = "- name: Eat\n  ansible.builtin.command: python3 -c 'x = bytearray({{ size }} << 20)'\n"
 SHARED = Shared(
     {name: Role(tasks) for name, (tasks, _) in BROKEN.items()}
     | {
@@ -74,7 +75,9 @@ SHARED = Shared(
         "dying": Role(DIES),
         "refused": Role(REPORTS, "status: {small: $.stats.small}"),
         "plain": Role(GOOD, "markUnsafe: true"),
-    }
+        "hungry": Role(HUNGRY),
+    },
+    arguments=("--backoff-max", "20s", "--run-memory-limit", "400Mi"),
 )
 
 
@@ -153,6 +156,27 @@ async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path
     await thing.patch({"spec": {"ansibleRemoteTmp": None}})
     await thing.succeeds()
     assert not mark.exists()
+
+
+async def test_an_object_with_too_many_values_is_refused_before_anything_starts(things: Things) -> None:
+    """An object of a megabyte would need a gigabyte of memory; the condition names the limit and the object heals."""
+    thing = things["plain"]
+    await thing.create({"items": ["a"] * 250_000})
+    await thing.fails("and a run takes at most 20,000")
+    assert not list(thing.operator.folder.rglob("extravars"))
+    await thing.patch({"spec": {"items": ["a"]}})
+    await thing.succeeds()
+
+
+async def test_a_process_that_takes_too_much_memory_fails_its_run_only(things: Things) -> None:
+    """The condition says that memory ran out, which limit it was and how to raise it; with less the object heals."""
+    thing = things["hungry"]
+    await thing.create({"size": 600})
+    found = await thing.fails("out of memory: a process of the run needed more than 400Mi")
+    assert condition(found, "Failure")["message"].startswith("Task 'Eat': ")
+    assert "--run-memory-limit" in condition(found, "Failure")["message"]
+    await thing.patch({"spec": {"size": 100}})
+    await thing.succeeds()
 
 
 async def test_a_stop_ends_running_plays_and_says_so(world: World, thing_operator: Operator) -> None:

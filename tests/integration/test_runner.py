@@ -16,11 +16,14 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from rolecall.config.container_memory import ContainerMemory
 from rolecall.config.content import PlaybookContent, RoleContent
+from rolecall.config.control_groups import ControlGroup
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.process_tree import reap_children
 from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runs.runner import RunSpec, new_ident
@@ -463,6 +466,7 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
+from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.config.content import RoleContent
 from rolecall.runs.runner import RunSpec
@@ -487,3 +491,50 @@ asyncio.run(main())
 
 def _arguments(bench: Bench, job: RunSpec) -> list[str]:
     return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner._starter).__name__]
+
+
+async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> None:
+    """Ansible does not say that memory ran out, so that the size of the play has to."""
+    role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | list }}"}\n')
+    with GuardedRunner.of(bench.runner, 400 << 20) as runner:
+        summary = await runner.run(bench.job(role), bench.events.append)
+    assert "Task 'Grow': probably out of memory: a process of the run had " in summary.message
+    assert "may have 400Mi" in summary.message
+
+
+async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: Bench, tmp_path: Path) -> None:
+    """A run dies, and not the operator: all its processes, at once, and the summary says what it had."""
+    (tmp_path / "memory.current").write_text("0")
+    memory = ContainerMemory(ControlGroup(2, tmp_path), 200 << 20)
+    role = bench.role("- name: Stay\n  ansible.builtin.command: sleep 300\n")
+    spec = bench.job(role)
+    with GuardedRunner.of(bench.runner, None, memory) as runner:
+        running = asyncio.create_task(runner.run(spec, bench.events.append))
+        await until(lambda: has_module(spec.ident))
+        (tmp_path / "memory.current").write_text(str(180 << 20))
+        summary = await running
+    assert summary.message.startswith("Task 'Stay': out of memory: the container had 180Mi of its 200Mi in use")
+    assert processes_of_run(spec.ident) == []
+
+
+async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
+    """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
+    loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) }}"\n'
+    spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)
+    summary = await bench.runner.run(spec, bench.events.append)
+    assert summary.message.startswith("Task 'Shout': the run was ended, because its artifacts have more than 1Mi")
+    assert sum(path.stat().st_size for path in bench.files()) < 1 << 20
+    assert processes_of_run(spec.ident) == []
+
+
+async def test_what_a_task_prints_is_stored_once_unless_events_repeat_it(bench: Bench) -> None:
+    role = bench.role("- name: Say\n  ansible.builtin.debug: {msg: printed}\n")
+    found = []
+    for is_repeated in (True, False):
+        spec = replace(bench.job(role), output_in_events=is_repeated)
+        assert (await bench.runner.run(spec, bench.events.append)).is_successful
+        folder = bench.workspace.artifacts(spec.ident)
+        assert '"msg": "printed"' in (folder / "stdout").read_text()
+        found.append([json.loads(path.read_text()) for path in (folder / "job_events").iterdir()])
+    assert [any("stdout" in event for event in events) for events in found] == [True, False]
+    assert len(found[0]) == len(found[1])

@@ -1,16 +1,15 @@
 """The number of processors that this process may use, which in a container is less than the machine has.
 
 The scheduler's affinity limits which processors may be used, and control groups limit their time: a container with
-``limits.cpu: 2`` on a machine with 128 processors has two. Both versions of control groups are supported, and the
-quotas of parent groups count too. A file that cannot be read is no limit.
+``limits.cpu: 2`` on a machine with 128 processors has two.
 """
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-SYSTEM = Path("/")
+from rolecall.config.control_groups import SYSTEM, ControlGroup, control_groups
 
 
 def available_processors(system: Path = SYSTEM) -> int:
@@ -20,45 +19,20 @@ def available_processors(system: Path = SYSTEM) -> int:
 
 
 def _quotas(system: Path) -> Iterator[float]:
-    for line in _text(system / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
-        if not controllers:
-            yield from _climb(system / "sys/fs/cgroup", group, _quota_of_version_2)
-        elif "cpu" in controllers.split(","):
-            yield from _climb(system / "sys/fs/cgroup" / controllers, group, _quota_of_version_1)
-            yield from _climb(system / "sys/fs/cgroup/cpu", group, _quota_of_version_1)
+    for group in control_groups("cpu", system):
+        quota = _quota(group)
+        if quota is not None:
+            yield quota
 
 
-def _climb(root: Path, group: str, quota_of: Callable[[Path], float | None]) -> Iterator[float]:
-    """Yield the quotas of a group and of its parents; in a container the group itself may be the root."""
-    directory = root / group.strip("/")
-    for each in (directory, *directory.parents):
-        if each == root or root in each.parents:
-            quota = quota_of(each)
-            if quota is not None:
-                yield quota
-
-
-def _quota_of_version_2(group: Path) -> float | None:
-    return _ratio(_text(group / "cpu.max").split())
-
-
-def _quota_of_version_1(group: Path) -> float | None:
-    return _ratio([_text(group / "cpu.cfs_quota_us").strip(), _text(group / "cpu.cfs_period_us").strip()])
-
-
-def _ratio(words: list[str]) -> float | None:
+def _quota(group: ControlGroup) -> float | None:
     """Return the quota divided by the period, None for no limit or an unknown format."""
+    if group.version == 1:
+        words = [group.text("cpu.cfs_quota_us"), group.text("cpu.cfs_period_us")]
+    else:
+        words = group.text("cpu.max").split()
     try:
         quota, period = (float(word) for word in words)
     except ValueError:
         return None
     return quota / period if quota > 0 and period > 0 else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

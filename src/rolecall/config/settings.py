@@ -49,6 +49,18 @@ class Settings:
     run_timeout_seconds: float = 0.0
     """How long a run may take if its watch has no ``timeout``; 0 means no limit."""
 
+    max_object_values: int = 20_000
+    """How many values an object may have; 0 means no limit. A run needs 4.5 KiB of memory for each."""
+
+    max_artifacts_bytes: int = 1 << 30
+    """How much disk space the artifacts of all runs may take together; 0 means no limit."""
+
+    output_in_events: bool = False
+    """Whether the artifacts have what Ansible prints twice, in ``stdout`` and, as the Go runner's, in each event."""
+
+    run_memory_limit_bytes: int | None = None
+    """How much memory each process of a run may have; 0 means no limit, for None see ``resolve_memory_limit``."""
+
     unreachable_ok: bool = False
     """Whether an unreachable host, or a play without hosts, is not a failure, as in the Go runner."""
 
@@ -149,6 +161,7 @@ def ansible_operator_settings() -> Settings:
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,
+        output_in_events=True,
         gathering="",
         proxy_port=8888,
         user_metrics_port=5050,

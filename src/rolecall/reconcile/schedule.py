@@ -13,6 +13,9 @@ from rolecall.reconcile.context import ReconcileContext
 from rolecall.runs.events import RunSummary
 
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
+SHORTEST_PERIOD_SECONDS = 1.0
+"""The shortest period that an object may ask for: a shorter one would occupy a worker all the time."""
+
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
 
@@ -22,7 +25,8 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
     text = annotation_of(obj, PERIOD_ANNOTATION)
     if text is None:
         return watch.reconcile_period_seconds or default_seconds
-    return parse_non_negative_duration(text)
+    seconds = parse_non_negative_duration(text)
+    return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
 
 
 def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:

@@ -105,7 +105,7 @@ class RunSummary:
 
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``stats`` has the values of
-    ``set_stats``.
+    ``set_stats``. ``peak_memory_bytes`` is the most that any process of the run had in memory, 0 if that is not known.
     """
 
     status: Status
@@ -119,6 +119,7 @@ class RunSummary:
     stats: Mapping[str, Any] = field(default_factory=dict)
     duration_seconds: float = 0.0
     stdout_tail: str = ""
+    peak_memory_bytes: int = 0
 
     @classmethod
     def of_failure(cls, message: str, status: Status = "error") -> Self:

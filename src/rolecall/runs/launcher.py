@@ -19,6 +19,7 @@ from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
+from rolecall.runs.object_size import check_size
 from rolecall.runs.runner import OnEvent, Runner, RunSpec
 from rolecall.runs.termination import grace_seconds
 from rolecall.runs.workspace import Inputs, Workspace
@@ -26,6 +27,8 @@ from rolecall.runs.workspace import Inputs, Workspace
 logger = get_logger("run")
 VERBOSITY_ANNOTATION = "ansible.sdk.operatorframework.io/verbosity"
 ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
+MOST_KEPT_RUNS = 100
+"""How many runs an object can ask to be kept; only its watch may keep all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Launcher:
                     workspace=workspace,
                     content=self.watch.content_for(finalizing=finalizing),
                     verbosity=self._verbosity(obj),
+                    output_in_events=self.settings.output_in_events,
                     environment=credentials.environment,
                     secret_environment=credentials.secret_environment,
                     revoke=credentials.revoke,
@@ -72,7 +76,9 @@ class Launcher:
         await in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 
     def _workspace(self, obj: RawObject) -> Workspace:
-        keep = _integer_annotation(obj, ARTIFACTS_ANNOTATION, self.watch.max_runner_artifacts)
+        keep = default = self.watch.max_runner_artifacts
+        if (asked := _integer_annotation(obj, ARTIFACTS_ANNOTATION, default)) != default:
+            keep = min(asked, MOST_KEPT_RUNS) if asked > 0 else MOST_KEPT_RUNS
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
 
     @property
@@ -87,6 +93,7 @@ class Launcher:
 
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
+        check_size(obj, self.settings.max_object_values)
         variables = extra_vars(
             ExtraVarsRequest(
                 obj=obj,

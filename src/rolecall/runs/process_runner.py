@@ -95,7 +95,8 @@ class _RunOutput:
             reason = f"the process of the run ended unexpectedly with exit code {self.process.returncode}"
             return Ending("error", None, duration, f"{reason}: {stderr}" if stderr else reason)
         reported = self.reported_ending
-        return Ending(reported["status"], reported.get("rc"), duration, reported.get("reason", ""))
+        peak = reported.get("peak_memory_bytes", 0)
+        return Ending(reported["status"], reported.get("rc"), duration, reported.get("reason", ""), peak)
 
     async def _read_stdout(self) -> None:
         assert self.process.stdout  # noqa: S101 - the process was started with a pipe

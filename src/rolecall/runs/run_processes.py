@@ -21,7 +21,7 @@ RUNNER_MODULE = "rolecall.runs.runner_process"
 
 def processes_of_run(ident: str) -> list[psutil.Process]:
     """Return all living processes, except this one, that carry the mark of a run."""
-    return _marked_processes().get(ident, [])
+    return processes_by_run().get(ident, [])
 
 
 def kill_run_processes(ident: str) -> list[int]:
@@ -42,13 +42,14 @@ def kill_abandoned_runs() -> list[str]:
 
     Return their names.
     """
-    abandoned = [ident for ident, found in _marked_processes().items() if not any(map(_is_runner, found))]
+    abandoned = [ident for ident, found in processes_by_run().items() if not any(map(_is_runner, found))]
     for ident in abandoned:
         kill_run_processes(ident)
     return abandoned
 
 
-def _marked_processes() -> dict[str, list[psutil.Process]]:
+def processes_by_run() -> dict[str, list[psutil.Process]]:
+    """Return all living processes, except this one, that carry the mark of any run, by the name of the run."""
     found: dict[str, list[psutil.Process]] = {}
     for pid in psutil.pids():
         ident = _mark(pid)

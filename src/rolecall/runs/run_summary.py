@@ -36,6 +36,7 @@ class Ending:
     rc: int | None = None
     duration_seconds: float = 0.0
     reason: str = ""
+    peak_memory_bytes: int = 0
 
 
 class RunSummaryBuilder:
@@ -107,6 +108,7 @@ class RunSummaryBuilder:
             stats=self._recap.stats if self._recap else {},
             duration_seconds=ending.duration_seconds,
             stdout_tail=self._stdout_tail(),
+            peak_memory_bytes=ending.peak_memory_bytes,
         )
 
     def _note_requeue(self, event: RunEvent, wish: Mapping[str, Any]) -> None:

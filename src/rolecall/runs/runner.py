@@ -27,6 +27,9 @@ class RunSpec:
     event or message of the run. ``revoke`` invalidates these values: it is awaited before a run is ended.
     ``timeout_seconds`` is the longest time that the run may take (None: no limit), ``grace_seconds`` the time between
     asking its processes to end and killing them. With ``unreachable_ok`` an unreachable host does not fail the run.
+    Each of its processes may take ``memory_limit_bytes`` of memory (0: no limit), all
+    its artifacts together ``artifact_limit_bytes`` of disk. ``output_in_events`` says
+    whether the file of an event repeats what is printed for it in ``stdout``.
     """
 
     ident: str
@@ -39,6 +42,9 @@ class RunSpec:
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
     unreachable_ok: bool = False
+    memory_limit_bytes: int = 0
+    artifact_limit_bytes: int = 0
+    output_in_events: bool = True
 
 
 class Runner(Protocol):

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from rolecall.process_tree import become_subreaper, end_descendants, reap_children
+from rolecall.runs.artifact_limit import ArtifactsTooLargeError, EventFiles
 from rolecall.runs.event_parser import read_event
+from rolecall.runs.resource_limits import limit_memory, peak_memory_bytes
 from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
 from rolecall.runs.workspace import TEMPORARY
 
@@ -48,6 +50,9 @@ class RunnerInput:
     playbook: str = ""
     verbosity: int = 0
     grace_seconds: float = 5.0
+    memory_limit_bytes: int = 0
+    artifact_limit_bytes: int = 0
+    output_in_events: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -78,6 +83,7 @@ class RunnerThread(threading.Thread):
         self._input = run_input
         self._output = output
         self._adapt = adapt
+        self._files = _event_files(run_input)
         self.finished_descriptor, self._finish = os.pipe()
         self._is_stopping = threading.Event()
         self.ending: dict[str, Any] = {}
@@ -101,6 +107,8 @@ class RunnerThread(threading.Thread):
         """Run ansible-runner; an exception that it raises is an ending too."""
         try:
             self.ending = self._run()
+        except ArtifactsTooLargeError as error:
+            self.ending = {"status": "error", "reason": str(error)}
         except Exception as error:  # noqa: BLE001 - whatever ansible-runner raises must reach the status of the object
             self.ending = {"status": "error", "reason": f"ansible-runner: {type(error).__name__}: {error}"}
         finally:
@@ -117,7 +125,12 @@ class RunnerThread(threading.Thread):
     def _on_event(self, raw: dict[str, Any]) -> bool:
         redact(raw, self._input.secrets.values())
         self._output.write(read_event(raw).to_json())
-        return True
+        return self._files.store(raw)
+
+
+def _event_files(run_input: RunnerInput) -> EventFiles:
+    folder = Path(run_input.workspace) / "artifacts" / run_input.ident / "job_events"
+    return EventFiles(folder, run_input.artifact_limit_bytes, output_in_events=run_input.output_in_events)
 
 
 def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
@@ -183,12 +196,13 @@ def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     wake_up = _wake_up_on_signals()
     become_subreaper()
     run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
+    limit_memory(run_input.memory_limit_bytes)
     thread = RunnerThread(run_input, output, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(run_input.grace_seconds)
     reap_children()
-    ending = stopped or thread.ending
+    ending = (stopped or thread.ending) | {"peak_memory_bytes": peak_memory_bytes()}
     _clean_up(run_input)
     if found := notes.read() if notes else []:
         output.write(json.dumps({"notes": found}))

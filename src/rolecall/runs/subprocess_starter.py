@@ -45,6 +45,9 @@ def runner_input(spec: RunSpec) -> RunnerInput:
         playbook="" if is_role else str(spec.content.path),
         verbosity=spec.verbosity,
         grace_seconds=spec.grace_seconds,
+        memory_limit_bytes=spec.memory_limit_bytes,
+        artifact_limit_bytes=spec.artifact_limit_bytes,
+        output_in_events=spec.output_in_events,
         environment=dict(spec.environment),
         secrets=dict(spec.secret_environment),
     )

@@ -221,7 +221,7 @@ async def test_an_annotation_sets_the_verbosity(
     assert recorder.jobs[0].verbosity == verbosity
 
 
-@pytest.mark.parametrize(("text", "keep"), [(None, 3), ("1", 1), ("0", 0), ("-1", -1), ("few", 3)])
+@pytest.mark.parametrize(("text", "keep"), [(None, 3), ("1", 1), ("0", 100), ("-1", 100), ("1000", 100), ("few", 3)])
 async def test_an_annotation_sets_how_many_runs_are_kept(
     launcher: Launcher, recorder: Recorder, text: str | None, keep: int
 ) -> None:

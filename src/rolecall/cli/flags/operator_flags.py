@@ -1,7 +1,7 @@
 """Flags for the operator as a whole."""
 
 from rolecall.cli.flags.flag import Flag, FlagGroup
-from rolecall.cli.flags.values import BOOLEAN, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE
+from rolecall.cli.flags.values import BOOLEAN, COUNT, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE, SIZE
 
 OPERATOR = FlagGroup(
     "operator",
@@ -40,6 +40,27 @@ OPERATOR = FlagGroup(
             DURATION,
             "end a run that takes longer than this and report a failure; 0s means no limit; timeout of a watch takes "
             "precedence",
+        ),
+        Flag(
+            "max-object-values",
+            "max_object_values",
+            COUNT,
+            "how many values (strings, numbers, lists, mappings) an object may have; its role does not run if it has "
+            "more; 0 means no limit",
+        ),
+        Flag(
+            "max-artifacts-size",
+            "max_artifacts_bytes",
+            SIZE,
+            "how much disk space the artifacts of all runs may take together, for example 1Gi; the oldest are removed "
+            "first, those of failures last; a single run may have an eighth; 0 means no limit",
+        ),
+        Flag(
+            "run-memory-limit",
+            "run_memory_limit_bytes",
+            SIZE,
+            "how much memory each process of a run may have, for example 512Mi; 0 means no limit",
+            default_text="half of the container's memory, at least 256Mi; no limit if the container has none",
         ),
         Flag(
             "backoff-min",

@@ -8,6 +8,7 @@ from typing import Any
 from rolecall.cli.flags.flag import ValueType
 from rolecall.config.environment import parse_boolean
 from rolecall.kube.durations import format_duration, parse_non_negative_duration
+from rolecall.kube.quantities import format_bytes, parse_bytes
 
 
 def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -32,6 +33,12 @@ def _integer(text: str) -> int:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"expected a whole number above 0, found {text!r}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"expected a whole number, at least 0, found {text!r}")
     return int(text)
 
 
@@ -69,5 +76,7 @@ DIRECTORY = ValueType("DIR", Path)
 ADDRESS = ValueType("ADDRESS", str)
 INTEGER = ValueType("N", _as_argument_type(_integer))
 POSITIVE = ValueType("N", _as_argument_type(_positive))
+SIZE = ValueType("SIZE", _as_argument_type(parse_bytes), format_bytes)
+COUNT = ValueType("N", _as_argument_type(_count))
 PORT = ValueType("PORT", _as_argument_type(_port))
 DURATION = ValueType("DURATION", _as_argument_type(parse_non_negative_duration), format_duration)

@@ -1,0 +1,117 @@
+"""Keeps the artifacts of all runs together below a limit: the oldest are removed first, those of failed runs last.
+
+A running total is kept, so that nothing is searched when a run ends. Only when the total is above the limit is every
+folder looked at, because runs are also removed with their object and by ``maxRunnerArtifacts``; then so much is removed
+that this happens rarely. All methods block; call them from one thread.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rolecall.kube.quantities import format_bytes
+from rolecall.kube.references import GVK
+from rolecall.logs import get_logger
+from rolecall.runs.workspace import Workspace, workspaces_of
+
+logger = get_logger("artifacts")
+_REMOVE_TO_SHARE = 0.9
+_BLOCK_BYTES = 512
+
+
+class ArtifactBudget:
+    """The artifact folders of runs that have ended, with their sizes on disk, in the order in which they ended."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._successful: dict[Path, int] = {}
+        self._failed: dict[Path, int] = {}
+        self._total_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """How much disk space is counted; folders that others have removed since are included."""
+        return self._total_bytes
+
+    def load(self, root: Path, kinds: Iterable[GVK]) -> None:
+        """Add what earlier operators have left below the directory of the workspaces."""
+        found = [folder for gvk in kinds for folder in _folders(root, gvk)]
+        for folder in sorted(found, key=_ended_at):
+            self._add(folder, is_failed=not _was_successful(folder))
+        self._remove_surplus()
+
+    def add(self, folder: Path, *, is_failed: bool) -> None:
+        """Add the artifacts of a run that has ended, and remove others if there are too many now."""
+        self._add(folder, is_failed=is_failed)
+        self._remove_surplus(newest=folder)
+
+    def _add(self, folder: Path, *, is_failed: bool) -> None:
+        size = size_on_disk(folder)
+        (self._failed if is_failed else self._successful)[folder] = size
+        self._total_bytes += size
+
+    def _remove_surplus(self, newest: Path | None = None) -> None:
+        if self._total_bytes <= self._limit_bytes:
+            return
+        self._forget_removed()
+        if self._total_bytes <= self._limit_bytes:
+            return
+        before, count = self._total_bytes, 0
+        for runs in (self._successful, self._failed):
+            for folder in list(runs):
+                if self._total_bytes <= self._limit_bytes * _REMOVE_TO_SHARE:
+                    break
+                if folder != newest:  # it may still be read
+                    _remove(folder)
+                    self._total_bytes -= runs.pop(folder)
+                    count += 1
+        logger.info(
+            "Removed old artifacts, because all together have more than --max-artifacts-size",
+            runs=count,
+            removed=format_bytes(before - self._total_bytes),
+            limit=format_bytes(self._limit_bytes),
+        )
+
+    def _forget_removed(self) -> None:
+        for runs in (self._successful, self._failed):
+            for folder in [each for each in runs if not each.is_dir()]:
+                self._total_bytes -= runs.pop(folder)
+
+
+def size_on_disk(folder: Path) -> int:
+    """Return how much disk space the files and directories in a folder take; what vanishes meanwhile does not count."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for each in (path, *(f"{path}/{name}" for name in names)):
+            with suppress(FileNotFoundError):
+                total += os.lstat(each).st_blocks * _BLOCK_BYTES
+    return total
+
+
+def _folders(root: Path, gvk: GVK) -> Iterator[Path]:
+    for key in workspaces_of(root, gvk):
+        artifacts = Workspace(root, gvk, key).path / "artifacts"
+        yield from (each for each in artifacts.glob("*") if each.is_dir() and not each.is_symlink())
+
+
+def _ended_at(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:  # removed meanwhile
+        return 0
+
+
+def _was_successful(folder: Path) -> bool:
+    try:
+        return (folder / "status").read_text() == "successful"
+    except OSError:
+        return False
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    latest = folder.with_name("latest")
+    if latest.is_symlink() and not latest.exists():
+        latest.unlink(missing_ok=True)

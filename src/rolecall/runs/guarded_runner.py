@@ -1,0 +1,63 @@
+"""A runner whose runs cannot take all the memory: each process has a limit, and so has the container.
+
+It passes every run on to another runner. A run that fails because of a limit says so; see ``run_memory`` and
+``memory_guard``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Self
+
+from rolecall.config.container_memory import ContainerMemory, container_memory
+from rolecall.kube.quantities import format_bytes
+from rolecall.logs import get_logger
+from rolecall.runs.events import RunSummary
+from rolecall.runs.memory_guard import Killed, MemoryGuard
+from rolecall.runs.run_memory import explain_kernel_kill, explain_kill, explain_memory_limit, resolve_memory_limit
+from rolecall.runs.runner import OnEvent, Runner, RunSpec
+
+logger = get_logger("memory")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedRunner:
+    """Runs everything with ``runner``, each process with at most ``limit_bytes`` of memory (0: no limit)."""
+
+    runner: Runner
+    limit_bytes: int
+    guard: MemoryGuard | None
+
+    @classmethod
+    @contextmanager
+    def of(cls, runner: Runner, asked_bytes: int | None, memory: ContainerMemory | None = None) -> Iterator[Self]:
+        """Yield a runner that guards the memory of the container; ``asked_bytes`` is the limit for each process."""
+        found = memory or container_memory()
+        limit_bytes = resolve_memory_limit(asked_bytes, found.limit_bytes if found else None)
+        each = format_bytes(limit_bytes) if limit_bytes else "no limit"
+        if found is None:
+            logger.info("The container has no memory limit, so that its memory is not guarded", process_of_a_run=each)
+            yield cls(runner, limit_bytes, None)
+            return
+        limit = format_bytes(found.limit_bytes)
+        logger.info("Guarding the memory of the container", limit=limit, process_of_a_run=each)
+        with MemoryGuard(found) as guard:
+            yield cls(runner, limit_bytes, guard)
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run the spec; see ``runner.Runner``."""
+        limited = replace(spec, memory_limit_bytes=self.limit_bytes)
+        if self.guard is None:
+            return explain_memory_limit(await self.runner.run(limited, on_event), self.limit_bytes)
+        kills = self.guard.memory.kernel_kills()
+        self.guard.add(spec.ident)
+        killed: Killed | None = None
+        try:
+            summary = await self.runner.run(limited, on_event)
+        finally:
+            killed = self.guard.remove(spec.ident)
+        if killed:
+            return explain_kill(summary, killed)
+        if self.guard.memory.kernel_kills() > kills:
+            return explain_kernel_kill(summary, self.guard.memory.limit_bytes)
+        return explain_memory_limit(summary, self.limit_bytes)
