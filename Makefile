@@ -19,8 +19,8 @@ $(info Two targets at a time, each told when it has ended: unit, check, integrat
 endif
 WORKERS ?= 2
 
-PYTHONS ?= 3.11 3.12 3.13
-MATRIX := tests/unit tests/static tests/parity tests/integration/test_runner.py tests/integration/test_warm.py
+PYTHONS ?= 3.11 3.12 3.13 3.14
+MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py)
 
 IMG ?= localhost/rolecall:dev
 KUBECTL ?= kubectl
