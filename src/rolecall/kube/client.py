@@ -23,12 +23,12 @@ from rolecall.kube.configuration import ConfigurationSource, source_of
 from rolecall.kube.credentials import UNUSABLE, Credentials
 from rolecall.kube.discovery import ApiResource, Discovery
 from rolecall.kube.errors import MESSAGE_LIMIT, KubeError, UnreachableError, from_status
+from rolecall.kube.paging import PageSize
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.transport import http_proxy_of, new_session
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
-PAGE_SIZE = 500
 NO_ANSWER = "<error>"
 MERGE_PATCH = "application/merge-patch+json"
 _LONGEST_LINE_BYTES = 2 << 20
@@ -180,11 +180,19 @@ class Client:
         Raise GoneError if the list must be restarted because its continue token has expired.
         """
         resource = await self.resource(gvk)
-        query = {"limit": str(PAGE_SIZE)}
+        size = PageSize()
+        query: dict[str, str] = {}
         while True:
-            answer = await self._send(Request("GET", resource.path(namespace or ""), query=query))
-            metadata = answer.get("metadata") or {}
-            yield answer.get("items") or [], str(metadata.get("resourceVersion") or "")
+            query["limit"] = str(size.objects)
+            request = Request("GET", resource.path(namespace or ""), query=query)
+            body = await self._receive(request, size.most_bytes)
+            if body is None:
+                size.reduce()
+                continue
+            answer = _decoded_object(request, body)
+            metadata, items = answer.get("metadata") or {}, answer.get("items") or []
+            size.fit(len(items), len(body))
+            yield items, str(metadata.get("resourceVersion") or "")
             token = metadata.get("continue")
             if not token:
                 return
@@ -220,14 +228,20 @@ class Client:
         return await self._send(Request("GET", path))
 
     async def _send(self, request: Request) -> RawObject:
+        body = await self._receive(request, None)
+        return _decoded_object(request, body or b"")
+
+    async def _receive(self, request: Request, most_bytes: int | None) -> bytes | None:
+        """Send a request and return the body of the answer, None if it is longer than ``most_bytes``."""
         with _translated_errors(f"{request.method} {request.path} got no answer"):
             response = await self._open(request)
-            body = await response.read()
-        decoded = _decode(body)
-        if not isinstance(decoded, dict):
-            found = repr(decoded)[:MESSAGE_LIMIT]
-            raise KubeError(f"{request.method} {request.path}: expected an object, found {found}")
-        return decoded
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if most_bytes is not None and len(body) > most_bytes:
+                    response.close()
+                    return None
+        return bytes(body)
 
     async def _open(self, request: Request) -> aiohttp.ClientResponse:
         """Send a request and return the response with its body unread. Raise ApiError for an error status."""
@@ -266,6 +280,14 @@ def _translated_errors(failure: str) -> Iterator[None]:
         raise kind(f"{failure}: {error!r}") from error
     except (ValueError, RecursionError) as error:
         raise KubeError(f"{failure}: the request cannot be sent: {error!r}") from error
+
+
+def _decoded_object(request: Request, body: bytes) -> RawObject:
+    decoded = _decode(body)
+    if not isinstance(decoded, dict):
+        found = repr(decoded)[:MESSAGE_LIMIT]
+        raise KubeError(f"{request.method} {request.path}: expected an object, found {found}")
+    return decoded
 
 
 def _decode(body: bytes) -> object:
