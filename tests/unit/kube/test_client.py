@@ -362,7 +362,9 @@ async def test_without_any_name_the_kubeconfig_lies_in_the_home_directory(
         assert client.base_url == "http://127.0.0.1:3"
 
 
-@pytest.mark.parametrize("text", [None, "", "not: a config", "{"])
+@pytest.mark.parametrize(
+    "text", [None, "", "not: a config", "{", "[]", "users: 5", '{"clusters": [{}], "contexts": [{"name": 1}]}']
+)
 async def test_a_kubeconfig_that_cannot_be_used_is_an_error(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "config"
     if text is not None:
