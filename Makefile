@@ -4,7 +4,6 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-UV_VERSION := 0.13.8
 # A uv on PATH is used as it is; without one, a private one is installed below .venv-uv.
 UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)
 BIN := .venv/bin
@@ -161,6 +160,6 @@ help: ## List the targets
 	@touch $@
 
 .venv-uv/bin/uv:
-	@echo "Installing uv $(UV_VERSION) into .venv-uv" >&2
+	@echo "Installing uv into .venv-uv" >&2
 	$(PYTHON) -m venv .venv-uv
-	.venv-uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	.venv-uv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement build/tools.txt

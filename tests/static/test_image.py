@@ -19,9 +19,18 @@ def environment() -> dict[str, str]:
     return dict(word.split("=", 1) for word in line.split())
 
 
-def test_uv_is_the_one_of_the_makefile() -> None:
-    (version,) = re.findall(r"^UV_VERSION := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert f"UV_VERSION={version}" in instructions("ARG")
+def test_what_builds_the_image_has_hashes() -> None:
+    """The locked packages have theirs in uv.lock, and nothing else may be installed."""
+    text = (ROOT / "build/tools.txt").read_text().replace("\\\n", "")
+    tools = [line for line in text.splitlines() if not line.startswith("#")]
+    assert {"uv", "hatchling"} <= {tool.partition("==")[0] for tool in tools}
+    assert all("--hash=sha256:" in tool for tool in tools)
+    script = (ROOT / "build/install-packages").read_text()
+    installs = re.findall(r"^(?:pip install|install|pip wheel) .+$", script, re.MULTILINE)
+    assert [line for line in installs if "--require-hashes" not in line] == [
+        "pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel .",
+        "install --python /opt/rolecall /tmp/wheel/*.whl",
+    ]
 
 
 def copied() -> list[str]:

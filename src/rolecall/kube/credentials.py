@@ -32,8 +32,18 @@ RENEWAL_SECONDS: Final = 90.0
 AFTER_REFUSAL_SECONDS: Final = 10.0
 """How long after credentials were refused they are renewed for that reason again."""
 
-UNUSABLE = (ConfigException, OSError, TypeError, ValueError, YAMLError, aiohttp.ClientError)
-"""What a configuration that cannot be used raises. A TypeError comes from an empty file."""
+UNUSABLE = (
+    ConfigException,
+    OSError,
+    YAMLError,
+    aiohttp.ClientError,
+    # From the official client, for a file that is empty or has another form than a kubeconfig:
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What a configuration that cannot be used raises."""
 
 
 class Credentials:

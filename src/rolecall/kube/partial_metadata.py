@@ -7,7 +7,11 @@ is read.
 
 from typing import Final
 
-from rolecall.kube.references import RawObject
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.logs import get_logger
+
+logger = get_logger("client")
 
 ACCEPT_PARTIAL_OBJECT: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 ACCEPT_PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -34,3 +38,14 @@ def without_managed_fields(text: bytes, closing: bytes) -> bytes:
     if text.count(_MANAGED_FIELDS) != 1:
         return text
     return text.partition(_MANAGED_FIELDS)[0] + closing
+
+
+def log_unreadable(gvk: GVK, obj: RawObject, reason: str) -> None:
+    """Log that an object is skipped, with its name and version."""
+    logger.error(
+        "Skipping an object that cannot be read; make it smaller or less deeply nested, or delete it",
+        gvk=str(gvk),
+        object=str(ObjectKey.of_object(obj)),
+        resource_version=resource_version_of(obj),
+        reason=reason,
+    )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
+_NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _CLUSTER: Final = "proxy-server"
 
 
@@ -30,7 +31,7 @@ class ProxyCredentials:
     def environment(self, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Return the variables to add to a play's environment; ``inherited`` is the environment without them."""
         variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
-        return variables | {name: _with_loopback(inherited.get(name, "")) for name in ("NO_PROXY", "no_proxy")}
+        return variables | {name: _with_loopback(_no_proxy(name, inherited)) for name in _NO_PROXY}
 
     def kubeconfig(self) -> str:
         """Return the content of a kubeconfig file (JSON, which is YAML). It contains the secret: restrict access."""
@@ -48,6 +49,11 @@ class ProxyCredentials:
             "preferences": {},
         }
         return json.dumps(content)
+
+
+def _no_proxy(name: str, inherited: Mapping[str, str]) -> str:
+    """Return the value of a variable, or of its other form: a client takes the first of the two that is set."""
+    return next(filter(None, (inherited.get(each, "") for each in (name, *_NO_PROXY))), "")
 
 
 def _with_loopback(excluded: str) -> str:

@@ -1,9 +1,11 @@
 """Authenticates a token with a TokenReview and authorizes its user with a SubjectAccessReview.
 
 Positive answers are cached for a minute, so that a scrape does not cost two requests; negative answers are cached for a
-shorter time, so that new permissions take effect soon. Only digests of tokens are stored.
+shorter time, so that new permissions take effect soon. Only digests of tokens are stored. Few tokens are reviewed at
+once: anybody may show one, and the API server has more important requests of the operator to answer.
 """
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
@@ -17,6 +19,7 @@ from rolecall.kube.references import RawObject
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
 CACHE_SIZE = 256
+REVIEWS_AT_ONCE = 4
 
 
 class Verdict(Enum):
@@ -42,19 +45,26 @@ class TokenReviewer:
     client: ReviewClient
     now: Callable[[], float] = time.monotonic
     _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
+    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(REVIEWS_AT_ONCE), init=False)
 
     async def authorize(self, token: str, verb: str, path: str) -> Verdict:
         """Return whether the user of a token may use a verb on a path. Raise KubeError."""
         key = (hashlib.sha256(token.encode(errors="surrogateescape")).digest(), verb, path)
-        verdict, until = self._cache.get(key, (Verdict.UNAUTHENTICATED, 0.0))
-        if self.now() < until:
-            return verdict
-        verdict = await self._ask(token, verb, path)
-        kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
-        self._cache[key] = (verdict, self.now() + kept_seconds)
+        if (known := self._known(key)) is not None:
+            return known
+        async with self._turn:
+            if (known := self._known(key)) is not None:
+                return known
+            verdict = await self._ask(token, verb, path)
+            kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
+            self._cache[key] = (verdict, self.now() + kept_seconds)
         while len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
         return verdict
+
+    def _known(self, key: tuple[bytes, str, str]) -> Verdict | None:
+        verdict, until = self._cache.get(key, (None, 0.0))
+        return verdict if self.now() < until else None
 
     async def _ask(self, token: str, verb: str, path: str) -> Verdict:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}

@@ -9,7 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.client import Client, Request
+from rolecall.kube.client import Client
+from rolecall.kube.connection import Request
 from rolecall.kube.errors import (
     ConflictError,
     GoneError,
@@ -219,7 +220,7 @@ async def test_a_list_comes_in_pages_with_the_version_of_each(client: Client, ap
     api_server.answer = page
     assert [found async for found in client.list_pages(WIDGET, "default")] == [([ONE], "9"), ([ONE], "9")]
     assert [path for _, path, _ in api_server.requests] == [
-        f"{WIDGETS}?limit=500",
+        f"{WIDGETS}?limit=100",
         f"{WIDGETS}?limit=500&continue=next/%3D",
     ]
 
@@ -227,7 +228,54 @@ async def test_a_list_comes_in_pages_with_the_version_of_each(client: Client, ap
 async def test_an_empty_list_is_one_empty_page(client: Client, api_server: ApiServer) -> None:
     api_server.answer = api_server.give({"items": None, "metadata": None})
     assert [found async for found in client.list_pages(WIDGET)] == [([], "")]
-    assert api_server.requests[0][1] == "/apis/example.com/v1/widgets?limit=500"
+    assert api_server.requests[0][1] == "/apis/example.com/v1/widgets?limit=100"
+
+
+class LongList:
+    """A list of objects of these sizes, which ``asked`` counts by the number of objects asked for."""
+
+    def __init__(self, sizes: list[int], *, knows_pages: bool = True) -> None:
+        self.objects: list[RawObject] = [
+            {"metadata": {"namespace": "default", "name": f"{number:05}"}, "data": "x" * size}
+            for number, size in enumerate(sizes)
+        ]
+        self.asked: list[int] = []
+        self._knows_pages = knows_pages
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        """Answer with the next page."""
+        limit, start = int(request.query["limit"]), int(request.query.get("continue", "0"))
+        self.asked.append(limit)
+        end = start + limit if self._knows_pages else len(self.objects)
+        metadata = {"resourceVersion": "9"} | ({"continue": str(end)} if end < len(self.objects) else {})
+        return web.json_response({"items": self.objects[start:end], "metadata": metadata})
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[1_000_000] * 60, [100] * 1000 + [1_000_000] * 60, [20_000] * 500 + [100] * 2000, [3_000_000] * 5, [9_000_000]],
+)
+async def test_no_page_of_large_objects_is_large(client: Client, api_server: ApiServer, sizes: list[int]) -> None:
+    """Each object is in one page, and no page of several objects is above 8 MiB."""
+    long_list = LongList(sizes)
+    api_server.answer = long_list.page
+    pages = [page async for page, _ in client.list_pages(WIDGET, "default")]
+    assert [obj for page in pages for obj in page] == long_list.objects
+    assert all(len(page) == 1 or sum(len(obj["data"]) for obj in page) <= 8 << 20 for page in pages)
+
+
+async def test_small_objects_come_in_large_pages(client: Client, api_server: ApiServer) -> None:
+    long_list = LongList([1000] * 5000)
+    api_server.answer = long_list.page
+    _ = [page async for page, _ in client.list_pages(WIDGET, "default")]
+    assert long_list.asked == [100] + [500] * 10
+
+
+async def test_a_server_without_pages_is_read_nevertheless(client: Client, api_server: ApiServer) -> None:
+    long_list = LongList([1_000_000] * 20, knows_pages=False)
+    api_server.answer = long_list.page
+    pages = [page async for page, _ in client.list_pages(WIDGET, "default")]
+    assert pages == [long_list.objects]
 
 
 async def test_a_list_that_expires_between_pages_is_gone(client: Client, api_server: ApiServer) -> None:
@@ -327,7 +375,9 @@ async def test_without_any_name_the_kubeconfig_lies_in_the_home_directory(
         assert client.base_url == "http://127.0.0.1:3"
 
 
-@pytest.mark.parametrize("text", [None, "", "not: a config", "{"])
+@pytest.mark.parametrize(
+    "text", [None, "", "not: a config", "{", "[]", "users: 5", '{"clusters": [{}], "contexts": [{"name": 1}]}']
+)
 async def test_a_kubeconfig_that_cannot_be_used_is_an_error(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "config"
     if text is not None:

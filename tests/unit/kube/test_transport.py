@@ -8,7 +8,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.client import Client, Request
+from rolecall.kube.client import Client
+from rolecall.kube.connection import Request
 from rolecall.kube.errors import KubeError
 from rolecall.kube.transport import http_proxy_of
 from rolecall.proxy.transport import upgrade
@@ -138,7 +139,7 @@ async def test_every_connection_to_the_api_server_is_found_dead_within_45_second
     api_server.answer = stream
     async with server_of(api_server) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
         upstream = Upstream(client)
-        responses = [await client._open(Request("GET", "/watch")), await upstream.send("GET", "/watch", {})]
+        responses = [await client.open(Request("GET", "/watch")), await upstream.send("GET", "/watch", {})]
         _, writer = await upgrade._connect(upstream)
         transports = [response.connection.transport for response in responses if response.connection]
         assert len(transports) == 2

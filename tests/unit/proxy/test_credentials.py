@@ -25,17 +25,23 @@ def test_the_url_for_kubernetes_core_holds_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inherited", "expected"),
+    ("inherited", "upper", "lower"),
     [
-        ({}, "127.0.0.1,localhost"),
-        ({"NO_PROXY": ""}, "127.0.0.1,localhost"),
-        ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost"),
-        ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1"),
+        ({}, "127.0.0.1,localhost", None),
+        ({"NO_PROXY": ""}, "127.0.0.1,localhost", None),
+        ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1", None),
+        ({"no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "", "no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "a", "no_proxy": "b"}, "a,127.0.0.1,localhost", "b,127.0.0.1,localhost"),
     ],
 )
-def test_loopback_is_reached_without_a_proxy(inherited: dict[str, str], expected: str) -> None:
-    assert CREDENTIALS.environment(inherited)["NO_PROXY"] == expected
-    assert CREDENTIALS.environment(inherited)["no_proxy"] == "127.0.0.1,localhost"
+def test_loopback_is_reached_without_a_proxy_and_so_is_what_the_operator_excludes(
+    inherited: dict[str, str], upper: str, lower: str | None
+) -> None:
+    """Go programs look at NO_PROXY first, Python at no_proxy, so neither may hide what only the other says."""
+    environment = CREDENTIALS.environment(inherited)
+    assert (environment["NO_PROXY"], environment["no_proxy"]) == (upper, lower or upper)
 
 
 def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:

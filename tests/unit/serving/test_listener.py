@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -7,6 +8,7 @@ from aiohttp import web
 
 from rolecall.config.errors import ConfigurationError
 from rolecall.serving import listener
+from rolecall.serving.certificate import ServingCertificate
 from rolecall.serving.listener import CONNECTIONS, Address, parse_address, serve
 
 FLAG = "--metrics-bind-address"
@@ -91,6 +93,18 @@ async def test_connections_without_a_request_shut_nobody_out(monkeypatch: pytest
     async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
         silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
         assert await status_of(f"http://127.0.0.1:{port}/") == 404
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_connections_without_a_handshake_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("rolecall.limited_listener.IDLE_SECONDS", 0.0)
+    certificate = ServingCertificate(tmp_path, lambda _: None)
+    certificate.load()
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), certificate.context) as port:
+        silent = [await connect(port) for _ in range(CONNECTIONS + 10)]
+        async with aiohttp.request("GET", f"https://127.0.0.1:{port}/", ssl=False) as response:
+            assert response.status == 404
         for _, writer in silent:
             writer.close()
 

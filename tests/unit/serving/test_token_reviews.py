@@ -1,10 +1,11 @@
+import asyncio
 from typing import Any
 
 import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.serving.token_reviews import CACHE_SIZE, TokenReviewer, Verdict
+from rolecall.serving.token_reviews import CACHE_SIZE, REVIEWS_AT_ONCE, TokenReviewer, Verdict
 
 USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
 
@@ -106,3 +107,33 @@ async def test_what_the_api_server_did_not_answer_is_not_kept(
         with pytest.raises(UnreachableError):
             await reviewer.authorize("good", "get", "/metrics")
     assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
+
+
+class SlowApiServer(ApiServer):
+    """Counts the reviews that it has not answered yet; they wait until ``may_answer``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+        self.open = self.most_open = 0
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Answer a review later."""
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        await self.may_answer.wait()
+        self.open -= 1
+        return await super().create(obj)
+
+
+async def test_few_tokens_are_reviewed_at_once_however_many_are_shown(time: Time) -> None:
+    server = SlowApiServer()
+    reviewer = TokenReviewer(server, time)
+    asking = [asyncio.create_task(reviewer.authorize(f"bad-{number}", "get", "/metrics")) for number in range(60)]
+    asking += [asyncio.create_task(reviewer.authorize("good", "get", "/metrics")) for _ in range(60)]
+    await asyncio.sleep(0)
+    server.may_answer.set()
+    verdicts = await asyncio.gather(*asking)
+    assert server.most_open == REVIEWS_AT_ONCE
+    assert verdicts == [Verdict.UNAUTHENTICATED] * 60 + [Verdict.ALLOWED] * 60
+    assert len([obj for obj in server.asked if obj["spec"].get("token") == "good"]) <= REVIEWS_AT_ONCE

@@ -42,8 +42,12 @@ class ConnectTunnel:
     _sessions: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
 
     def session_of(self, request: web.BaseRequest) -> Session | None:
-        """Return the session whose tunnel a request came through, None for an ordinary connection."""
-        return None if request.transport is None else self._sessions.get(request.transport)
+        """Return the session whose tunnel a request came through, None for an ordinary connection.
+
+        A revoked session has none: a request could arrive between the revocation and the end of the tunnel.
+        """
+        session = None if request.transport is None else self._sessions.get(request.transport)
+        return None if session is None or session.is_revoked else session
 
     async def serve(self, request: web.BaseRequest, session: Session, server: web.Server) -> web.StreamResponse:
         """Serve a tunnel until it is closed or the run is revoked."""

@@ -77,6 +77,17 @@ async def test_revocation_ends_the_connection(run: Run, api_server: ApiServer) -
     assert api_server.received == []
 
 
+async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run, api_server: ApiServer) -> None:
+    """It may arrive when the revocation has begun and the connection is not closed yet."""
+    connection = await connected(run)
+    (session,) = run.proxy._tunnel._sessions.values()
+    session.is_revoked = True
+    head = await ask(connection, f"DELETE {CONFIG_MAPS}/one HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert api_server.received == []
+    connection[1].close()
+
+
 async def test_a_client_that_hangs_up_leaves_nothing(run: Run) -> None:
     _, writer = await connected(run)
     writer.close()

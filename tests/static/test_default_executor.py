@@ -1,0 +1,13 @@
+"""asyncio's default executor is for DNS alone: a renewal of the Lease may have to wait for it."""
+
+import re
+
+from tests.static.repository import ROOT
+
+USES = re.compile(r"run_in_executor\(\s*None|asyncio\.to_thread\(|set_default_executor\(")
+
+
+def test_no_work_of_ours_is_in_the_default_executor() -> None:
+    files = [path for path in (ROOT / "src").rglob("*.py") if "collections" not in path.parts]
+    assert len(files) > 100
+    assert [str(path) for path in files if USES.search(path.read_text())] == []
