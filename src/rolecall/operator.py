@@ -27,6 +27,7 @@ from rolecall.kube.client import Client
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.owned_directories import OwnedDirectory
+from rolecall.private_files import make_own_directory
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
@@ -134,8 +135,8 @@ async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
         finally:
             temporary.remove()
     else:
-        settings.work_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_old_kubeconfigs(settings.work_directory)
+        make_own_directory(settings.work_directory)
+        remove_old_kubeconfigs(settings.kubeconfig_directory or settings.work_directory)
         yield settings.work_directory.resolve()
 
 
