@@ -18,6 +18,8 @@ from rolecall.kube.references import RawObject
 NO_MATCH = ()
 """The fingerprint of a path that matches nothing."""
 
+_SHORT = 64
+
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
@@ -51,11 +53,11 @@ class FieldPath:
         return [found]
 
     def fingerprint(self, obj: RawObject) -> Any:
-        """Return a small value that is equal for equal matches: the scalar, a digest of the rest, or ``NO_MATCH``."""
+        """Return a small value that is equal for equal matches: a short scalar, a digest, or ``NO_MATCH``."""
         values = self.values(obj)
         if not values:
             return NO_MATCH
-        if len(values) == 1 and not isinstance(values[0], dict | list):
+        if len(values) == 1 and not isinstance(values[0], dict | list) and len(str(values[0])) <= _SHORT:
             return values[0]
         return digest_of(values)
 

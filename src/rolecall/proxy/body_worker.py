@@ -1,8 +1,8 @@
 """Work on bodies, outside of the event loop if they are large.
 
 Decoding a large body takes longer than other runs, and the renewal of the leader's Lease, should wait. The proxy has
-one thread of its own for it, so that the work of one proxy never takes more than one processor, and no other part of
-the operator waits for it. Bodies have a limit, too: a run cannot fill the operator's memory.
+two threads of its own for it, so that no other part of the operator waits for it, and one slow body leaves a thread to
+the others. Bodies have a limit, too: a run cannot fill the operator's memory.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class BodyWorker:
     """Runs functions on bodies, in a thread if the body is large or compressed."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="proxy-bodies")
+        self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="proxy-bodies")
 
     async def run(self, body: bytes, work: Callable[[], Result]) -> Result:
         """Return the result of ``work``, which does nothing but to look at ``body``."""

@@ -15,9 +15,10 @@ _Event = tuple[str, RawObject] | Exception | None
 
 
 class FakeServer:
-    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail, ``broken_kinds`` those of a kind.
+    """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail.
 
-    With ``expiring`` a list expires after its first page.
+    ``broken_kinds`` makes those of one kind fail, ``undiscoverable_kinds`` already the look at what is served. With
+    ``expiring`` a list expires after its first page.
     """
 
     def __init__(self, *, namespaced: bool = True, page_size: int = 2) -> None:
@@ -27,6 +28,7 @@ class FakeServer:
         self.forget_everything = False
         self.expiring = False
         self.broken_kinds: dict[GVK, KubeError] = {}
+        self.undiscoverable_kinds: dict[GVK, KubeError] = {}
         self.forbidden_namespaces: dict[str | None, KubeError] = {}
         self.objects: dict[ObjectKey, RawObject] = {}
         self.version = 100
@@ -93,8 +95,9 @@ class FakeServer:
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of the kind."""
-        if self.failure is not None:
-            raise self.failure
+        failure = self.failure or self.undiscoverable_kinds.get(gvk)
+        if failure is not None:
+            raise failure
         return ApiResource(gvk, "widgets", self.namespaced, frozenset({"get", "list", "watch"}), frozenset())
 
     async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:

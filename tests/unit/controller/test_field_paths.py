@@ -78,3 +78,10 @@ DOCUMENTS = st.recursive(
 def test_plain_paths_give_what_the_library_would_give(document: dict[str, Any], names: list[str]) -> None:
     text = "$." + ".".join(names)
     assert FieldPath.parse(text).values(document) == values_at(parse_path(text), document)
+
+
+def test_the_fingerprint_of_a_long_text_is_small_and_tells_texts_apart() -> None:
+    path = FieldPath.parse("$.spec.text")
+    one, other = (path.fingerprint({"spec": {"text": "x" * 100_000 + end}}) for end in "ab")
+    assert one == path.fingerprint({"spec": {"text": "x" * 100_000 + "a"}}) != other
+    assert len(one) == 16

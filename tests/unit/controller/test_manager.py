@@ -131,8 +131,12 @@ async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operat
         NoAnswerInTimeError("GET /apis/example.com/v1/gadgets got no answer"),
     ],
 )
-async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(operator: Operator, failure: KubeError) -> None:
-    operator.server.broken_kinds[GADGET] = failure
+@pytest.mark.parametrize("in_discovery", [False, True])
+async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(
+    operator: Operator, failure: KubeError, *, in_discovery: bool
+) -> None:
+    broken = operator.server.undiscoverable_kinds if in_discovery else operator.server.broken_kinds
+    broken[GADGET] = failure
     gadgets = operator.manager.informer_for(GADGET)
     with capture_logs() as logs:
         async with running(operator):
@@ -142,7 +146,7 @@ async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(operator: Ope
             assert operator.manager.has_settled
             assert operator.log == ["start default/web", "end default/web"]
             assert list(operator.manager.blocked_kinds) == [GADGET]
-            operator.server.broken_kinds.clear()
+            broken.clear()
             for _ in range(200):
                 await operator.clock.advance_and_settle(0.1)
             assert gadgets.has_synced

@@ -69,7 +69,7 @@ class WatchFailure(Enum):
 
     @property
     def blocking_failures(self) -> float:
-        """The consecutive failures after which only this kind is to be waited for, and no other."""
+        """After how many consecutive failures the start of the operator waits no longer for this kind."""
         return self.value[3]
 
 
@@ -88,7 +88,7 @@ class WatchRetry:
 
     @property
     def blocked_reason(self) -> str:
-        """Why this kind is not to be waited for now, empty if it may still recover soon, or if all kinds must wait."""
+        """Why the start does not wait for this kind, empty if it may recover soon, or if all kinds must wait."""
         if self.failure is not None and self.answered_failures >= self.failure.blocking_failures:
             return self.failure.message
         return _EXPIRES if self.expiries >= _BLOCKING_EXPIRIES else ""
