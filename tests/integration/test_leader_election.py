@@ -34,7 +34,9 @@ LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 6.0, 3.0, 0.75
 DO_NOTHING = "- ansible.builtin.debug:\n"
 BEAT = """
 - name: Beat and do not end when asked to
-  ansible.builtin.shell: "trap '' TERM; while :; do date +%s.%N > {{ beats }}; sleep 0.05; done"
+  ansible.builtin.shell: |
+    trap '' TERM
+    while :; do date +%s.%N > {{ beats }}.new; mv {{ beats }}.new {{ beats }}; sleep 0.05; done
 """
 
 

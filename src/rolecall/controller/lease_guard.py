@@ -38,7 +38,7 @@ class LeaseGuard:
 def start_guard() -> LeaseGuard:
     """Make this process the guard, and return in a new child of it, which is the operator from now on.
 
-    Call it before there are threads, and early: what was imported by then is shared with nobody.
+    Call it early, before there are threads. The guard forgets what was imported by then; the operator keeps it.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
