@@ -16,9 +16,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, footprint, loop_delay, plays, population, readiness, song
+from bench import comparison, endurance, footprint, loop_delay, plays, population, readiness, song
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
+from bench.endurance import Endurance
 from bench.machine import describe_machine, load_average
 from bench.measures import Measure, table
 from bench.report import Row, head, markdown
@@ -45,6 +46,7 @@ class Plan:
     sections: Sequence[str]
     populations: tuple[int, ...]
     effort: Effort
+    endurance: Endurance
     contenders: Sequence[Contender]
 
 
@@ -56,6 +58,7 @@ ALONE: Mapping[str, Alone] = {
     "population": lambda stage, plan: population.measure(stage, plan.populations),
     "plays": lambda stage, _: plays.measure(stage),
     "delay": lambda stage, _: loop_delay.measure(stage),
+    "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,
@@ -67,6 +70,8 @@ COMPARED: Mapping[str, Compared] = {
     "start": footprint.measure_start,
 }
 SECTIONS = (*ALONE, *COMPARED)
+ON_DEMAND = frozenset({"endurance"})
+"""Sections that take longer than all others together, and so are measured only if somebody asks for them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,9 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("the peer is not there: --peer PATH names its binary")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
     plan = Plan(
-        options.only or SECTIONS,
+        options.only or [name for name in SECTIONS if name not in ON_DEMAND],
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
+        endurance.QUICK if options.quick else Endurance(),
         _chosen(options),
     )
     try:

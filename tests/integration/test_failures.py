@@ -67,6 +67,13 @@ BROKEN = {
 DIES = "- name: Die\n  ansible.builtin.shell: 'kill -9 $PPID; sleep 60'\n  when: not (lookup('env', 'HOME') is none)\n"
 REPORTS = "- name: Report\n  ansible.builtin.set_stats: {data: {small: 11}, aggregate: false}\n"
 HUNGRY = "- name: Eat\n  ansible.builtin.command: python3 -c 'x = bytearray({{ size }} << 20)'\n"
+REGISTERS = """
+- name: Look
+  ansible.builtin.command: echo safe {{ size }}
+  register: found
+- name: Believe it
+  ansible.builtin.assert: {that: found.stdout == "safe 1"}
+"""
 SHARED = Shared(
     {name: Role(tasks) for name, (tasks, _) in BROKEN.items()}
     | {
@@ -76,8 +83,10 @@ SHARED = Shared(
         "refused": Role(REPORTS, "status: {small: $.stats.small}"),
         "plain": Role(GOOD, "markUnsafe: true"),
         "hungry": Role(HUNGRY),
+        "declared": Role(REGISTERS, "variables: declared"),
     },
     arguments=("--backoff-max", "20s", "--run-memory-limit", "400Mi"),
+    files={"roles/declared/meta/argument_specs.yml": "argument_specs: {main: {options: {size: {type: int}}}}\n"},
 )
 
 
@@ -156,6 +165,13 @@ async def test_a_spec_cannot_make_ansible_run_a_program(things: Things, tmp_path
     await thing.patch({"spec": {"ansibleRemoteTmp": None}})
     await thing.succeeds()
     assert not mark.exists()
+
+
+async def test_a_field_that_the_role_does_not_declare_overrides_nothing(things: Things) -> None:
+    """An extra var would win over the register of that name; with ``variables: declared`` there is none."""
+    thing = things["declared"]
+    await thing.create({"size": 1, "found": {"stdout": "forged"}})
+    await thing.succeeds()
 
 
 async def test_an_object_with_too_many_values_is_refused_before_anything_starts(things: Things) -> None:

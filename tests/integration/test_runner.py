@@ -519,7 +519,7 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
 
 async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
     """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
-    loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) }}"\n'
+    loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) | list }}"\n'
     spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)
     summary = await bench.runner.run(spec, bench.events.append)
     assert summary.message.startswith("Task 'Shout': the run was ended, because its artifacts have more than 1Mi")

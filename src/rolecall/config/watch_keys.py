@@ -101,6 +101,13 @@ ALLOW_VARIABLES = Key(
     default=_NO_ITEMS,
     is_ours=True,
 )
+VARIABLES = Key(
+    "variables",
+    TEXT,
+    "which fields of a spec become variables: `all`, or only those that are `declared` in the role's argument specs",
+    default="all",
+    is_ours=True,
+)
 SELECTOR: Key[Mapping[str, Any] | None] = Key(
     "selector",
     MAPPING,
@@ -176,6 +183,7 @@ ENTRY: tuple[Key[Any], ...] = (
     SNAKE_CASE_PARAMETERS,
     MARK_UNSAFE,
     ALLOW_VARIABLES,
+    VARIABLES,
     SELECTOR,
     WATCH_ANNOTATIONS_CHANGES,
     WATCH_DEPENDENT_RESOURCES,

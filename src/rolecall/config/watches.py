@@ -16,6 +16,7 @@ from jsonpath_ng import JSONPath
 
 from rolecall.config import watch_keys as keys
 from rolecall.config.content import Content, ContentFinder
+from rolecall.config.declared_variables import read_declared
 from rolecall.config.environment import ansible_verbosity, max_concurrent_reconciles
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.expansion import expand_variables
@@ -47,6 +48,7 @@ class Finalizer:
 class Watch:
     """One entry of ``watches.yaml``; durations are in seconds, None if the flag decides.
 
+    With ``declared``, the specs' fields that become variables, for each role, are only these.
     ``workers`` (how many objects are reconciled at once) and ``verbosity`` come from the environment.
     """
 
@@ -63,6 +65,7 @@ class Watch:
     watch_annotations_changes: bool = False
     mark_unsafe: bool | None = None
     allow_variables: frozenset[str] = frozenset()
+    declared: Mapping[Content, frozenset[str]] | None = None
     blacklist: frozenset[GVK] = frozenset()
     selector: LabelSelector = field(default_factory=LabelSelector)
     finalizer: Finalizer | None = None
@@ -76,6 +79,10 @@ class Watch:
         if finalizing and self.finalizer and self.finalizer.content:
             return self.finalizer.content
         return self.content
+
+    def declared_for(self, *, finalizing: bool) -> frozenset[str] | None:
+        """Return the fields of a spec that become variables of what runs; None for all."""
+        return None if self.declared is None else self.declared[self.content_for(finalizing=finalizing)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
     content = finder.content(reader)
     if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
         reader.add_error(keys.ROLE.name, "must specify Role or Playbook")
+    finalizer = _read_finalizer(reader, finder)
     watch = partial(
         Watch,
         gvk=gvk,
@@ -183,7 +191,8 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         allow_variables=frozenset(str(name) for name in reader.read(keys.ALLOW_VARIABLES)),
         blacklist=frozenset(_read_gvk(entry) for entry in reader.entries(keys.BLACKLIST)),
         selector=_read_selector(reader),
-        finalizer=_read_finalizer(reader, finder),
+        declared=read_declared(reader, [content, finalizer.content if finalizer else None]),
+        finalizer=finalizer,
         triggers=tuple(_read_triggers(reader)),
         status=dict(_read_status(reader)),
         workers=max_concurrent_reconciles(gvk, finder.environment),

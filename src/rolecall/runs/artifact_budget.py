@@ -7,6 +7,7 @@ that this happens rarely. All methods block; call them from one thread.
 
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ class ArtifactBudget:
         self._successful: dict[Path, int] = {}
         self._failed: dict[Path, int] = {}
         self._total_bytes = 0
+        self._created_at = time.time_ns()
 
     @property
     def total_bytes(self) -> int:
@@ -37,9 +39,10 @@ class ArtifactBudget:
 
     def load(self, root: Path, kinds: Iterable[GVK]) -> None:
         """Add what earlier operators have left below the directory of the workspaces."""
-        found = [folder for gvk in kinds for folder in _folders(root, gvk)]
-        for folder in sorted(found, key=_ended_at):
-            self._add(folder, is_failed=not _was_successful(folder))
+        found = {folder: _changed_at(folder) for gvk in kinds for folder in _folders(root, gvk)}
+        for folder in sorted(found, key=lambda each: found[each]):
+            if found[folder] < self._created_at:  # what is newer belongs to a run that has not ended
+                self._add(folder, is_failed=not _was_successful(folder))
         self._remove_surplus()
 
     def add(self, folder: Path, *, is_failed: bool) -> None:
@@ -96,10 +99,10 @@ def _folders(root: Path, gvk: GVK) -> Iterator[Path]:
         yield from (each for each in artifacts.glob("*") if each.is_dir() and not each.is_symlink())
 
 
-def _ended_at(folder: Path) -> int:
+def _changed_at(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
-    except FileNotFoundError:  # removed meanwhile
+    except FileNotFoundError:  # removed meanwhile, so that its size is 0
         return 0
 
 

@@ -27,6 +27,8 @@ class ExtraVarsRequest:
     finalizer_vars: Mapping[str, Any] | None = None
     allowed: frozenset[str] = frozenset()
     """Reserved variables that the spec may set."""
+    declared: frozenset[str] | None = None
+    """The only fields of the spec that become variables; None for all."""
 
 
 def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
@@ -36,6 +38,8 @@ def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
     """
     obj, spec = request.obj, _spec(request.obj)
     parameters = snake_case_keys(spec) if request.snake_case else spec
+    if request.declared is not None:
+        parameters = {name: value for name, value in parameters.items() if name in request.declared}
     # What the operator sets itself replaces a field of that name, which therefore does no harm.
     if refused := reserved_among(parameters.keys() - {META}, request.allowed):
         raise ValueError(

@@ -102,6 +102,7 @@ class Launcher:
                 mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
                 watch_vars=watch.variables,
                 allowed=watch.allow_variables,
+                declared=watch.declared_for(finalizing=finalizing),
                 finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
             )
         )

@@ -76,6 +76,15 @@ EXPECTED = {
     "triggers_are_a_mapping": f"{FIRST} triggers: expected a list, found a mapping",
     "unknown_playbook": f"{FIRST} playbook: playbook: DIRECTORY/nowhere.yml not found",
     "unknown_role": (f"{FIRST} role: role: nowhere not found (looked for DIRECTORY/roles/nowhere, DIRECTORY/nowhere)"),
+    "variables_are_something_else": f"{FIRST} variables: expected all or declared, found 'some'",
+    "variables_of_a_playbook": (
+        f"{FIRST} variables: declared needs a role with argument specs, found the playbook DIRECTORY/thing.yml: use a "
+        "role, or all"
+    ),
+    "variables_without_argument_specs": (
+        f"{FIRST} variables: declared needs the role's argument specs: declare its variables in "
+        "DIRECTORY/roles/thing/meta/argument_specs.yml, below argument_specs.main.options, or use all"
+    ),
     "vars_are_a_list": f"{FIRST} vars: expected a mapping, found a list",
 }
 
@@ -116,6 +125,9 @@ LINES = {
     "triggers_are_a_mapping": 6,
     "unknown_playbook": 5,
     "unknown_role": 5,
+    "variables_are_something_else": 6,
+    "variables_of_a_playbook": 6,
+    "variables_without_argument_specs": 6,
     "vars_are_a_list": 6,
 }
 

@@ -85,6 +85,14 @@ def test_runs_of_an_earlier_operator_count_in_the_order_of_their_ends(tmp_path: 
     assert budget.total_bytes == 2 * size
 
 
+def test_a_run_that_has_begun_since_the_start_is_not_one_of_an_earlier_operator(tmp_path: Path) -> None:
+    budget = ArtifactBudget(1)
+    folder = store(tmp_path, "1")
+    budget.load(tmp_path, [KIND])
+    assert folder.is_dir()
+    assert budget.total_bytes == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"x", b"x" * 5000])
 def test_sizes_are_those_on_disk(tmp_path: Path, content: bytes) -> None:
     before = size_on_disk(tmp_path)

@@ -141,3 +141,17 @@ def test_a_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
         allowed=frozenset({"ansible_user"}),
     )
     assert extra_vars(request)["ansible_user"] == "me"
+
+
+def test_only_declared_fields_become_variables_of_their_own() -> None:
+    spec = {"podCount": 2, "found": "overrides a register", "ansibleRemoteTmp": "elsewhere"}
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, declared=frozenset({"pod_count", "other"})))
+    assert variables["pod_count"] == 2
+    assert variables["_cache_example_com_memcached_spec"] == spec
+    assert not variables.keys() & {"found", "ansible_remote_tmp", "other"}
+
+
+def test_a_role_may_declare_that_it_takes_nothing() -> None:
+    request = ExtraVarsRequest(an_object({"size": 1}), MEMCACHED, declared=frozenset(), watch_vars={"tier": "web"})
+    assert "size" not in extra_vars(request)
+    assert extra_vars(request)["tier"] == "web"

@@ -1,4 +1,7 @@
-"""The guard looks at a control group that is a folder of files, and kills real processes."""
+"""The guard looks at a control group that is a folder of files, and kills real processes.
+
+Their command names the runner, so that no test beside this one takes them for abandoned.
+"""
 
 import sys
 from pathlib import Path
@@ -8,7 +11,7 @@ import pytest
 from rolecall.config.container_memory import ContainerMemory
 from rolecall.config.control_groups import ControlGroup
 from rolecall.runs.memory_guard import MemoryGuard
-from rolecall.runs.run_processes import RUN_VARIABLE
+from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
 from tests.unit.test_process_tree import running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups and /proc")
@@ -24,7 +27,10 @@ def memory(folder: Path, used_bytes: int, limit_bytes: int = 200 * MIB) -> Conta
 
 def test_the_largest_run_is_killed_when_the_container_is_nearly_full(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 180 * MIB))
-    with running(LARGE, **{RUN_VARIABLE: "61"}) as large, running(SMALL, **{RUN_VARIABLE: "62"}) as small:
+    with (
+        running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "61"}) as large,
+        running(SMALL, RUNNER_MODULE, **{RUN_VARIABLE: "62"}) as small,
+    ):
         guard.add("61")
         guard.add("62")
         guard.check()
@@ -39,7 +45,7 @@ def test_the_largest_run_is_killed_when_the_container_is_nearly_full(tmp_path: P
 
 def test_nothing_is_killed_while_there_is_room(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 160 * MIB))
-    with running(LARGE, **{RUN_VARIABLE: "63"}) as process:
+    with running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "63"}) as process:
         guard.add("63")
         guard.check()
         assert process.poll() is None
@@ -48,7 +54,10 @@ def test_nothing_is_killed_while_there_is_room(tmp_path: Path) -> None:
 
 def test_processes_of_others_are_not_killed(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 180 * MIB))
-    with running(LARGE, **{RUN_VARIABLE: "64"}) as foreign, running(SMALL, **{RUN_VARIABLE: "65"}) as own:
+    with (
+        running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "64"}) as foreign,
+        running(SMALL, RUNNER_MODULE, **{RUN_VARIABLE: "65"}) as own,
+    ):
         guard.add("65")
         guard.check()
         assert own.wait(timeout=10) == -9
@@ -57,7 +66,7 @@ def test_processes_of_others_are_not_killed(tmp_path: Path) -> None:
 
 def test_runs_are_spared_if_the_memory_is_held_by_something_else(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 1900 * MIB, 2000 * MIB))
-    with running(LARGE, **{RUN_VARIABLE: "66"}) as process:
+    with running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "66"}) as process:
         guard.add("66")
         guard.check()
         assert process.poll() is None
@@ -70,6 +79,6 @@ def test_it_looks_more_often_when_more_than_half_is_in_use(tmp_path: Path) -> No
 
 def test_the_thread_looks_by_itself_until_it_is_stopped(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 180 * MIB))
-    with guard, running(LARGE, **{RUN_VARIABLE: "67"}) as process:
+    with guard, running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "67"}) as process:
         guard.add("67")
         assert process.wait(timeout=30) == -9

@@ -1,0 +1,97 @@
+"""Whether an operator stays within the limits of the shipped Deployment, however long it works: counted, not timed.
+
+Many objects of two kinds are changed again and again, each change a real run. After each round the memory of the whole
+tree and the disk space of all artifacts are written down. Time does not matter for either: both grow with runs.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench import process_tree
+from bench.contenders import WARM, Contender, Ring, contenders, ring
+from bench.report import Row
+from bench.stage import Stage, progress
+from bench.subjects import SUBJECTS
+
+from rolecall.kube.quantities import parse_bytes
+from rolecall.kube.references import ObjectKey
+from rolecall.runs.artifact_budget import size_on_disk
+
+MEMORY_MIB = 768.0
+"""``resources.limits.memory`` of deploy/operator/deployment.yaml."""
+
+_MIB = 1024**2
+_PAUSE_SECONDS = 0.2
+_GROWTH_MIB = 32.0
+_PODS_EACH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Endurance:
+    """How many objects, how often each is changed, and how much disk space all artifacts may take."""
+
+    objects: int = 1_000
+    rounds: int = 10
+    artifacts: str = "1Gi"
+
+
+QUICK = Endurance(40, 8, "16Mi")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What was found after a round: memory at its largest and after it, and the disk space of artifacts."""
+
+    peak_mib: float
+    quiet_mib: float
+    artifacts_mib: float
+
+
+async def measure(stage: Stage, effort: Endurance) -> list[Row]:
+    """Change all objects again and again, and report the largest values and what grew after the second round."""
+    work = stage.subfolder("endurance")
+    async with ring(stage, _contender(work, effort), await stage.namespace("endurance")) as alone:
+        kinds = [alone.keys(subject.title, effort.objects // len(SUBJECTS)) for subject in SUBJECTS]
+        for subject, keys in zip(SUBJECTS, kinds, strict=True):
+            await alone.create_content(subject, keys, _PODS_EACH)
+        rounds = [await _round(alone, kinds, work, number) for number in range(1, effort.rounds + 1)]
+    limit = parse_bytes(effort.artifacts) / _MIB
+    title = f"{effort.objects:,} objects, {effort.objects * (effort.rounds + 1):,} runs"
+    growth = rounds[-1].quiet_mib - rounds[1].quiet_mib
+    largest = max(each.artifacts_mib for each in rounds)
+    return [
+        Row(f"{title}: artifacts on disk", largest, "MiB", limit, f"--max-artifacts-size={effort.artifacts}"),
+        Row(f"{title}: memory of the tree at work", max(each.peak_mib for each in rounds), "MiB", MEMORY_MIB, "PSS"),
+        Row(f"{title}: growth since the second round", growth, "MiB", _GROWTH_MIB, "PSS of the quiet tree"),
+    ]
+
+
+def _contender(work: Path, effort: Endurance) -> Contender:
+    [warm] = [each for each in contenders(None) if each.name == WARM]
+    flags = (f"--work-dir={work}", f"--max-artifacts-size={effort.artifacts}", "--run-memory-limit=384Mi")
+    return replace(warm, command=(*warm.command, *flags))
+
+
+async def _round(alone: Ring, kinds: Sequence[Sequence[ObjectKey]], work: Path, number: int) -> Round:
+    peak = 0.0
+    for subject, keys in zip(SUBJECTS, kinds, strict=True):
+        working = asyncio.create_task(alone.change(subject, keys))
+        while not working.done():
+            peak = max(peak, await asyncio.to_thread(_memory_mib, alone))
+            await asyncio.sleep(_PAUSE_SECONDS)
+        await working
+    await alone.quiet()
+    artifacts = await asyncio.to_thread(_artifacts_mib, work)
+    found = Round(peak, _memory_mib(alone), artifacts)
+    progress(f"Round {number}: {peak:.0f} MiB at work, {found.quiet_mib:.0f} MiB after it, {artifacts:.1f} MiB on disk")
+    return found
+
+
+def _artifacts_mib(work: Path) -> float:
+    return sum(size_on_disk(folder) for folder in work.rglob("artifacts")) / _MIB
+
+
+def _memory_mib(alone: Ring) -> float:
+    return process_tree.memory_bytes(alone.operator.process.pid) / _MIB

@@ -1,0 +1,29 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import subprocess, sys
+from rolecall.runs.resource_limits import limit_memory, peak_memory_bytes
+limit_memory(int(sys.argv[1]))
+eat = "x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])"
+print(subprocess.run([sys.executable, "-c", eat], stderr=subprocess.DEVNULL).returncode, peak_memory_bytes() >> 20)
+"""
+
+
+def eat(limit_bytes: int) -> tuple[int, int]:
+    """Start a program that takes 200 MiB below a process with this limit; return its exit code and the peak in MiB."""
+    command = [sys.executable, "-c", PROGRAM, str(limit_bytes)]
+    code, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return int(code), int(peak)
+
+
+def test_a_limit_holds_for_what_a_process_starts() -> None:
+    code, peak = eat(150 << 20)
+    assert code == 1
+    assert peak < 150
+
+
+def test_without_a_limit_the_peak_is_that_of_the_largest_process() -> None:
+    code, peak = eat(0)
+    assert code == 0
+    assert 200 < peak < 300
