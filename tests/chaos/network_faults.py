@@ -24,9 +24,11 @@ async def slow_down(scene: Scene, chance: random.Random) -> None:
 async def refuse(status: int, scene: Scene, chance: random.Random) -> None:
     """Answer every new request with an error; watches go on."""
     relay = scene.replica.relay
-    relay.refusal = status
+    before, relay.refusal = relay.refused, status
     try:
-        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+        async with scene.busy():
+            await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+            assert relay.refused > before, "nothing was asked for"
     finally:
         relay.refusal = 0
 
