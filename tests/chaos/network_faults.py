@@ -52,5 +52,5 @@ NETWORK = [
     Disturbance("API server: slow", slow_down),
     *(Disturbance(f"API server: answers {status}", partial(refuse, status)) for status in (429, 500, 503)),
     Disturbance("network: cut for a while", cut),
-    Disturbance("network: watches dead without a word", kill_watches, is_counted_from_start=True),
+    Disturbance("network: watches silently dead", kill_watches, is_counted_from_start=True),
 ]
