@@ -25,9 +25,12 @@ _EPILOG = f"Groups: {', '.join(GROUPS)}. Example: kills=100 outages=30 leaders=3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what is asked for, print the table, return the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
     plan = _plan(options)
+    if not plan.alone and not plan.pair:
+        parser.error(f"no disturbance of these groups has {options.only!r} in its name")
     folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
     try:
         result = asyncio.run(_run(plan, folder))

@@ -19,7 +19,7 @@ from tests.chaos.heartbeats import status_of, untrue
 from tests.integration.songs import expected, manifest, song
 from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, names
 
-_LONGEST_SONG = 8
+_LONGEST_SONG = 6
 _INTERVALS = (0, 50, 200)
 _WATCH_SECONDS = 600
 

@@ -66,6 +66,6 @@ def _replace(path: Path, text: str) -> None:
 
 CONTENT = [
     Disturbance("CRD: removed and put back", remove_the_kind),
-    Disturbance("object: deleted and made anew during its run", make_anew),
-    Disturbance("role: broken and mended", break_the_role),
+    Disturbance("object: deleted and recreated during its run", make_anew),
+    Disturbance("role: broken and repaired", break_the_role),
 ]

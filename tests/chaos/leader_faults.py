@@ -19,7 +19,7 @@ from tests.chaos.scene import LEASE_NAME, LEASE_SECONDS, Scene
 
 _CHANGE_SECONDS = 60.0
 _BEAT_BEYOND_THE_LEASE, _SHORT_BEAT = 3.0 * LEASE_SECONDS, 0.2
-_SHORTEST_BEYOND, _LONGEST_BEYOND = 1.0, 4.0
+_SHORTEST_BEYOND, _LONGEST_BEYOND = 4.0, 8.0
 
 
 async def signal_leader(number: signal.Signals, scene: Scene, _chance: random.Random) -> None:

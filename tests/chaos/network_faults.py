@@ -24,9 +24,11 @@ async def slow_down(scene: Scene, chance: random.Random) -> None:
 async def refuse(status: int, scene: Scene, chance: random.Random) -> None:
     """Answer every new request with an error; watches go on."""
     relay = scene.replica.relay
-    relay.refusal = status
+    before, relay.refusal = relay.refused, status
     try:
-        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+        async with scene.busy():
+            await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+            assert relay.refused > before, "nothing was asked for"
     finally:
         relay.refusal = 0
 
@@ -50,5 +52,5 @@ NETWORK = [
     Disturbance("API server: slow", slow_down),
     *(Disturbance(f"API server: answers {status}", partial(refuse, status)) for status in (429, 500, 503)),
     Disturbance("network: cut for a while", cut),
-    Disturbance("network: watches dead without a word", kill_watches, is_counted_from_start=True),
+    Disturbance("network: watches silently dead", kill_watches, is_counted_from_start=True),
 ]

@@ -41,6 +41,11 @@ class ProcessLimit:
         used = int((self.group / "pids.current").read_text())
         (self.group / "pids.max").write_text(str(used + count))
 
+    def refused(self) -> int:
+        """Return how often a process could not be made because of the limit."""
+        counts = dict(line.split() for line in (self.group / "pids.events").read_text().splitlines())
+        return int(counts["max"])
+
 
 @contextmanager
 def limited_processes(root: int) -> Iterator[ProcessLimit]:

@@ -56,10 +56,9 @@ def operator_of(root: int) -> psutil.Process:
 
 def resting(root: int) -> set[int]:
     """Return the processes that an operator has while no run goes on: itself, what guards it, its fork server."""
-    found = {root}
-    for server in below(root, "fork server"):
-        with suppress(psutil.Error):
-            found |= {server.pid, *(each.pid for each in server.parents() if each.pid != 1)}
+    found = {root, *(server.pid for server in below(root, "fork server"))}
+    with suppress(psutil.NoSuchProcess):
+        found.add(operator_of(root).pid)
     return found
 
 

@@ -53,6 +53,8 @@ class Relay:
     """How long each request, and each piece of an answer, is held back."""
     refusal: int = 0
     """The status with which requests are answered instead of being forwarded; 0 forwards them."""
+    refused: int = 0
+    """How many requests were."""
     _runner: web.AppRunner = field(init=False)
     _session: aiohttp.ClientSession = field(init=False)
     _listener: socket.socket = field(default_factory=socket.socket)
@@ -123,7 +125,8 @@ class Relay:
         await asyncio.sleep(self.delay_seconds)
         await self._is_open.wait()
         if self.refusal:
-            return _refused(self.refusal)
+            self.refused += 1
+            return _refusal(self.refusal)
         transport = request.transport
         if request.query.get("watch") not in ("true", "1") or transport is None:
             return await self._forward(request)
@@ -162,7 +165,7 @@ class Relay:
             yield part
 
 
-def _refused(status: int) -> web.Response:
+def _refusal(status: int) -> web.Response:
     reasons = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
     body = {
         "apiVersion": "v1",

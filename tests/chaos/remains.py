@@ -80,11 +80,12 @@ async def _files(scene: Scene) -> list[str]:
     world, found = scene.workload.world, []
     keys = {gvk: {ObjectKey(world.namespace, name) for name in names(await world.objects(gvk))} for gvk in _KINDS}
     for replica in scene.replicas:
-        found += await asyncio.to_thread(_surplus_files, _work_folder(scene, replica), keys)
+        found += await asyncio.to_thread(surplus_files, _work_folder(scene, replica), keys)
     return found
 
 
-def _surplus_files(work: Path, keys: dict[GVK, set[ObjectKey]]) -> list[str]:
+def surplus_files(work: Path, keys: dict[GVK, set[ObjectKey]]) -> list[str]:
+    """Return what lies in a work directory although no run goes on and only these objects live. Blocks."""
     found = [f"file {path}" for path in (*work.glob(f"{KUBECONFIG_PREFIX}*"), *work.glob(".removed-*"))]
     for gvk, living in keys.items():
         gone = [key for key in workspaces_of(work, gvk) if key not in living]

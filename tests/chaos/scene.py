@@ -1,6 +1,8 @@
 """Where disorder happens: a control plane, one or two operators, their objects, and a disk of their own."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +42,19 @@ class Scene:
             found[:] = await asyncio.to_thread(self.replica.processes, name)
             return bool(found)
 
+        async with self.busy():
+            await until(look, _VICTIM_SECONDS, f"a process {name}", _LOOK_SECONDS)
+        return found[0]
+
+    @asynccontextmanager
+    async def busy(self) -> AsyncIterator[None]:
+        """Change objects every other second meanwhile, so that there is always work."""
         touching = asyncio.create_task(self._keep_touching())
         try:
-            await until(look, _VICTIM_SECONDS, f"a process {name}", _LOOK_SECONDS)
+            yield
         finally:
             touching.cancel()
             await asyncio.gather(touching, return_exceptions=True)
-        return found[0]
 
     async def _keep_touching(self) -> None:
         while True:

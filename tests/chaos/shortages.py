@@ -8,11 +8,13 @@ from pathlib import Path
 
 import psutil
 
+from tests.chaos.accepted import until
 from tests.chaos.disturbance import Disturbance
 from tests.chaos.process_limit import limited_processes, trouble_with_process_limit
 from tests.chaos.scene import Scene
 
 _SHORTEST, _LONGEST = 1.0, 4.0
+_FELT_SECONDS = 20.0
 _FEWEST_LEFT, _MOST_LEFT = 0, 3
 
 
@@ -21,6 +23,7 @@ async def fill_the_disk(scene: Scene, chance: random.Random) -> None:
     seconds = chance.uniform(_SHORTEST, _LONGEST)
     await asyncio.to_thread(scene.disk.fill)
     try:
+        assert not scene.disk.free_bytes, "the disk is not full"
         await asyncio.sleep(seconds)
         await asyncio.to_thread(scene.disk.fill)  # what was given back meanwhile is taken, too
         await asyncio.sleep(seconds)
@@ -29,10 +32,16 @@ async def fill_the_disk(scene: Scene, chance: random.Random) -> None:
 
 
 async def take_processes(scene: Scene, chance: random.Random) -> None:
-    """Allow the operator and all below it hardly a process more than there are."""
+    """Allow the operator and all below it hardly a process more than there are, until one was refused and longer."""
     with limited_processes(scene.replica.pid) as limit:
         limit.leave(chance.randint(_FEWEST_LEFT, _MOST_LEFT))
-        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+
+        async def is_felt() -> bool:
+            return limit.refused() > 0
+
+        async with scene.busy():
+            await until(is_felt, _FELT_SECONDS, "a process is refused")
+            await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
 
 
 async def take_descriptors(scene: Scene, chance: random.Random) -> None:

@@ -1,5 +1,6 @@
 """A small file system of the operator's own, which can be filled: mounted in memory, if this user may do that."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,11 @@ class SmallDisk:
                     pass
             except OSError:
                 return
+
+    @property
+    def free_bytes(self) -> int:
+        """The space that is left."""
+        return shutil.disk_usage(self.folder).free
 
     def free(self) -> None:
         """Give the space back."""

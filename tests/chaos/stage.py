@@ -3,12 +3,13 @@
 import secrets
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
+from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from tests.chaos.heartbeats import HEARTBEAT, PASSING
 from tests.chaos.ledger import Ledger
@@ -19,7 +20,7 @@ from tests.chaos.small_disk import small_disk
 from tests.chaos.workload import Workload
 from tests.integration.definitions import definition
 from tests.integration.operators import PROJECT, Operator
-from tests.integration.world import World
+from tests.integration.world import World, names
 
 _OWN_PROJECT = Path(__file__).parent / "project"
 _NAMESPACE = GVK("", "v1", "Namespace")
@@ -56,12 +57,20 @@ async def scene(plane: ControlPlane, folder: Path, replicas: int) -> AsyncIterat
         client = await stack.enter_async_context(await Client.connect(str(plane.kubeconfig)))
         world = World(client, f"chaos-{mark}")
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
-        stack.push_async_callback(client.delete, _NAMESPACE, ObjectKey("", world.namespace))
+        stack.push_async_callback(_remove, world)
         found = Scene(folder, mark, plane, Workload(world, ledger), [], disk)
         for number in range(replicas):
             operator = _operator(found, folder / f"replica-{number}", is_electing=replicas > 1)
             found.replicas.append(await stack.enter_async_context(kept_running(operator, plane)))
         yield found
+
+
+async def _remove(world: World) -> None:
+    """Remove the namespace with everything in it; the operator that would say farewell has stopped."""
+    await world.client.delete(_NAMESPACE, ObjectKey("", world.namespace))
+    for name in names(await world.objects(HEARTBEAT)):
+        with suppress(NotFoundError):
+            await world.patch(HEARTBEAT, name, {"metadata": {"finalizers": None}})
 
 
 def _write_project(folder: Path, ledger: Ledger) -> None:

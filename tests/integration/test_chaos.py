@@ -16,7 +16,7 @@ from tests.chaos.plan import Plan
 from tests.chaos.process_faults import KILLS, TERMS
 
 pytestmark = pytest.mark.alone
-SECONDS = 25.0
+SECONDS = 20.0
 SEED = 1
 DISTURBANCES = [*KILLS, *TERMS, *CONTENT, Disturbance("network: cut for a while", cut)]
 
