@@ -1,6 +1,7 @@
 """The limits that the kernel sets to the processes of a run, each on its own."""
 
 import resource
+from pathlib import Path
 
 
 def limit_memory(limit_bytes: int) -> None:
@@ -28,4 +29,10 @@ def limit_file_size(limit_bytes: int) -> None:
 
 def peak_memory_bytes() -> int:
     """Return the most that this process, or any process below it that has ended, ever had in memory."""
-    return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(_own_peak_bytes(), 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+
+
+def _own_peak_bytes() -> int:
+    # Not from getrusage, which counts what the parent had when it started this program.
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split(maxsplit=1)[0])

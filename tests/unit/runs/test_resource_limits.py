@@ -8,6 +8,7 @@ limit_memory(int(sys.argv[1]))
 eat = "x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])"
 print(subprocess.run([sys.executable, "-c", eat], stderr=subprocess.DEVNULL).returncode, peak_memory_bytes() >> 20)
 """
+PEAK = "from rolecall.runs.resource_limits import peak_memory_bytes; print(peak_memory_bytes() >> 20)"
 
 
 def eat(limit_bytes: int) -> tuple[int, int]:
@@ -27,3 +28,12 @@ def test_without_a_limit_the_peak_is_that_of_the_largest_process() -> None:
     code, peak = eat(0)
     assert code == 0
     assert 200 < peak < 300
+
+
+def test_what_the_parent_had_when_it_started_a_program_is_not_its_peak() -> None:
+    start = f"""
+import subprocess, sys
+x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])
+subprocess.run([sys.executable, "-c", {PEAK!r}], check=True)
+"""
+    assert int(subprocess.run([sys.executable, "-c", start], capture_output=True, check=True).stdout) < 100
