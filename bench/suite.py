@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, footprint, plays, population, readiness, song
+from bench import comparison, footprint, loop_delay, plays, population, readiness, song
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.machine import describe_machine, load_average
@@ -55,6 +55,7 @@ ALONE: Mapping[str, Alone] = {
     "ready": lambda stage, _: readiness.measure(stage),
     "population": lambda stage, plan: population.measure(stage, plan.populations),
     "plays": lambda stage, _: plays.measure(stage),
+    "delay": lambda stage, _: loop_delay.measure(stage),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,

@@ -24,6 +24,8 @@ logger = get_logger("runner")
 
 _STDERR_LIMIT_BYTES = 2048
 _LAST_OUTPUT_SECONDS = 5.0
+_READ_SECONDS = 0.0005
+"""For how long the events of one run are read before everything else has its turn: many runs may be read at once."""
 
 
 class ProcessRunner:
@@ -99,19 +101,27 @@ class _RunOutput:
 
     async def _read_stdout(self) -> None:
         assert self.process.stdout  # noqa: S101 - the process was started with a pipe
+        pause_at = 0.0
         async for line in self.process.stdout:
-            if line.startswith(b'{"ending"'):
-                last = json.loads(line)
-                self.reported_ending = last["ending"]
-                if last["survivors"]:
-                    logger.error("Processes of the run could not be killed", pids=last["survivors"])
-            elif line.startswith(b'{"notes"'):
-                for note in json.loads(line)["notes"]:
-                    logger.debug("Part of a run was not warm", reason=note)
-            else:
-                event = RunEvent.from_json(line)
-                self.summary.add(event)
-                self._on_event(event)
+            self._take(line)
+            # Reading does not pause while lines are buffered, and other runs, the proxy and the Lease wait.
+            if time.monotonic() >= pause_at:
+                await asyncio.sleep(0)
+                pause_at = time.monotonic() + _READ_SECONDS
+
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b'{"ending"'):
+            last = json.loads(line)
+            self.reported_ending = last["ending"]
+            if last["survivors"]:
+                logger.error("Processes of the run could not be killed", pids=last["survivors"])
+        elif line.startswith(b'{"notes"'):
+            for note in json.loads(line)["notes"]:
+                logger.debug("Part of a run was not warm", reason=note)
+        else:
+            event = RunEvent.from_json(line)
+            self.summary.add(event)
+            self._on_event(event)
 
     async def _read_stderr(self) -> None:
         assert self.process.stderr  # noqa: S101 - the process was started with a pipe

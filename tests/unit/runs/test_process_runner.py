@@ -8,6 +8,7 @@ import pytest
 from rolecall.config.content import RoleContent
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runs import process_runner, termination
+from rolecall.runs.events import RunEvent
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.workspace import Workspace
@@ -80,3 +81,46 @@ async def test_a_process_that_cannot_be_killed_does_not_hold_its_cancellation(tm
     async with asyncio.timeout(20):
         await asyncio.wait({running})
     assert running.cancelled()
+
+
+class Ended:
+    """A process that has ended and has left its output."""
+
+    returncode = 0
+
+    def __init__(self, output: bytes) -> None:
+        self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
+        self.stdout.feed_data(output)
+        self.stdout.feed_eof()
+        self.stderr.feed_eof()
+
+    async def wait(self) -> int:
+        """Return the exit code."""
+        return 0
+
+    def terminate(self) -> None:
+        """Do nothing."""
+
+    def kill(self) -> None:
+        """Do nothing either."""
+
+
+async def test_everything_else_has_its_turn_between_the_events_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_runner, "_READ_SECONDS", 0)
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    seen: list[int] = []
+    output = (RunEvent("runner_on_ok").to_json() + "\n").encode() * 100
+    await ProcessRunner(Starter(Ended(output))).run(spec(tmp_path, None), lambda _: seen.append(turns))
+    other.cancel()
+    assert len(seen) == 100
+    assert len(set(seen)) == 100
