@@ -26,6 +26,7 @@ from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.private_files import make_own_directory
 from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
@@ -102,8 +103,8 @@ def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
 async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
     """Yield the directory of the workspaces; a temporary one is removed at the end."""
     root = settings.work_directory or make_private_directory()
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    remove_old_kubeconfigs(root)
+    make_own_directory(root)
+    remove_old_kubeconfigs(settings.kubeconfig_directory or root)
     try:
         yield root.resolve()
     finally:

@@ -1,6 +1,7 @@
-"""Files that only their owner may read."""
+"""Files that only their owner may read, and directories that belong to nobody else."""
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -18,3 +19,26 @@ def write_private(path: Path, content: bytes | str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def make_own_directory(path: Path) -> None:
+    """Create a directory of mode 0700 with its parents, unless it exists.
+
+    Where everybody may create files, as in /tmp, another user may have been there first, and could then exchange what
+    is written. Raises PermissionError that names a directory of another user. A mounted volume is in order: whoever
+    mounts it is trusted.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for part in (path, *path.parents):
+        found = part.lstat()
+        if os.path.ismount(part) or _is_open_to_everybody(found):
+            return
+        if found.st_uid not in (0, os.geteuid()) and any(_is_open_to_everybody(each.stat()) for each in part.parents):
+            raise PermissionError(
+                f"{part} belongs to another user (id {found.st_uid}), who could exchange what is written there: "
+                "remove it, or use another directory"
+            )
+
+
+def _is_open_to_everybody(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_IWOTH and found.st_mode & stat.S_ISVTX)

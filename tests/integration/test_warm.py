@@ -259,6 +259,15 @@ async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch
     assert "cannot fork: [Errno 11] Resource temporarily unavailable" in failed.message
 
 
+async def test_a_run_that_could_not_begin_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    role = bench.role("- ansible.builtin.debug:\n")
+    await bench.run(role)
+    monkeypatch.setattr(os, "getcwd", lambda: "/no/such/directory")
+    summary = await bench.run(role)
+    assert summary.status == "error"
+    assert "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/directory'" in summary.message
+
+
 async def test_a_server_that_cannot_prepare_itself_leaves_runs_cold(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,8 +6,11 @@ directories of the form of a workspace are touched, of the watched kinds and nam
 operator.
 """
 
+import os
 import secrets
 import shutil
+import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,8 @@ from rolecall.runs.workspace import Workspace, workspaces_of
 
 logger = get_logger("workspace")
 _REMOVED = ".removed-"
+_STARTING_SECONDS = 60.0
+"""How old the kubeconfig of a run can be whose process has not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,22 @@ class OrphanedWorkspaces:
         return True
 
 
-def remove_old_kubeconfigs(root: Path) -> None:
-    """Remove the kubeconfigs of runs of a killed operator. Blocks."""
-    for path in root.glob(f"{KUBECONFIG_PREFIX}*"):
-        if not processes_of_run(path.name.removeprefix(KUBECONFIG_PREFIX)):
+def remove_old_kubeconfigs(directory: Path) -> None:
+    """Remove the kubeconfigs of runs of a killed operator. Blocks.
+
+    The directory may be that of all temporary files: files of others stay, and files that another operator may have
+    written for a run that it is just starting.
+    """
+    for path in directory.glob(f"{KUBECONFIG_PREFIX}*"):
+        ident = path.name.removeprefix(KUBECONFIG_PREFIX)
+        if ident.isdecimal() and _is_own_and_old(path) and not processes_of_run(ident):
             path.unlink(missing_ok=True)
+
+
+def _is_own_and_old(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and time.time() - found.st_mtime > _STARTING_SECONDS

@@ -18,6 +18,9 @@ RUN_VARIABLE = "ROLECALL_JOB"
 RUNNER_MODULE = "rolecall.runs.runner_process"
 """The program in which a run is carried out."""
 
+_OWN_MODULES = "rolecall."
+"""What the name of that program begins with in any version."""
+
 
 def processes_of_run(ident: str) -> list[psutil.Process]:
     """Return all living processes, except this one, that carry the mark of a run."""
@@ -69,6 +72,6 @@ def _mark(pid: int) -> str:
 
 def _is_runner(process: psutil.Process) -> bool:
     try:
-        return RUNNER_MODULE in process.cmdline()
+        return any(word.startswith(_OWN_MODULES) for word in process.cmdline())
     except psutil.NoSuchProcess:
         return False

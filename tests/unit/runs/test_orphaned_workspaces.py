@@ -1,3 +1,5 @@
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,34 @@ def test_an_object_may_have_the_name_of_a_folder_of_a_workspace(tmp_path: Path, 
 
 def test_kubeconfigs_of_runs_that_are_no_more_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_VARIABLE, raising=False)
-    (tmp_path / "kubeconfig-123").write_text("secret of a dead run")
+    kubeconfig(tmp_path, "kubeconfig-123")
     remove_old_kubeconfigs(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_may_be_the_kubeconfig_of_a_run_that_starts_stays(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "kubeconfig-123", age_seconds=0)
+    remove_old_kubeconfigs(tmp_path)
+    assert path.exists()
+
+
+def test_a_kubeconfig_of_a_user_stays(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "kubeconfig-production")
+    remove_old_kubeconfigs(tmp_path)
+    assert path.exists()
+
+
+def test_a_kubeconfig_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path, "kubeconfig-123")
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    remove_old_kubeconfigs(tmp_path)
+    assert path.exists()
+
+
+def kubeconfig(folder: Path, name: str, age_seconds: float = 3600) -> Path:
+    """Write a kubeconfig that is so old, and return its path."""
+    path = folder / name
+    path.write_text("secret of a dead run")
+    os.utime(path, (time.time() - age_seconds,) * 2)
+    return path

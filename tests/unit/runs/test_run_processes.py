@@ -47,7 +47,8 @@ def test_a_run_without_its_own_process_is_abandoned() -> None:
         assert not psutil.pid_exists(process.pid)
 
 
-def test_a_run_with_its_own_process_is_not_abandoned() -> None:
-    with running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
+@pytest.mark.parametrize("module", [RUNNER_MODULE, "rolecall.plays.play_process"], ids=["this version", "another"])
+def test_a_run_with_its_own_process_is_not_abandoned(module: str) -> None:
+    with running(SLEEP, module, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
         assert "44" not in kill_abandoned_runs()
         assert process.poll() is None
