@@ -6,6 +6,7 @@ the directories of a role, and for a playbook those beside it, its neighbours wi
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -72,8 +73,8 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _digest(path: Path) -> bytes:
-    """Return a digest of a file's content; of a large file, of its size and the time of its last change."""
+    """Return a digest of a file's content; for a large or special file its size and the time of its last change."""
     state = path.stat()
-    if state.st_size > _LARGE_BYTES:
+    if state.st_size > _LARGE_BYTES or not stat.S_ISREG(state.st_mode):  # reading a pipe would never end
         return f"{state.st_size} {state.st_mtime_ns}".encode()
     return hashlib.sha256(path.read_bytes()).digest()
