@@ -30,6 +30,7 @@ async def test_the_workspace_goes_with_the_object(world: World, thing_operator: 
     await eventually(lambda: names(base), lambda left: left == ["three", "two"], PATIENCE, "it went at once")
     thing_operator.kill()
     (work / "kubeconfig-123456").write_text("of a run that was killed")
+    os.utime(work / "kubeconfig-123456", (1, 1))
     await world.delete(THING, "two")
     thing_operator.start()
     await eventually(lambda: names(base), lambda left: left == ["three"], PATIENCE, "it went at the next start")
