@@ -110,13 +110,12 @@ class Credentials:
     def _use(self, configuration: Configuration) -> None:
         if configuration.host != self._host:
             raise ConfigException(f"expected the API server {self._host}, found {configuration.host}: start again")
-        token = _token_of(configuration)
+        if (token := _token_of(configuration)) != self._token:
+            self._token = token
+            logger.info("Renewed the credentials for the API server")
         if self._tls_files.have_changed or self._tls_files.files != _tls_files(configuration):
             self.ssl_context = self._read_tls(configuration)
             logger.info("Read the certificates for the API server again")
-        if token != self._token:
-            self._token = token
-            logger.info("Renewed the credentials for the API server")
 
     def _read_tls(self, configuration: Configuration) -> ssl.SSLContext:
         files = ChangingFiles()

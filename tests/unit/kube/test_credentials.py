@@ -345,3 +345,25 @@ async def looked_at(client: Client) -> None:
     await client.auth_headers()
     if client._credentials._renewal is not None:
         await asyncio.wait({client._credentials._renewal})
+
+
+async def test_a_certificate_that_is_half_written_is_read_again_later(tmp_path: Path, clock: Clock) -> None:
+    """Until then the old one is used; a new token does not wait for it."""
+    pair = CertificateAuthority.create("one").client("operator")
+    (tmp_path / "cert").write_bytes(pair.certificate)
+    (tmp_path / "key").write_bytes(pair.key)
+    user: Text = {"client-certificate": "cert", "client-key": "key"}
+    server = "https://127.0.0.1:1"
+    found = await credentials_of(write_kubeconfig(tmp_path, server, {**user, "token": "first"}), clock)
+    old = found.ssl_context
+    renewed = CertificateAuthority.create("two").client("operator")
+    (tmp_path / "cert").write_bytes(renewed.certificate)
+    write_kubeconfig(tmp_path, server, {**user, "token": "second"})
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert await token_of(found) == "second"
+    assert found.ssl_context is old
+    (tmp_path / "key").write_bytes(renewed.key)
+    clock.now += CHECK_SECONDS
+    await token_of(found)
+    assert found.ssl_context is not old
