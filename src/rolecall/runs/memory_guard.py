@@ -24,7 +24,7 @@ FULL_SHARE = 0.85
 """The part of the container's memory in use at which a run is killed."""
 
 _HALF_FULL_SHARE = 0.5
-_PERIOD_SECONDS, _SHORT_PERIOD_SECONDS = 0.5, 0.1
+_PERIOD_SECONDS, _SHORT_PERIOD_SECONDS = 0.5, 0.05
 _RUNS_MATTER_SHARE = 0.1
 """If all runs together have less than this, killing one helps nobody: the memory is held by something else."""
 
