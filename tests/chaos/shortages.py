@@ -1,6 +1,7 @@
 """Nothing left: no space on the disk, no process, no descriptor, for a while."""
 
 import asyncio
+import itertools
 import random
 import resource
 from contextlib import suppress
@@ -15,6 +16,7 @@ from tests.chaos.scene import Scene
 
 _SHORTEST, _LONGEST = 1.0, 4.0
 _FELT_SECONDS = 20.0
+_HARDLY_ANY_BYTES = 1024**2  # what runs give back at the same moment
 _FEWEST_LEFT, _MOST_LEFT = 0, 3
 
 
@@ -23,7 +25,7 @@ async def fill_the_disk(scene: Scene, chance: random.Random) -> None:
     seconds = chance.uniform(_SHORTEST, _LONGEST)
     await asyncio.to_thread(scene.disk.fill)
     try:
-        assert not scene.disk.free_bytes, "the disk is not full"
+        assert scene.disk.free_bytes < _HARDLY_ANY_BYTES, "the disk is not full"
         await asyncio.sleep(seconds)
         await asyncio.to_thread(scene.disk.fill)  # what was given back meanwhile is taken, too
         await asyncio.sleep(seconds)
@@ -49,16 +51,23 @@ async def take_descriptors(scene: Scene, chance: random.Random) -> None:
     pid = scene.replica.itself.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     left = chance.randint(_FEWEST_LEFT, _MOST_LEFT)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (_largest_descriptor(pid) + 1 + left, hard))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit_that_leaves(left, _open_descriptors(pid)), hard))
     try:
-        await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
+        async with scene.busy():  # a run needs more than are left
+            await asyncio.sleep(chance.uniform(_SHORTEST, _LONGEST))
     finally:
         with suppress(ProcessLookupError, psutil.NoSuchProcess):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _largest_descriptor(pid: int) -> int:
-    return max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir())
+def limit_that_leaves(count: int, used: set[int]) -> int:
+    """Return the limit below which so many numbers of descriptors are free; those in use may well be above it."""
+    free = (number for number in itertools.count() if number not in used)
+    return next(itertools.islice(free, count, None))
+
+
+def _open_descriptors(pid: int) -> set[int]:
+    return {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 SHORTAGES = [

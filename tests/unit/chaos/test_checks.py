@@ -11,6 +11,7 @@ from tests.chaos import process_table
 from tests.chaos.heartbeats import HEARTBEAT, untrue
 from tests.chaos.process_table import MARK
 from tests.chaos.remains import Footprint, surplus_files
+from tests.chaos.shortages import limit_that_leaves
 
 KEY = ObjectKey("default", "one")
 
@@ -69,3 +70,8 @@ def test_growth_is_more_than_what_a_restart_explains() -> None:
     assert before.growth(Footprint(110.0, 105)) == []
     assert len(before.growth(Footprint(150.0, 100))) == 1
     assert len(before.growth(Footprint(100.0, 150))) == 1
+
+
+@pytest.mark.parametrize(("count", "limit"), [(0, 3), (1, 4), (2, 7)])
+def test_a_limit_leaves_so_many_descriptors_free_also_in_gaps(count: int, limit: int) -> None:
+    assert limit_that_leaves(count, {0, 1, 2, 5, 6, 90}) == limit
