@@ -1,6 +1,8 @@
 """PodScalers whose counts people change, and whose pods they delete and add."""
 
+import asyncio
 import random
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +24,8 @@ class Scalers:
     world: World
     count: int
     wanted: dict[str, int] = field(default_factory=dict)
+    _changing: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """One change of a PodScaler at a time, so that it is known which count it shall have."""
 
     async def begin(self, chance: random.Random) -> None:
         """Make them."""
@@ -45,8 +49,9 @@ class Scalers:
 
     async def scale(self, name: str, count: int) -> None:
         """Ask for another count."""
-        self.wanted[name] = count
-        await accepted(lambda: self.world.patch(POD_SCALER, name, {"spec": {"count": count}}))
+        async with self._changing[name]:
+            self.wanted[name] = count
+            await accepted(lambda: self.world.patch(POD_SCALER, name, {"spec": {"count": count}}))
 
     async def wrong(self) -> list[str]:
         """Return what is not as it shall be."""
@@ -64,7 +69,8 @@ class Scalers:
     def _wrong(self, scaler: RawObject, counts: dict[str, int]) -> list[str]:
         name = str(metadata_of(scaler)["name"])
         wanted, there, said = self.wanted[name], counts[name], status_of(scaler).get("pods")
-        found = [] if there == wanted else [f"{there} pods, not {wanted}"]
+        found = [] if scaler["spec"]["count"] == wanted else [f"the spec says {scaler['spec']['count']}, not {wanted}"]
+        found += [] if there == wanted else [f"{there} pods, not {wanted}"]
         found += [] if said == wanted else [f"the status says {said} pods, not {wanted}"]
         return [f"{name}: {text}" for text in (*found, *untrue(scaler))]
 
