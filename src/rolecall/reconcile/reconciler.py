@@ -237,7 +237,11 @@ class Reconciler:
         logger.info(why)
         self.self_triggers.forget(context.key)
         self.events.forget(context.key)
-        await self.launcher.forget(context.key)
+        try:
+            await self.launcher.forget(context.key)
+        except OSError as error:  # no descriptors left, for instance: the next attempt may work
+            logger.warning("Could not remove the workspace of an object that is gone", reason=str(error))
+            return Result(failed=True)
         return Result()
 
     def _result(self, context: ReconcileContext) -> Result:

@@ -71,7 +71,7 @@ class Launcher:
         return summary
 
     async def forget(self, key: ObjectKey) -> None:
-        """Remove what the runs of a deleted object left on disk and in memory."""
+        """Remove what the runs of a deleted object left on disk and in memory. Raises OSError if some of it stays."""
         self.access.forget(key)
         await in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 

@@ -94,9 +94,10 @@ class Workspace:
         self._rotate()
 
     def remove(self) -> None:
-        """Remove the directory, and that of the namespace if it is empty then."""
+        """Remove the directory, and that of the namespace if it is empty then. Raises OSError if some of it stays."""
         path = self.path
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
         with suppress(OSError):
             path.parent.rmdir()
 

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,23 @@ async def test_an_object_that_is_gone_is_forgotten(rig: Rig, world: World, tmp_p
     assert not workspace(tmp_path).exists()
     assert not rig.own_writes.contains((THING, rig.key), uid_of(thing), resource_version_of(thing))
     assert rig.runs == 1
+
+
+async def test_a_workspace_that_could_not_be_removed_is_tried_again(
+    rig: Rig, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.reconcile()
+    await world.delete(THING, "one")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", refuse)
+        assert (await rig.reconcile()).failed
+    assert workspace(tmp_path).is_dir()
+    assert not (await rig.reconcile()).failed
+    assert not workspace(tmp_path).exists()
 
 
 async def test_an_object_that_cannot_be_read_is_a_failure_without_a_run(rig: Rig, cluster: FakeCluster) -> None:
