@@ -90,7 +90,9 @@ async def _round(alone: Ring, kinds: Sequence[Sequence[ObjectKey]], work: Path, 
 
 
 def _artifacts_mib(work: Path) -> float:
-    return sum(size_on_disk(folder) for folder in work.rglob("artifacts")) / _MIB
+    """Return the disk space of the artifacts of all runs; the folder that each object has anyway does not count."""
+    runs = (folder for folder in work.rglob("artifacts/*") if folder.is_dir() and not folder.is_symlink())
+    return sum(map(size_on_disk, runs)) / _MIB
 
 
 def _memory_mib(alone: Ring) -> float:
