@@ -1,7 +1,7 @@
-"""The processes of a run, found by the mark that each carries in its environment.
+"""The processes of a run, found by the marks that each carries in its environment: its run, and its operator.
 
 The process of a run ends everything below itself. If it is killed, its descendants become children of the operator, or
-of whatever started that; the mark finds them wherever they are.
+of whatever started that; the marks find them wherever they are.
 """
 
 import os
@@ -15,11 +15,24 @@ from rolecall.process_tree import KILL_LIMIT_SECONDS, is_alive, kill_all
 RUN_VARIABLE = "ROLECALL_JOB"
 """Names the run in the environment of each of its processes."""
 
+OPERATOR_VARIABLE = "ROLECALL_OPERATOR"
+"""Names the operator there; see ``operator_mark``."""
+
 RUNNER_MODULE = "rolecall.runs.runner_process"
 """The program in which a run is carried out."""
 
-_OWN_MODULES = "rolecall."
-"""What the name of that program begins with in any version."""
+_START_TIME = 19
+"""The place of the start time, in ticks, behind the name of a process in its ``stat``."""
+
+
+def operator_mark(pid: int | None = None) -> str:
+    """Return what tells an operator, by default this process, from every other process that is or was.
+
+    Raises OSError if there is no such process. Numbers of processes are used again, and mean others elsewhere.
+    """
+    found = pid or os.getpid()
+    started = Path(f"/proc/{found}/stat").read_text(errors="replace").rpartition(")")[2].split()[_START_TIME]
+    return f"{_namespace()}:{found}:{started}"
 
 
 def processes_of_run(ident: str) -> list[psutil.Process]:
@@ -41,11 +54,11 @@ def kill_run_processes(ident: str) -> list[int]:
 
 
 def kill_abandoned_runs() -> list[str]:
-    """Kill this user's runs whose own process is gone, because it was killed together with its operator. Blocks.
+    """Kill this user's runs whose operator is gone, because it was killed. Blocks.
 
     Return their names.
     """
-    abandoned = [ident for ident, found in processes_by_run().items() if not any(map(_is_runner, found))]
+    abandoned = [ident for ident, found in processes_by_run().items() if all(map(_is_abandoned, found))]
     for ident in abandoned:
         kill_run_processes(ident)
     return abandoned
@@ -55,24 +68,34 @@ def processes_by_run() -> dict[str, list[psutil.Process]]:
     """Return all living processes, except this one, that carry the mark of any run, by the name of the run."""
     found: dict[str, list[psutil.Process]] = {}
     for pid in psutil.pids():
-        ident = _mark(pid)
+        ident = _variable(pid, RUN_VARIABLE)
         with suppress(psutil.NoSuchProcess):
             if ident and pid != os.getpid() and is_alive(process := psutil.Process(pid)):
                 found.setdefault(ident, []).append(process)
     return found
 
 
-def _mark(pid: int) -> str:
-    prefix = f"{RUN_VARIABLE}=".encode()
+def _is_abandoned(process: psutil.Process) -> bool:
+    """Return whether the operator of a process was of this namespace, and is gone."""
+    namespace, _, rest = (mark := _variable(process.pid, OPERATOR_VARIABLE)).partition(":")
+    if namespace != _namespace():
+        return False
+    try:
+        return operator_mark(int(rest.partition(":")[0])) != mark
+    except OSError:
+        return True
+
+
+def _namespace() -> str:
+    """Return which numbers of processes are meant: a container has its own."""
+    return str(Path("/proc/self/ns/pid").stat().st_ino)
+
+
+def _variable(pid: int, name: str) -> str:
+    """Return a variable of a process as it was started, empty if it has none or is gone."""
+    prefix = f"{name}=".encode()
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return ""
     return next((value[len(prefix) :].decode(errors="replace") for value in variables if value.startswith(prefix)), "")
-
-
-def _is_runner(process: psutil.Process) -> bool:
-    try:
-        return any(word.startswith(_OWN_MODULES) for word in process.cmdline())
-    except psutil.NoSuchProcess:
-        return False

@@ -8,7 +8,7 @@ import os
 import sys
 
 from rolecall.config.content import RoleContent
-from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runs.run_processes import OPERATOR_VARIABLE, RUN_VARIABLE, RUNNER_MODULE, operator_mark
 from rolecall.runs.runner import RunProcess, RunSpec
 from rolecall.runs.runner_process import RunnerInput
 
@@ -54,5 +54,6 @@ def runner_input(spec: RunSpec) -> RunnerInput:
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return the operator's environment without its own access to the cluster: a run has its own."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
+    """Return the operator's environment and mark, without its own access to the cluster: a run has its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("K8S_AUTH_")}
+    return environment | {OPERATOR_VARIABLE: operator_mark()}

@@ -5,10 +5,12 @@ import pytest
 
 from rolecall.process_tree import become_subreaper
 from rolecall.runs.run_processes import (
+    OPERATOR_VARIABLE,
     RUN_VARIABLE,
     RUNNER_MODULE,
     kill_abandoned_runs,
     kill_run_processes,
+    operator_mark,
     processes_of_run,
 )
 from tests.unit.test_process_tree import SLEEP, STUBBORN, running
@@ -40,15 +42,24 @@ def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
     assert not psutil.pid_exists(orphan)
 
 
-def test_a_run_without_its_own_process_is_abandoned() -> None:
-    with running(STUBBORN, **{RUN_VARIABLE: "43"}) as process:
+def test_a_run_whose_operator_is_gone_is_abandoned() -> None:
+    with running(SLEEP) as operator:
+        gone = operator_mark(operator.pid)
+    with running(STUBBORN, **{RUN_VARIABLE: "43", OPERATOR_VARIABLE: gone}) as process:
         assert "43" in kill_abandoned_runs()
         assert processes_of_run("43") == []
         assert not psutil.pid_exists(process.pid)
 
 
-@pytest.mark.parametrize("module", [RUNNER_MODULE, "rolecall.plays.play_process"], ids=["this version", "another"])
-def test_a_run_with_its_own_process_is_not_abandoned(module: str) -> None:
-    with running(SLEEP, module, **{RUN_VARIABLE: "44"}) as process, running(SLEEP, **{RUN_VARIABLE: "44"}):
-        assert "44" not in kill_abandoned_runs()
+def test_a_process_that_has_the_number_of_an_operator_is_not_that_operator() -> None:
+    namespace, pid, started = operator_mark().split(":")
+    earlier = f"{namespace}:{pid}:{int(started) - 1}"
+    with running(SLEEP, **{RUN_VARIABLE: "44", OPERATOR_VARIABLE: earlier}):
+        assert "44" in kill_abandoned_runs()
+
+
+@pytest.mark.parametrize("mark", [operator_mark(), f"1:{2**22}:3", ""], ids=["alive", "in another container", "none"])
+def test_a_run_whose_operator_may_be_there_is_not_abandoned(mark: str) -> None:
+    with running(SLEEP, **{RUN_VARIABLE: "45", OPERATOR_VARIABLE: mark}) as process:
+        assert "45" not in kill_abandoned_runs()
         assert process.poll() is None
