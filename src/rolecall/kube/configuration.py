@@ -4,15 +4,19 @@ Both can be loaded again: tokens expire, certificates are renewed, and a credent
 official client reads the files and runs the plugins; this module knows when it has to.
 """
 
+import atexit
 import datetime as dt
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, incluster_config
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+from rolecall.owned_directories import OwnedDirectory
 
 _EARLY: Final = dt.timedelta(minutes=5)
 """How long before their end credentials of a plugin are renewed; the official client has the same time."""
@@ -117,7 +121,7 @@ class Kubeconfig:
     def _read(self) -> KubeConfigLoader:
         self._own_files.note(self._paths)
         merged = KubeConfigMerger(os.pathsep.join(map(str, self._paths))).config
-        loader = KubeConfigLoader(merged, config_base_path=None)
+        loader = KubeConfigLoader(merged, config_base_path=None, temp_file_path=_certificates_directory())
         name = loader.current_context["context"].get("user")
         found = merged["users"].get_with_name(name, safe=True) if name else None
         self._user = {} if found is None else found.value["user"] or {}
@@ -136,6 +140,14 @@ class Kubeconfig:
     def _expires_within(self, time: dt.timedelta) -> bool:
         expiry: dt.datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
         return expiry is not None and expiry - time <= dt.datetime.now(dt.UTC)
+
+
+@cache
+def _certificates_directory() -> str:
+    """Return where the official client puts certificates that a kubeconfig contains; it keeps them for the process."""
+    directory = OwnedDirectory.make("rolecall-certificates-")
+    atexit.register(directory.remove)
+    return str(directory.path)
 
 
 class ChangingFiles:
