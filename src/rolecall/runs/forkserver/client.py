@@ -71,15 +71,10 @@ class ForkServer:
             with theirs:
                 directory = await in_thread(lambda: OwnedDirectory.make("rolecall-fork-server-"))
                 undo.callback(directory.remove)
+                arguments = (theirs.fileno(), directory.path, growth_limit_bytes, TITLE_ROOM, *contents)
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", SERVER_MODULE),
-                    *(
-                        str(theirs.fileno()),
-                        str(directory.path),
-                        str(growth_limit_bytes),
-                        TITLE_ROOM,
-                        *map(str, contents),
-                    ),
+                    *map(str, arguments),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     env=inherited_environment() | {SLOT_VARIABLE: SLOT_VALUE},
