@@ -30,6 +30,7 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.record.recorder import Recorder
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
@@ -78,6 +79,7 @@ async def run_operator(settings: Settings, watches: tuple[Watch, ...], runner: R
                 own_writes=OwnWrites(),
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
                 run_environment=run_environment(metrics_port),
+                recorder=Recorder.of_settings(settings, client),
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):

@@ -34,6 +34,7 @@ from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.record.recorder import Recorder
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
@@ -65,6 +66,7 @@ class OperatorContext:
     limit: asyncio.Semaphore | None = None
     """Bounds the concurrent runs of all kinds together."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
+    recorder: Recorder | None = None
 
 
 class WatchController:
@@ -135,6 +137,7 @@ class WatchController:
             events=EventReporter(context.events.record),
             observer=self._metrics,
             default_period_seconds=context.settings.reconcile_period_seconds,
+            recorder=context.recorder,
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:

@@ -67,6 +67,7 @@ class Watch:
     selector: LabelSelector = field(default_factory=LabelSelector)
     finalizer: Finalizer | None = None
     triggers: tuple[Trigger, ...] = ()
+    sensitive: tuple[JSONPath, ...] = ()
     status: Mapping[str, JSONPath] = field(default_factory=dict)
     workers: int | None = None
     verbosity: int | None = None
@@ -185,6 +186,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         selector=_read_selector(reader),
         finalizer=_read_finalizer(reader, finder),
         triggers=tuple(_read_triggers(reader)),
+        sensitive=tuple(_read_sensitive(reader)),
         status=dict(_read_status(reader)),
         workers=max_concurrent_reconciles(gvk, finder.environment),
         verbosity=ansible_verbosity(gvk, finder.environment),
@@ -253,6 +255,14 @@ def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath
     except ValueError as error:
         reader.add_error(key.name, str(error))
         return None
+
+
+def _read_sensitive(reader: MappingReader) -> Iterator[JSONPath]:
+    for text in reader.read(keys.SENSITIVE):
+        try:
+            yield parse_path(_path_text(text))
+        except ValueError as error:
+            reader.add_error(keys.SENSITIVE.name, str(error))
 
 
 def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:

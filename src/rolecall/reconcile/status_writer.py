@@ -54,24 +54,28 @@ class StatusWriter:
         """Mark the object as paused; a primary that is gone needs no status."""
         await self._write_until_done(key, lambda obj, old: new_status.paused(old, _stamp(obj)))
 
-    async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> None:
-        """Write the result of a run that worked with this generation; a primary that is gone needs no status."""
+    async def write(self, key: ObjectKey, outcome: ReconcileOutcome, generation: int) -> Status | None:
+        """Write the result of a run that worked with this generation; a primary that is gone needs no status.
+
+        Return the status as it is afterwards, None if the primary is gone.
+        """
 
         def update_with(outcome: ReconcileOutcome) -> Update:
             return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
 
         try:
-            await self._write_until_done(key, update_with(outcome))
+            return await self._write_until_done(key, update_with(outcome))
         except (InvalidError, TooLargeError) as error:
             if not outcome.mapped:
                 raise
             logger.warning("API server refused the mapped status", error=str(error), fields=sorted(outcome.mapped))
             remark = f"the mapped status was refused: {error.message}"
-            await self._write_until_done(key, update_with(_without_mapping(outcome, remark)))
+            return await self._write_until_done(key, update_with(_without_mapping(outcome, remark)))
 
-    async def _write_until_done(self, key: ObjectKey, update: Update) -> None:
+    async def _write_until_done(self, key: ObjectKey, update: Update) -> Status | None:
         with contextlib.suppress(NotFoundError):
-            await write_with_retry(lambda: self._write_once(key, update))
+            return _status_of(await write_with_retry(lambda: self._write_once(key, update)))
+        return None
 
     async def _write_once(self, key: ObjectKey, update: Update) -> RawObject:
         """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it is gone."""

@@ -26,6 +26,7 @@ VALUES: Mapping[Key[Any], Any] = {
     keys.ON: ["$.spec"],
     keys.MATCH_LABELS: {"a": "b"},
     keys.ALLOW_VARIABLES: ["ansible_user"],
+    keys.SENSITIVE: ["$.spec.password"],
 }
 ONE_OF = (keys.OWNER, keys.LABELS, keys.NAME)
 """A trigger has exactly one of these."""

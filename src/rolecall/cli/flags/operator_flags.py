@@ -1,7 +1,7 @@
 """Flags for the operator as a whole."""
 
 from rolecall.cli.flags.flag import Flag, FlagGroup
-from rolecall.cli.flags.values import BOOLEAN, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE
+from rolecall.cli.flags.values import BOOLEAN, DIRECTORY, DURATION, FILE, FILE_NAME, PORT, POSITIVE, SIZE
 
 OPERATOR = FlagGroup(
     "operator",
@@ -65,6 +65,19 @@ OPERATOR = FlagGroup(
             DIRECTORY,
             "the directory for the inputs and results of runs; kept if you set it",
             default_text="a private directory, removed when the operator stops",
+        ),
+        Flag(
+            "record-memory",
+            "record_memory_bytes",
+            SIZE,
+            "how much memory the last record of each object may take; 0 keeps none",
+        ),
+        Flag("record-dir", "record_directory", DIRECTORY, "write a record of each run into this directory"),
+        Flag(
+            "record-keep",
+            "record_keep_bytes",
+            SIZE,
+            "how much space records may take in that directory; the oldest are removed, failures last",
         ),
     ),
 )

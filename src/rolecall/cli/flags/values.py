@@ -8,6 +8,7 @@ from typing import Any
 from rolecall.cli.flags.flag import ValueType
 from rolecall.config.environment import parse_boolean
 from rolecall.kube.durations import format_duration, parse_non_negative_duration
+from rolecall.kube.quantities import format_bytes, parse_bytes
 
 
 def _as_argument_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -70,4 +71,5 @@ ADDRESS = ValueType("ADDRESS", str)
 INTEGER = ValueType("N", _as_argument_type(_integer))
 POSITIVE = ValueType("N", _as_argument_type(_positive))
 PORT = ValueType("PORT", _as_argument_type(_port))
+SIZE = ValueType("SIZE", _as_argument_type(parse_bytes), format_bytes)
 DURATION = ValueType("DURATION", _as_argument_type(parse_non_negative_duration), format_duration)

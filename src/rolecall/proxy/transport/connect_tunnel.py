@@ -12,7 +12,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from rolecall.proxy.error_responses import error_response
-from rolecall.proxy.sessions import Session
+from rolecall.proxy.sessions import Caller
 from rolecall.proxy.transport.upgrade import HijackedResponse
 
 
@@ -39,13 +39,13 @@ class _TunnelProtocol(asyncio.Protocol):
 class ConnectTunnel:
     """The open CONNECT tunnels."""
 
-    _sessions: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
+    _callers: dict[asyncio.BaseTransport, Caller] = field(default_factory=dict)
 
-    def session_of(self, request: web.BaseRequest) -> Session | None:
-        """Return the session whose tunnel a request came through, None for an ordinary connection."""
-        return None if request.transport is None else self._sessions.get(request.transport)
+    def caller_of(self, request: web.BaseRequest) -> Caller | None:
+        """Return the caller who opened the tunnel of a request, None for an ordinary connection."""
+        return None if request.transport is None else self._callers.get(request.transport)
 
-    async def serve(self, request: web.BaseRequest, session: Session, server: web.Server) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest, caller: Caller, server: web.Server) -> web.StreamResponse:
         """Serve a tunnel until it is closed or the run is revoked."""
         transport = request.transport
         if transport is None:
@@ -53,7 +53,7 @@ class ConnectTunnel:
         if not _is_own_address(request.raw_path, transport):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
             return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
-        self._sessions[transport] = session
+        self._callers[transport] = caller
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             protocol = _TunnelProtocol(server(), transport.get_protocol())
@@ -61,7 +61,7 @@ class ConnectTunnel:
             protocol.connection_made(transport)
             await asyncio.get_running_loop().create_future()
         finally:
-            del self._sessions[transport]
+            del self._callers[transport]
             transport.close()
         return HijackedResponse()
 
