@@ -6,8 +6,8 @@ bounded number is kept.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
@@ -61,6 +61,8 @@ class AccessSet:
     usages: dict[Access, Usage] = field(default_factory=dict)
     dependents: set[tuple[str, str]] = field(default_factory=set)
     """The resources of objects that name a primary as their owner."""
+    blocks_deletion: bool = False
+    """Whether an owner reference to a primary blocks its deletion."""
     exercised: set[str] = field(default_factory=set)
     """The places of the tasks that have run and were not skipped."""
 
@@ -77,20 +79,23 @@ class AccessSet:
                     usage.primaries.add(str(record.key))
                 usage.is_refused |= exchange.status == _FORBIDDEN
                 usage.details |= set(_details(record, kept))
-            if self._is_dependent(record, kept):
+            for reference in _references(record, kept):
                 self.dependents.add((exchange.info.group, exchange.info.resource))
+                self.blocks_deletion |= reference.get("blockOwnerDeletion") is True
         self.exercised |= {task.path for task in record.tasks.values() if task.has_run}
         return self._size != before
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the set as it stands in its file."""
+    def to_json(self, plurals: Mapping[GVK, str]) -> dict[str, Any]:
+        """Return the set as it stands in its file, with the plural names of the kinds in the watch."""
         return {
             "format": FORMAT,
             "group": self.gvk.group,
             "version": self.gvk.version,
             "kind": self.gvk.kind,
             "content": self.content,
+            "plurals": [[*astuple(gvk), plural] for gvk, plural in sorted(plurals.items())],
             "dependents": [list(each) for each in sorted(self.dependents)],
+            "blocksDeletion": self.blocks_deletion,
             "exercised": sorted(self.exercised),
             "accesses": [_to_json(access, self.usages[access]) for access in sorted(self.usages)],
         }
@@ -98,8 +103,8 @@ class AccessSet:
     @property
     def _size(self) -> int:
         inner = sum(len(each.tasks) + len(each.primaries) + len(each.details) for each in self.usages.values())
-        refused = sum(each.is_refused for each in self.usages.values())
-        return inner + refused + len(self.usages) + len(self.dependents) + len(self.exercised)
+        flags = self.blocks_deletion + sum(each.is_refused for each in self.usages.values())
+        return inner + flags + len(self.usages) + len(self.dependents) + len(self.exercised)
 
     def _bounded(self, access: Access) -> Access:
         """Return the access with any name, if too many names are known already."""
@@ -127,17 +132,6 @@ class AccessSet:
         if info.verb == "patch" and exchange.status == _CREATED:
             yield Access(*base, "create", namespace, "")
 
-    def _is_dependent(self, record: RunRecord, kept: KeptExchange) -> bool:
-        uid = str(metadata_of(record.obj).get("uid") or "")
-        resource = (kept.exchange.info.group, kept.exchange.info.resource)
-        if not uid or kept.answer is None or resource in self.dependents or not kept.exchange.info.is_resource:
-            return False
-        body = decompress(record.bodies.get(kept.answer))
-        return uid.encode() in body and any(
-            any(reference.get("uid") == uid for reference in metadata_of(obj).get("ownerReferences") or ())
-            for obj in objects_in(decode(body, kept.exchange.answer_type))
-        )
-
 
 _IMPERSONATED: Final = {
     "impersonate-user": "users",
@@ -148,6 +142,18 @@ _IMPERSONATED: Final = {
 
 def _without_name(access: Access) -> tuple[str, str, str, str, str]:
     return access.group, access.resource, access.subresource, access.verb, access.namespace
+
+
+def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
+    """Yield the owner references to the primary in an answer."""
+    uid = str(metadata_of(record.obj).get("uid") or "")
+    if not uid or kept.answer is None or not kept.exchange.info.is_resource:
+        return
+    body = decompress(record.bodies.get(kept.answer))
+    if uid.encode() in body:
+        for obj in objects_in(decode(body, kept.exchange.answer_type)):
+            references = metadata_of(obj).get("ownerReferences") or ()
+            yield from (reference for reference in references if reference.get("uid") == uid)
 
 
 def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
@@ -80,7 +81,8 @@ class Recorder:
                 resources = await self._resources(record)
                 await asyncio.to_thread(self._write, self.files, watch, record, resources)
                 if has_grown:
-                    await asyncio.to_thread(self.files.write_access, watch.gvk, access.to_json())
+                    plurals = await self._plurals(watch)
+                    await asyncio.to_thread(self.files.write_access, watch.gvk, access.to_json(plurals))
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             logger.warning("Could not write the record of a run", error=repr(error), job=record.ident)
         self.memory.add(record)
@@ -99,6 +101,14 @@ class Recorder:
         path = files.write(record, document_of(record, surroundings))
         logger.debug("Record written", file=str(path), job=record.ident)
 
+    async def _plurals(self, watch: Watch) -> dict[GVK, str]:
+        """Return the plural names of the kinds in a watch, as far as the API server serves them."""
+        found = {}
+        for gvk in _kinds(watch):
+            with suppress(KubeError):
+                found[gvk] = (await self.client.resource(gvk)).plural
+        return found
+
     async def _resources(self, record: RunRecord) -> tuple[ApiResource, ...]:
         """Return the kinds that the run has asked for, as far as the API server serves them."""
         infos = [kept.exchange.info for kept in record.exchanges]
@@ -110,6 +120,10 @@ class Recorder:
                 resource = None
             found += [resource] if resource else []
         return tuple(found)
+
+
+def _kinds(watch: Watch) -> set[GVK]:
+    return {watch.gvk, *(trigger.gvk for trigger in watch.triggers)}
 
 
 def secret_texts(watch: Watch, environment: Mapping[str, str]) -> list[str]:
