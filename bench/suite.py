@@ -1,6 +1,6 @@
 """The whole benchmark in its order: control plane, sections, report.
 
-The sections share one control plane but nothing else: each has namespaces and folders of its own. The first three
+The sections share one control plane but nothing else: each has namespaces and folders of its own. The first four
 measure rolecall by itself, one operator at a time; the others compare contenders side by side. Any of them can be run
 without the others.
 """
@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, footprint, plays, population, readiness, song
+from bench import comparison, footprint, plays, population, readiness, records, song
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.machine import describe_machine, load_average
@@ -55,6 +55,7 @@ ALONE: Mapping[str, Alone] = {
     "ready": lambda stage, _: readiness.measure(stage),
     "population": lambda stage, plan: population.measure(stage, plan.populations),
     "plays": lambda stage, _: plays.measure(stage),
+    "records": lambda stage, _: records.measure(stage),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,

@@ -97,7 +97,7 @@ async def stories(world: World) -> None:
 @asynccontextmanager
 async def recorded_stories(folder: Path, kubeconfig: Path, world: World) -> AsyncIterator[Operator]:
     """Give the operator of the four kinds after their stories, stopped; its records are in its folder."""
-    folder.mkdir()
+    await asyncio.to_thread(folder.mkdir)
     copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
     arguments = ("--backoff-max", "5s", "--record-dir", str(folder / "records"))
     operator = Operator(folder, kubeconfig, world.namespace, arguments)
