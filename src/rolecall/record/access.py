@@ -65,6 +65,8 @@ class AccessSet:
     """Whether an owner reference to a primary blocks its deletion."""
     exercised: set[str] = field(default_factory=set)
     """The places of the tasks that have run and were not skipped."""
+    is_written: bool = False
+    """Whether there is a file of it."""
 
     def add(self, record: RunRecord) -> bool:
         """Add what a run has asked for."""

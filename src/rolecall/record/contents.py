@@ -7,7 +7,7 @@ import base64
 import json
 from typing import Any, Final
 
-from rolecall.proxy.writes.bodies import decode, decompress
+from rolecall.proxy.writes.bodies import decode
 
 TOO_LONG: Final = "the body is longer than what is kept of one"
 NO_ROOM: Final = "the bodies of the run are longer than what is kept of one run"
@@ -17,8 +17,7 @@ Content = dict[str, Any]
 
 
 def content_of(body: bytes, content_type: str, *, is_secret: bool) -> Content:
-    """Return a body as it stands in a record; what may hold a Secret must be decodable."""
-    body = decompress(body)
+    """Return a body without compression as it stands in a record; what may hold a Secret must be decodable."""
     found = decode(body, content_type or "application/json")
     if found is not None:
         return {"json": found}

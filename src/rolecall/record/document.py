@@ -19,7 +19,7 @@ from rolecall.proxy.writes.bodies import decompress
 from rolecall.record.contents import NO_ROOM, TOO_LONG, Content, content_of, omitted
 from rolecall.record.masking import Mask
 from rolecall.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
-from rolecall.record.secret_values import is_about_secrets, mask_body
+from rolecall.record.secret_values import is_about_secrets, mask_body, may_have_secrets
 
 FORMAT: Final = 1
 """The version of the format. A reader refuses a newer one."""
@@ -164,14 +164,15 @@ class _Writer:
         return found
 
     def _content(self, exchange: Exchange, name: str, body: bytes, content_type: str) -> Content:
-        info = exchange.info
+        info, body = exchange.info, decompress(body)
         content = content_of(body, content_type, is_secret=is_about_secrets(info))
         if name == "answer" and not info.is_resource and exchange.status == _OK and "json" in content:
-            plain = decompress(body)
-            digest = f"sha256:{hashlib.sha256(plain).hexdigest()}"
-            self._discovery[digest] = plain
+            digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+            self._discovery[digest] = body
             return {"discovery": digest}
         is_hidden = exchange.asker.is_hidden or exchange.asker.task in self._hidden
+        if not (is_hidden or may_have_secrets(body, info)):
+            return content
         return {key: mask_body(self._mask, value, info, is_hidden=is_hidden) for key, value in content.items()}
 
     def _task(self, task: TaskRecord) -> dict[str, Any]:

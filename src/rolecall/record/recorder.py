@@ -76,13 +76,14 @@ class Recorder:
         record.ending = ending
         try:
             access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
-            has_grown = access.add(record)
+            has_grown = access.add(record) or not access.is_written
             if self.files is not None:
                 resources = await self._resources(record)
                 await asyncio.to_thread(self._write, self.files, watch, record, resources)
                 if has_grown:
                     plurals = await self._plurals(watch)
                     await asyncio.to_thread(self.files.write_access, watch.gvk, access.to_json(plurals))
+                    access.is_written = True
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
             logger.warning("Could not write the record of a run", error=repr(error), job=record.ident)
         self.memory.add(record)

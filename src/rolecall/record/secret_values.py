@@ -17,6 +17,7 @@ from rolecall.record.masking import MIN_ANYWHERE, Mask
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KNOWN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "helm.sh", "operator-sdk")
 _TOKENS: Final = {"TokenRequest": ("status", "token"), "TokenReview": ("spec", "token")}
+_WORDS: Final = (b"Secret", *(kind.encode() for kind in _TOKENS))
 _SECRET_PATHS: Final = ("/data", "/stringData", "/metadata/annotations")
 _IDENTIFYING: Final = frozenset(
     {
@@ -44,6 +45,11 @@ _IDENTIFYING: Final = frozenset(
 def is_about_secrets(info: RequestInfo) -> bool:
     """Return whether a request is for Secrets."""
     return (info.group, info.resource) == ("", "secrets")
+
+
+def may_have_secrets(body: bytes, info: RequestInfo) -> bool:
+    """Return whether a body has to be searched; most have not, and the search takes longer than this look."""
+    return is_about_secrets(info) or any(word in body for word in _WORDS)
 
 
 def mask_body(mask: Mask, body: Any, info: RequestInfo, *, is_hidden: bool) -> Any:
