@@ -26,6 +26,29 @@ FORMAT: Final = 1
 
 _OK: Final = 200
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
+_BODIES: Final = frozenset({"request", "sent", "answer"})
+_STRUCTURE: Final = frozenset(
+    {
+        "type",
+        "format",
+        "started",
+        "time",
+        "task",
+        "job",
+        "verb",
+        "method",
+        "group",
+        "version",
+        "resource",
+        "subresource",
+        "action",
+        "result",
+        "outcome",
+        "resources",
+    }
+)
+"""Fields whose values are words of the format, of Kubernetes or of Ansible."""
+
 _NO_REQUEST: Final = RequestInfo("get")
 
 
@@ -88,6 +111,31 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _with_structure(line: Mapping[str, Any], masked: str) -> str:
+    """Return a masked line with the format's own words, in case that a secret value is one of them.
+
+    Masking changes texts, not their number and their order.
+    """
+    values = zip(line.items(), json.loads(masked).values(), strict=True)
+    return to_line({name: _restored(name, plain, value) for (name, plain), value in values})
+
+
+def _restored(name: str, plain: Any, masked: Any) -> Any:
+    if name in _STRUCTURE:
+        return plain
+    if name in _BODIES:
+        values = zip(plain.items(), masked.values(), strict=True)
+        return {key: before if key == "contentType" else after for (key, before), after in values}
+    if name == "items":
+        return [_item(*pair) for pair in zip(plain, masked, strict=True)]
+    return masked
+
+
+def _item(plain: Mapping[str, str], masked: Mapping[str, str]) -> dict[str, str]:
+    values = zip(plain.items(), masked.values(), strict=True)
+    return {name: before if name == "result" else after for (name, before), after in values}
+
+
 class _Writer:
     def __init__(self, record: RunRecord, surroundings: Surroundings) -> None:
         self._record, self._surroundings = record, surroundings
@@ -102,10 +150,11 @@ class _Writer:
         tasks = [self._task(task) for task in self._record.tasks.values()]
         lines = [self._head(), *exchanges, *tasks, self._end()]
         text = "\n".join(map(to_line, lines)).encode(errors="replace").decode()  # half a surrogate pair is no text
-        text = self._mask.apply(text)
-        *before, end = text.split("\n")
-        mask = [each for each in self._mask.placeholders if each in text]
-        last = json.loads(end) | {"masked": mask, "digest": digest_of(before)}
+        masked = self._mask.apply(text)
+        pairs = zip(lines, text.split("\n"), masked.split("\n"), strict=True)
+        *before, end = [after if after == plain else _with_structure(line, after) for line, plain, after in pairs]
+        found = [each for each in self._mask.placeholders if each in masked]
+        last = json.loads(end) | {"masked": found, "digest": digest_of(before)}
         return Document("".join(f"{line}\n" for line in (*before, to_line(last))), self._discovery)
 
     def _head(self) -> dict[str, Any]:

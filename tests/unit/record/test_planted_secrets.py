@@ -3,15 +3,18 @@
 import base64
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from aiohttp import web
 
+from rolecall.cli.main import main
 from rolecall.kube.references import RawObject
 from rolecall.record.bodies import Bodies
 from rolecall.record.document import Document, Surroundings, document_of
+from rolecall.record.reader import read_record
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.runs.events import RunEvent, RunSummary, TaskFailure, cut
 from tests.unit.proxy.api_server import ApiServer
@@ -251,3 +254,30 @@ async def test_two_records_have_different_placeholders(api_server: ApiServer, re
     await recorded.send("GET", f"{SECRETS}/one")
     first, second = (json.loads(recorded.ended().text.splitlines()[-1])["masked"] for _ in range(2))
     assert set(first).isdisjoint(second)
+
+
+async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
+    api_server: ApiServer, recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "exchange namespace message contentType answer request succeeded changed configmaps object status result"
+    api_server.objects[f"{SECRETS}/one"] = secret(**{f"key{word}": word for word in words.split()})
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send("POST", CONFIG_MAPS, config_map(a="namespace"))
+    item = RunEvent(name="runner_item_on_ok", task_id="t", host="h", item="message", message="request", changed=True)
+    recorded.record.on_event(item)
+    recorded.record.on_event(RunEvent(name="runner_on_ok", task_id="t", host="h", task="exchange", changed=True))
+    (tmp_path / "one.jsonl").write_text(recorded.ended().text)
+    capsys.readouterr()
+    assert main(["record", "show", str(tmp_path / "one.jsonl")]) == 0
+    record = read_record(tmp_path / "one.jsonl")
+    assert [(each["verb"], each["resource"]) for each in record.exchanges] == [
+        ("get", "secrets"),
+        ("create", "configmaps"),
+    ]
+    assert record.exchanges[1]["request"]["json"]["data"]["a"] in record.end["masked"]
+    assert (record.end["outcome"], record.tasks[0]["result"], record.tasks[0]["items"][0]["result"]) == (
+        "succeeded",
+        "changed",
+        "changed",
+    )
+    assert "namespace" not in capsys.readouterr().out
