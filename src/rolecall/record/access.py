@@ -62,7 +62,7 @@ class AccessSet:
     dependents: set[tuple[str, str]] = field(default_factory=set)
     """The resources of objects that name a primary as their owner."""
     blocks_deletion: bool = False
-    """Whether an owner reference to a primary blocks its deletion."""
+    """Whether runs have written owner references that block the deletion of a primary."""
     exercised: set[str] = field(default_factory=set)
     """The places of the tasks that have run and were not skipped."""
     is_written: bool = False
@@ -83,7 +83,7 @@ class AccessSet:
                 usage.details |= set(_details(record, kept))
             for reference in _references(record, kept):
                 self.dependents.add((exchange.info.group, exchange.info.resource))
-                self.blocks_deletion |= reference.get("blockOwnerDeletion") is True
+                self.blocks_deletion |= exchange.info.is_write and reference.get("blockOwnerDeletion") is True
         self.exercised |= {task.path for task in record.tasks.values() if task.has_run}
         return self._size != before
 

@@ -126,6 +126,8 @@ def test_a_kind_that_primaries_own_is_watched(rbac: Run) -> None:
     owned = config_map("1", ownerReferences=[{"uid": "uid-of-a", "blockOwnerDeletion": True}])
     _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/x", None, owned))
     assert rules(printed)["", "", "configmaps"] == {("get", ()), ("list", ()), ("watch", ())}
+    assert ("", "demo.example.com", "demos/finalizers") not in rules(printed)
+    _, printed, _ = rbac(exchange("POST", CONFIG_MAPS, owned, owned, 201))
     assert rules(printed)["", "demo.example.com", "demos/finalizers"] == {("update", ())}
 
 
