@@ -111,12 +111,12 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _with_structure(line: Mapping[str, Any], masked: str) -> str:
+def _with_structure(line: Mapping[str, Any], masked: Mapping[str, Any]) -> str:
     """Return a masked line with the format's own words, in case that a secret value is one of them.
 
     Masking changes texts, not their number and their order.
     """
-    values = zip(line.items(), json.loads(masked).values(), strict=True)
+    values = zip(line.items(), masked.values(), strict=True)
     return to_line({name: _restored(name, plain, value) for (name, plain), value in values})
 
 
@@ -152,10 +152,17 @@ class _Writer:
         text = "\n".join(map(to_line, lines)).encode(errors="replace").decode()  # half a surrogate pair is no text
         masked = self._mask.apply(text)
         pairs = zip(lines, text.split("\n"), masked.split("\n"), strict=True)
-        *before, end = [after if after == plain else _with_structure(line, after) for line, plain, after in pairs]
+        *before, end = [after if after == plain else self._restored(line, after) for line, plain, after in pairs]
         found = [each for each in self._mask.placeholders if each in masked]
         last = json.loads(end) | {"masked": found, "digest": digest_of(before)}
         return Document("".join(f"{line}\n" for line in (*before, to_line(last))), self._discovery)
+
+    def _restored(self, line: Mapping[str, Any], masked: str) -> str:
+        try:
+            return _with_structure(line, json.loads(masked))
+        except ValueError:
+            plain = json.loads(to_line(line).encode(errors="replace"))
+            return _with_structure(line, self._mask.apply_to(plain))
 
     def _head(self) -> dict[str, Any]:
         record, surroundings = self._record, self._surroundings

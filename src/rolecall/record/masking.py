@@ -12,7 +12,7 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -88,17 +88,36 @@ class Mask:
         return body[: len(body) - max(lengths, default=0)] + CUT_MARK
 
     def apply(self, text: str) -> str:
-        """Return lines of JSON (not escaped to ASCII, without spaces) with placeholders in place of all values."""
+        """Return lines of JSON (not escaped to ASCII, without spaces) with placeholders in place of all values.
+
+        This is fast, and may spoil a line: a value may begin with what ends an escape sequence. See ``apply_to``.
+        """
+        text = _replaced(text, self._forms(_escaped))
+        short = {_escaped(value): placeholder for value, placeholder in self._short.items()}
+        if not short:
+            return text
+        pattern = re.compile(f'"({"|".join(map(re.escape, short))})"(?!:)')
+        return pattern.sub(lambda match: f'"{short[match[1]]}"', text)
+
+    def apply_to(self, value: Any) -> Any:
+        """Return a JSON value with placeholders in place of all values, in every text and every key of it."""
+        forms = self._forms(str)
+        return _map_all(value, lambda text: self._short.get(text) or _replaced(text, forms))
+
+    def _forms(self, escape: Callable[[str], str]) -> dict[str, str]:
+        """Return how values look, with what replaces each; ``escape`` is what is done to all text."""
         forms: dict[str, str] = {}
         for value, placeholder in self._texts.items():
             if len(value) >= MIN_ANYWHERE:
-                forms |= dict.fromkeys(map(_escaped, _spellings(value)), placeholder)
+                forms |= dict.fromkeys(map(escape, _spellings(value)), placeholder)
         for content, placeholder_bytes in self._all_bytes():
             forms |= dict(_in_base64(content, placeholder_bytes))
-        for form in sorted(forms, key=len, reverse=True):
-            if form in text:
-                text = text.replace(form, forms[form])
-        return self._replace_short(text)
+        return forms
+
+    @property
+    def _short(self) -> dict[str, str]:
+        """The values that are replaced where they are a whole text, but not where that is a key."""
+        return {value: placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE}
 
     def _all_bytes(self) -> Iterator[tuple[bytes, bytes]]:
         for value, placeholder in self._texts.items():
@@ -106,22 +125,28 @@ class Mask:
                 yield value.encode(errors="surrogatepass"), placeholder.encode()
         yield from self._binary.items()
 
-    def _replace_short(self, text: str) -> str:
-        """Replace short values where they are a whole string, but not where that is a key."""
-        short = {
-            _escaped(value): placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE
-        }
-        if not short:
-            return text
-        pattern = re.compile(f'"({"|".join(map(re.escape, short))})"(?!:)')
-        return pattern.sub(lambda match: f'"{short[match[1]]}"', text)
-
     def _placeholder(self, value: str, source: bytes | None = None) -> str:
         """Return random characters, each of as many bytes in UTF-8 as that of the value; equal for an equal source."""
         source = value.encode(errors="surrogatepass") if source is None else source
         stream = hashlib.shake_256(hmac.digest(self._key, source, "sha256")).digest(2 * len(value))
         numbers = (int.from_bytes(stream[index : index + 2]) for index in range(0, len(stream), 2))
         return "".join(_like(character, number) for character, number in zip(value, numbers, strict=True))
+
+
+def _replaced(text: str, forms: Mapping[str, str]) -> str:
+    """Replace the longest forms first: one may contain another."""
+    for form in sorted(forms, key=len, reverse=True):
+        if form in text:
+            text = text.replace(form, forms[form])
+    return text
+
+
+def _map_all(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _map_all(inner, change) for key, inner in value.items()}
+    return [_map_all(inner, change) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _like(character: str, number: int) -> str:

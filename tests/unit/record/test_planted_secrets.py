@@ -281,3 +281,18 @@ async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
         "changed",
     )
     assert "namespace" not in capsys.readouterr().out
+
+
+async def test_a_secret_that_begins_with_the_end_of_an_escape_sequence_does_not_break_the_record(
+    api_server: ApiServer, recorded: Recorded, tmp_path: Path
+) -> None:
+    api_server.objects[f"{SECRETS}/one"] = secret(a="nplanted-one", b="1planted-two")
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send(
+        "POST", CONFIG_MAPS, config_map(a="nplanted-one, 1planted-two", b="\nplanted-one\x01planted-two")
+    )
+    (tmp_path / "one.jsonl").write_text(recorded.ended().text)
+    record = read_record(tmp_path / "one.jsonl")
+    copied = record.exchanges[1]["request"]["json"]["data"]
+    assert "planted" not in copied["a"]
+    assert len(copied["a"]) == len("nplanted-one, 1planted-two")
