@@ -1,5 +1,6 @@
 """Records of real runs: each request has its task, warm and cold, and no secret is in any file."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -60,6 +61,37 @@ TASKS = """
   vars: *vars
   environment: {PLANTED: "{{ password }}"}
 """
+MANY_HOSTS = """
+- name: Make hosts
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Add one
+      ansible.builtin.add_host:
+        name: "{{ item }}"
+        groups: many
+        ansible_connection: local
+        ansible_python_interpreter: "{{ ansible_playbook_python }}"
+      loop: [alpha, beta, gamma]
+- name: Ask on each of them
+  hosts: many
+  strategy: free
+  gather_facts: false
+  tasks:
+    - name: Ask first
+      kubernetes.core.k8s_info: &ask
+        {api_version: v1, kind: ConfigMap, name: "first-{{ inventory_hostname }}", namespace: default}
+    - name: Ask second
+      kubernetes.core.k8s_info:
+        <<: *ask
+        name: "second-{{ inventory_hostname }}"
+    - name: Ask in the background
+      kubernetes.core.k8s_info:
+        <<: *ask
+        name: "third-{{ inventory_hostname }}"
+      async: 30
+      poll: 1
+"""
 SECRET = f"""
 apiVersion: v1
 kind: Secret
@@ -68,12 +100,10 @@ stringData: {{password: {PLANTED}}}
 """
 
 
-async def record_of_a_run(operator: Operator, world: World, programs: Path) -> StoredRecord:
-    """Run the role for one object, and return the record of its first run."""
-    write_project(operator.folder, TASKS.replace("PROGRAMS", str(programs)))
+async def record_of_a_run(operator: Operator, world: World) -> StoredRecord:
+    """Run the project for one object, and return the record of its first run."""
     directory = operator.folder / "records"
     operator.arguments = (*operator.arguments, "--record-dir", str(directory))
-    await world.create(SECRET)
     operator.start()
     await wait_until_ready(operator)
     await world.create(MANIFEST)
@@ -99,7 +129,9 @@ async def test_each_request_has_its_task_and_no_secret_is_in_any_file(
     warm: str, thing_operator: Operator, world: World, defined: ControlPlane
 ) -> None:
     thing_operator.arguments = (*thing_operator.arguments, f"--warm={warm}")
-    record = await record_of_a_run(thing_operator, world, defined.program_directory)
+    write_project(thing_operator.folder, TASKS.replace("PROGRAMS", str(defined.program_directory)))
+    await world.create(SECRET)
+    record = await record_of_a_run(thing_operator, world)
     assert requests_of(record, "Read a Secret") == {("get", "secrets", "planted")}
     assert {("get", "configmaps", "copy"), ("create", "configmaps", "")} <= requests_of(
         record, "Copy it into a ConfigMap"
@@ -114,6 +146,24 @@ async def test_each_request_has_its_task_and_no_secret_is_in_any_file(
     assert record.end["outcome"] == "failed"
     assert all(each["task"] for each in record.exchanges)
     assert_nothing_planted(record.path.parent)
+
+
+@pytest.mark.parametrize("warm", ["true", "false"])
+async def test_tasks_of_several_hosts_at_once_are_told_apart(warm: str, thing_operator: Operator, world: World) -> None:
+    write_project(thing_operator.folder, "[]\n", "playbook: many.yml")
+    await asyncio.to_thread((thing_operator.folder / "many.yml").write_text, MANY_HOSTS)
+    thing_operator.arguments = (*thing_operator.arguments, f"--warm={warm}")
+    record = await record_of_a_run(thing_operator, world)
+    assert record.end["outcome"] == "succeeded", record.end["failures"]
+    names = {(task["task"], task["host"]): task["name"] for task in record.tasks}
+    asked = {(names[each["task"], each["host"]], each["name"]) for each in record.exchanges if each.get("name")}
+    expected = {
+        (f"Ask {task}", f"{prefix}-{host}")
+        for task, prefix in (("first", "first"), ("second", "second"), ("in the background", "third"))
+        for host in ("alpha", "beta", "gamma")
+    }
+    assert asked == expected
+    assert all(each["name"].endswith(each["host"]) for each in record.exchanges if each.get("name"))
 
 
 def assert_nothing_planted(directory: Path) -> None:

@@ -34,6 +34,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        self.wants_implicit_tasks = True  # the one that gathers facts
         self._own = {name: os.environ[name] for name in (_SECRET, *_KUBECONFIGS) if os.environ.get(name)}
         self._files = 0
         self._kubeconfig = ""
