@@ -64,7 +64,7 @@ class AccessSet:
     blocks_deletion: bool = False
     """Whether runs have written owner references that block the deletion of a primary."""
     exercised: set[str] = field(default_factory=set)
-    """The places of the tasks that have run and were not skipped."""
+    """The places of the tasks of the role or playbook that have run and were not skipped."""
     is_written: bool = False
     """Whether there is a file of it."""
 
@@ -84,8 +84,14 @@ class AccessSet:
             for reference in _references(record, kept):
                 self.dependents.add((exchange.info.group, exchange.info.resource))
                 self.blocks_deletion |= exchange.info.is_write and reference.get("blockOwnerDeletion") is True
-        self.exercised |= {task.path for task in record.tasks.values() if task.has_run}
+        taken = {task.path for task in record.tasks.values() if task.has_run}
+        self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
         return self._size != before
+
+    @property
+    def folder(self) -> str:
+        """The directory of the role, or that of the playbook."""
+        return self.content.rpartition("/")[0] if self.content.endswith((".yml", ".yaml")) else self.content
 
     def to_json(self, plurals: Mapping[GVK, str]) -> dict[str, Any]:
         """Return the set as it stands in its file, with the plural names of the kinds in the watch."""

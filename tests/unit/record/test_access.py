@@ -24,6 +24,15 @@ def test_what_was_asked_for_is_kept_with_its_tasks_and_primaries() -> None:
     assert found.exercised == {"/r/main.yml:3"}
 
 
+def test_tasks_of_a_playbook_that_was_made_for_one_run_are_not_kept() -> None:
+    record = make_record()
+    for task in record.tasks.values():
+        task.path = "/tmp/work/ns/one/project/main.json:1"  # noqa: S108 - a place, not a file
+    found = AccessSet(DEMO, "/r")
+    found.add(record)
+    assert found.exercised == set()
+
+
 def test_a_patch_that_creates_needs_create_too() -> None:
     created = access_of(exchange("PATCH", f"{CONFIG_MAPS}/a", {}, config_map("1"), 201))
     changed = access_of(exchange("PATCH", f"{CONFIG_MAPS}/a", {}, config_map("1")))
