@@ -6,9 +6,8 @@ has a digest of the lines before it, by which a reader knows that nothing is mis
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -17,38 +16,13 @@ from rolecall.proxy import Exchange
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.bodies import decompress
 from rolecall.record.contents import NO_ROOM, TOO_LONG, Content, content_of, omitted
+from rolecall.record.lines import FORMAT, digest_of, time_text, to_line, with_structure
 from rolecall.record.masking import Mask
 from rolecall.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
 from rolecall.record.secret_values import is_about_secrets, mask_body, may_have_secrets
 
-FORMAT: Final = 1
-"""The version of the format. A reader refuses a newer one."""
-
 _OK: Final = 200
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
-_BODIES: Final = frozenset({"request", "sent", "answer"})
-_STRUCTURE: Final = frozenset(
-    {
-        "type",
-        "format",
-        "started",
-        "time",
-        "task",
-        "job",
-        "verb",
-        "method",
-        "group",
-        "version",
-        "resource",
-        "subresource",
-        "action",
-        "result",
-        "outcome",
-        "resources",
-    }
-)
-"""Fields whose values are words of the format, of Kubernetes or of Ansible."""
-
 _NO_REQUEST: Final = RequestInfo("get")
 
 
@@ -93,49 +67,6 @@ def document_of(record: RunRecord, surroundings: Surroundings) -> Document:
     return writer.document()
 
 
-def digest_of(lines: Iterable[str]) -> str:
-    """Return the digest of the lines before the end."""
-    found = hashlib.sha256()
-    for line in lines:
-        found.update(line.encode() + b"\n")
-    return f"sha256:{found.hexdigest()}"
-
-
-def to_line(value: Mapping[str, Any]) -> str:
-    """Return one line of a record."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def time_text(seconds: float) -> str:
-    """Return a POSIX time as it stands in a record."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _with_structure(line: Mapping[str, Any], masked: Mapping[str, Any]) -> str:
-    """Return a masked line with the format's own words, in case that a secret value is one of them.
-
-    Masking changes texts, not their number and their order.
-    """
-    values = zip(line.items(), masked.values(), strict=True)
-    return to_line({name: _restored(name, plain, value) for (name, plain), value in values})
-
-
-def _restored(name: str, plain: Any, masked: Any) -> Any:
-    if name in _STRUCTURE:
-        return plain
-    if name in _BODIES:
-        values = zip(plain.items(), masked.values(), strict=True)
-        return {key: before if key == "contentType" else after for (key, before), after in values}
-    if name == "items":
-        return [_item(*pair) for pair in zip(plain, masked, strict=True)]
-    return masked
-
-
-def _item(plain: Mapping[str, str], masked: Mapping[str, str]) -> dict[str, str]:
-    values = zip(plain.items(), masked.values(), strict=True)
-    return {name: before if name == "result" else after for (name, before), after in values}
-
-
 class _Writer:
     def __init__(self, record: RunRecord, surroundings: Surroundings) -> None:
         self._record, self._surroundings = record, surroundings
@@ -159,10 +90,10 @@ class _Writer:
 
     def _restored(self, line: Mapping[str, Any], masked: str) -> str:
         try:
-            return _with_structure(line, json.loads(masked))
+            return with_structure(line, json.loads(masked))
         except ValueError:
             plain = json.loads(to_line(line).encode(errors="replace"))
-            return _with_structure(line, self._mask.apply_to(plain))
+            return with_structure(line, self._mask.apply_to(plain))
 
     def _head(self) -> dict[str, Any]:
         record, surroundings = self._record, self._surroundings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.record.document import FORMAT, digest_of
+from rolecall.record.lines import FORMAT, digest_of
 
 Line = dict[str, Any]
 

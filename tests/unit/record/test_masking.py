@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from rolecall.record.document import to_line
+from rolecall.record.lines import to_line
 from rolecall.record.masking import CUT_MARK, MIN_ANYWHERE, Mask
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
