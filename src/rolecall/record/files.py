@@ -62,7 +62,8 @@ class RecordFiles:
             write_private(folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
 
     def _make_directory(self, path: Path) -> None:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (self.directory, path):  # what ``parents`` makes does not get the mode
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _known_sizes(self) -> dict[str, int]:
         if self._sizes is None:

@@ -24,7 +24,8 @@ def test_files_are_private_and_discovery_is_stored_once_beside_them(tmp_path: Pa
     files.write_access(DEMO, {"format": 1})
     found = [path for path in (tmp_path / "records").rglob("*") if path.is_file()]
     assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "records").rglob("*") if path.is_dir()} == {0o700}
+    directories = [tmp_path / "records", *(path for path in (tmp_path / "records").rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in directories} == {0o700}
     assert sorted(path.parent.name for path in found) == ["access", "discovery", "records", "records"]
 
 
