@@ -81,9 +81,7 @@ class AccessSet:
                     usage.primaries.add(str(record.key))
                 usage.is_refused |= exchange.status == _FORBIDDEN
                 usage.details |= set(_details(record, kept))
-            for reference in _references(record, kept):
-                self.dependents.add((exchange.info.group, exchange.info.resource))
-                self.blocks_deletion |= exchange.info.is_write and reference.get("blockOwnerDeletion") is True
+            self._add_references(record, kept)
         taken = {task.path for task in record.tasks.values() if task.has_run}
         self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
         return self._size != before
@@ -107,6 +105,15 @@ class AccessSet:
             "exercised": sorted(self.exercised),
             "accesses": [_to_json(access, self.usages[access]) for access in sorted(self.usages)],
         }
+
+    def _add_references(self, record: RunRecord, kept: KeptExchange) -> None:
+        info = kept.exchange.info
+        resource = (info.group, info.resource)
+        if resource in self.dependents and (self.blocks_deletion or not info.is_write):
+            return  # nothing new, and to look takes time
+        for reference in _references(record, kept):
+            self.dependents.add(resource)
+            self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
 
     @property
     def _size(self) -> int:
