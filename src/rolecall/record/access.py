@@ -80,7 +80,8 @@ class AccessSet:
                 if len(usage.primaries) < _SEVERAL:
                     usage.primaries.add(str(record.key))
                 usage.is_refused |= exchange.status == _FORBIDDEN
-                usage.details |= set(_details(record, kept))
+                if len(usage.details) < MAX_NAMES:
+                    usage.details |= set(_details(record, kept))
             self._add_references(record, kept)
         taken = {task.path for task in record.tasks.values() if task.has_run}
         self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
