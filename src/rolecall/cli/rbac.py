@@ -98,8 +98,8 @@ def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[
     lacking, superfluous = missing(needed, granted), set(excess(needed, granted))
     lines = [f"missing: {right}, for {'; '.join(sorted(needed[right]))}" for right in sorted(lacking)]
     lines += [f"too much: {grant.right}, in {grant.where}" for grant in grants if grant.right in superfluous]
-    lines += _untried(sources)
-    sys.stdout.writelines(f"{line}\n" for line in lines or ["equal: nothing is missing, and nothing is too much"])
+    lines = lines or ["equal: nothing is missing, and nothing is too much"]
+    sys.stdout.writelines(f"{line}\n" for line in (*lines, *_untried(sources)))
     return DIFFERENT if lacking or superfluous else 0
 
 

@@ -168,7 +168,8 @@ def test_a_comparison_ends_with_0_if_equal_and_2_if_not(rbac: Run, tmp_path: Pat
     request = exchange("GET", f"{CONFIG_MAPS}/x")
     _, printed, _ = rbac(request)
     (tmp_path / "rbac.yaml").write_text(printed)
-    assert rbac(request, arguments=("--compare", "rbac.yaml"))[0] == 0
+    code, lines, _ = rbac(request, arguments=("--compare", "rbac.yaml"))
+    assert (code, lines.splitlines()[0]) == (0, "equal: nothing is missing, and nothing is too much")
     code, lines, _ = rbac(exchange("GET", CONFIG_MAPS), arguments=("--compare", "rbac.yaml"))
     assert code == 2
     assert lines.splitlines()[0] == "missing: list configmaps, for Demo: Write (tasks/main.yml:2)"
