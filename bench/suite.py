@@ -1,6 +1,6 @@
 """The whole benchmark in its order: control plane, sections, report.
 
-The sections share one control plane but nothing else: each has namespaces and folders of its own. The first three
+The sections share one control plane but nothing else: each has namespaces and folders of its own. The first four
 measure rolecall by itself, one operator at a time; the others compare contenders side by side. Any of them can be run
 without the others.
 """
@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, endurance, footprint, loop_delay, plays, population, readiness, song
+from bench import comparison, endurance, footprint, loop_delay, plays, population, readiness, records, song
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.endurance import Endurance
@@ -59,6 +59,7 @@ ALONE: Mapping[str, Alone] = {
     "plays": lambda stage, _: plays.measure(stage),
     "delay": lambda stage, _: loop_delay.measure(stage),
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
+    "records": lambda stage, _: records.measure(stage),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,

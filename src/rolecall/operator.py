@@ -32,6 +32,7 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.record.recorder import Recorder
 from rolecall.runs.budgeted_runner import BudgetedRunner
 from rolecall.runs.content_watch import directories_of, watch_content
 from rolecall.runs.forkserver.starter import ForkserverStarter
@@ -94,6 +95,7 @@ async def run_operator(
                 own_writes=OwnWrites(),
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
                 run_environment=run_environment(metrics_port),
+                recorder=Recorder.of_settings(settings, client),
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):

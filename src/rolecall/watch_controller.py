@@ -35,6 +35,7 @@ from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.record.recorder import Recorder
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
@@ -70,6 +71,7 @@ class OperatorContext:
     may_write: Callable[[], bool] = lambda: True
     """Whether this replica may still write, which with leader election only the leader may."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
+    recorder: Recorder | None = None
 
 
 class WatchController:
@@ -141,6 +143,7 @@ class WatchController:
             events=EventReporter(context.events.record),
             observer=self._metrics,
             default_period_seconds=context.settings.reconcile_period_seconds,
+            recorder=context.recorder,
         )
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:

@@ -115,6 +115,15 @@ class Settings:
     work_directory: Path | None = None
     """The directory for workspaces; None means a private directory that is removed when the operator stops."""
 
+    record_memory_bytes: int = 16 << 20
+    """What the last records of runs may take in memory; 0 keeps none."""
+
+    record_directory: Path | None = None
+    """The directory for the records of runs; None writes none."""
+
+    record_keep_bytes: int = 256 << 20
+    """What the records in that directory may take."""
+
     kubeconfig_directory: Path | None = None
     """The directory for the kubeconfig of a run while the run lasts; None means the directory for workspaces."""
 

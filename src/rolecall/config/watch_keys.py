@@ -162,6 +162,13 @@ TRIGGERS = Key(
     is_ours=True,
     keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, ON),
 )
+SENSITIVE = Key(
+    "sensitive",
+    LIST,
+    "JSONPaths into the object, such as `$.spec.password`; what is found there is masked in records of runs",
+    default=_NO_ITEMS,
+    is_ours=True,
+)
 STATUS = Key(
     "status",
     MAPPING,
@@ -192,6 +199,7 @@ ENTRY: tuple[Key[Any], ...] = (
     MAX_RUNNER_ARTIFACTS,
     FINALIZER,
     TRIGGERS,
+    SENSITIVE,
     STATUS,
 )
 """The keys of an entry, in the order of the reference."""

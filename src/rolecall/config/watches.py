@@ -70,6 +70,7 @@ class Watch:
     selector: LabelSelector = field(default_factory=LabelSelector)
     finalizer: Finalizer | None = None
     triggers: tuple[Trigger, ...] = ()
+    sensitive: tuple[JSONPath, ...] = ()
     status: Mapping[str, JSONPath] = field(default_factory=dict)
     workers: int | None = None
     verbosity: int | None = None
@@ -194,6 +195,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         declared=read_declared(reader, [content, finalizer.content if finalizer else None]),
         finalizer=finalizer,
         triggers=tuple(_read_triggers(reader)),
+        sensitive=tuple(_read_sensitive(reader)),
         status=dict(_read_status(reader)),
         workers=max_concurrent_reconciles(gvk, finder.environment),
         verbosity=ansible_verbosity(gvk, finder.environment),
@@ -262,6 +264,14 @@ def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath
     except ValueError as error:
         reader.add_error(key.name, str(error))
         return None
+
+
+def _read_sensitive(reader: MappingReader) -> Iterator[JSONPath]:
+    for text in reader.read(keys.SENSITIVE):
+        try:
+            yield parse_path(_path_text(text))
+        except ValueError as error:
+            reader.add_error(keys.SENSITIVE.name, str(error))
 
 
 def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:

@@ -6,9 +6,19 @@ so that they are watched, and records the run's writes so that they do not trigg
 """
 
 from rolecall.proxy.credentials import ProxyCredentials
+from rolecall.proxy.exchanges import Asker, Exchange, OnExchange
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.server import Proxy
 from rolecall.proxy.sessions import SessionSpec
 from rolecall.proxy.writes.ownership import Ownership
 
-__all__ = ["Ownership", "Proxy", "ProxyCredentials", "ReadWatermark", "SessionSpec"]
+__all__ = [
+    "Asker",
+    "Exchange",
+    "OnExchange",
+    "Ownership",
+    "Proxy",
+    "ProxyCredentials",
+    "ReadWatermark",
+    "SessionSpec",
+]

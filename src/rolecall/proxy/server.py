@@ -20,12 +20,13 @@ from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
 from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES, BodyWorker, read_body
 from rolecall.proxy.credentials import ProxyCredentials
+from rolecall.proxy.exchanges import Observation
 from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
 from rolecall.proxy.reads.dependent_discovery import DependentDiscovery
 from rolecall.proxy.reads.inspection import Inspection, inspect_read
 from rolecall.proxy.reads.read_watermark import track_read
 from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
-from rolecall.proxy.sessions import Session, Sessions, SessionSpec
+from rolecall.proxy.sessions import Caller, Session, Sessions, SessionSpec
 from rolecall.proxy.transport.connect_tunnel import ConnectTunnel
 from rolecall.proxy.transport.forward import (
     BodyCapture,
@@ -51,11 +52,12 @@ CONNECTIONS = 512
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request of a run: its session, the target in origin form, and the parsed target."""
+    """A request of a run: its session, the target in origin form, the parsed target, and what is observed of it."""
 
     session: Session
     target: str
     info: RequestInfo
+    observation: Observation
 
 
 class Proxy:
@@ -124,32 +126,42 @@ class Proxy:
         await self._sessions.revoke(spec)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        session = self._authenticate(request)
-        if session is None or self._listener is None or self._runner is None or self._runner.server is None:
+        caller = self._authenticate(request)
+        if caller is None or self._listener is None or self._runner is None or self._runner.server is None:
             return error_responses.unauthorized()
         in_use = self._listener.in_use(request.transport)
-        with in_use, session.track_request(), bound_contextvars(**session.spec.log_fields):
+        with in_use, caller.session.track_request(), bound_contextvars(**caller.session.spec.log_fields):
             if request.method == "CONNECT":
-                return await self._tunnel.serve(request, session, self._runner.server)
-            return await self._respond(request, session)
+                return await self._tunnel.serve(request, caller, self._runner.server)
+            return await self._respond(request, caller)
 
-    def _authenticate(self, request: web.BaseRequest) -> Session | None:
-        """Return the session of a request, from its headers or from the CONNECT tunnel it came through."""
+    def _authenticate(self, request: web.BaseRequest) -> Caller | None:
+        """Return the caller of a request, from its headers or from the CONNECT tunnel it came through."""
         headers = (request.headers.get(name, "") for name in ("Authorization", "Proxy-Authorization"))
         found = next(filter(None, map(self._sessions.authenticate, filter(None, headers))), None)
-        return found or self._tunnel.session_of(request)
+        return found or self._tunnel.caller_of(request)
 
-    async def _respond(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest, caller: Caller) -> web.StreamResponse:
         target = origin_form(request.raw_path)
         if not is_valid_target(target):
             return error_responses.bad_request(target)
         info = parse(request.method, target)
+        observation = Observation(caller.session.spec.on_exchange, caller.asker, request, info)
+        response: web.StreamResponse | None = None
         try:
-            if is_upgrade(request) and info.may_upgrade:
+            response = await self._answer(request, SessionRequest(caller.session, target, info, observation))
+        finally:
+            observation.finish(target, response)
+        return response
+
+    async def _answer(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
+        target = session_request.target
+        try:
+            if is_upgrade(request) and session_request.info.may_upgrade:
                 if not self._may_write():
                     return error_responses.not_leading()
                 return await forward_upgrade(request, self._upstream)
-            return await self._forward(request, SessionRequest(session, target, info))
+            return await self._forward(request, session_request)
         except Exception as error:
             response = error_responses.gateway_error(error, self._upstream.base_url)
             if response is None:
@@ -158,14 +170,16 @@ class Proxy:
 
     async def _forward(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
         session, target, info = session_request.session, session_request.target, session_request.info
+        observation = session_request.observation
         headers = upstream_headers(request.headers)
         if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if info.is_write:
-            body = await read_body(request)
+            body = observation.body = await read_body(request)
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _request_decodable_response(headers)
             write = replace(write, body=await self._owner_injector.inject(session, write))
+            observation.sent = write.body
             return await session.shield_write(self._send_write(session, write, headers))
         if self._cached is not None and request.method == "GET":
             cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
@@ -179,7 +193,7 @@ class Proxy:
             with track_read(session.spec.watermark, info, upstream_response.status) as record_content:
                 is_inspected = self._dependents.should_inspect(info, upstream_response)
                 capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
-                response = await relay(request, upstream_response, capture)
+                response = await relay(request, upstream_response, observation.capture(capture))
                 found = await self._inspect(session, info, None if capture is None else capture.body)
                 record_content(found.content)
         await self._dependents.report(session, info, found)

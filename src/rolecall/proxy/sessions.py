@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy.exchanges import SEPARATOR, Asker, OnExchange
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.ownership import Owner, Ownership
@@ -37,7 +38,7 @@ class SessionSpec:
     kind of a dependent that the run is about to create, or has read, and with the way it names the primary. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
     the log. ``watermark`` is shared by the runs of the primary; with None, no read is answered from the cache. Reads of
-    the kinds in ``uncached`` always go to the API server.
+    the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run.
     """
 
     request_gvk: GVK
@@ -51,6 +52,7 @@ class SessionSpec:
     watermark: ReadWatermark | None = None
     uncached: frozenset[GVK] = frozenset()
     on_removal: Callable[[str], None] | None = None
+    on_exchange: OnExchange | None = None
 
     @property
     def owner(self) -> Owner:
@@ -114,6 +116,14 @@ class Session:
         await asyncio.gather(*requests, *writes, return_exceptions=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request: a run, and which of its tasks."""
+
+    session: Session
+    asker: Asker
+
+
 @dataclass(slots=True)
 class Sessions:
     """The sessions by the digest of their secret."""
@@ -126,12 +136,16 @@ class Sessions:
         self._by_digest[_digest(secret)] = Session(spec)
         return secret
 
-    def authenticate(self, authorization: str) -> Session | None:
-        """Return the session whose secret is in an Authorization header, None for any other header."""
-        presented = _digest(_secret_of(authorization))
+    def authenticate(self, authorization: str) -> Caller | None:
+        """Return the caller whose secret is in an Authorization header, None for any other header.
+
+        Only the secret is verified; what a task has appended to it says which task it is.
+        """
+        secret, _, note = _secret_of(authorization).partition(SEPARATOR)
+        presented = _digest(secret)
         for known, session in self._by_digest.items():
             if hmac.compare_digest(known, presented):
-                return session
+                return Caller(session, Asker.of_note(note))
         return None
 
     async def revoke(self, spec: SessionSpec) -> None:

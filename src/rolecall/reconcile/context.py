@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.record.run_record import RunRecord
 from rolecall.runs.events import RunSummary
 
 
@@ -27,6 +28,9 @@ class ReconcileContext:
     is_marked: bool = False
     is_stopping: bool = False
     play: asyncio.Task[RunSummary] | None = None
+    record: RunRecord | None = None
+    written_status: RawObject | None = None
+    """The status that the reconcile has written, None if it has written none."""
 
     @property
     def status(self) -> RawObject:

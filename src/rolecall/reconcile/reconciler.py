@@ -35,6 +35,8 @@ from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.write_retry import may_pass, write_with_retry
+from rolecall.record.recorder import Recorder
+from rolecall.record.run_record import Ending
 from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
@@ -65,13 +67,14 @@ class Reconciler:
     events: EventReporter
     observer: RunObserver
     default_period_seconds: float
+    recorder: Recorder | None = None
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
         context = ReconcileContext(key, new_ident(), causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
-            steps = asyncio.create_task(self._take_steps(context))
+            steps = asyncio.create_task(self._take_recorded_steps(context))
             try:
                 return await asyncio.shield(steps)
             except asyncio.CancelledError:
@@ -79,6 +82,18 @@ class Reconciler:
                 context.stop()
                 await asyncio.gather(steps, return_exceptions=True)
                 raise
+
+    async def _take_recorded_steps(self, context: ReconcileContext) -> Result:
+        result: Result | None = None
+        try:
+            result = await self._take_steps(context)
+        finally:
+            if self.recorder is not None and context.record is not None:
+                is_successful = result is not None and not result.failed
+                ending = Ending("succeeded" if is_successful else "failed", context.summary, context.written_status)
+                ending.requeue_after_seconds = result.requeue_after_seconds if result else None
+                await self.recorder.finish(self.watch, context.record, ending)
+        return result
 
     async def _take_steps(self, context: ReconcileContext) -> Result:
         steps: tuple[Step, ...] = (
@@ -166,7 +181,10 @@ class Reconciler:
             context.summary = _CANCELLED
             return None
         marking = asyncio.create_task(self._mark_running_later(context))
-        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing)
+        if self.recorder is not None:
+            context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
+            context.record.is_finalizing = context.finalizing
+        running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, listener=context.record)
         context.play = asyncio.create_task(running)
         try:
             context.summary = await context.play
@@ -219,7 +237,7 @@ class Reconciler:
         if not self.watch.manage_status:
             return True
         try:
-            await self.status.write(context.obj, outcome, generation_of(context.obj))
+            context.written_status = await self.status.write(context.obj, outcome, generation_of(context.obj))
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             return not may_pass(error)
@@ -237,6 +255,8 @@ class Reconciler:
         logger.info(why)
         self.self_triggers.forget(context.key)
         self.events.forget(context.key)
+        if self.recorder is not None:
+            self.recorder.forget(self.watch.gvk, context.key)
         try:
             await self.launcher.forget(context.key)
         except OSError as error:  # no descriptors left, for instance: the next attempt may work

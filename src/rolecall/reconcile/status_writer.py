@@ -56,8 +56,11 @@ class StatusWriter:
         """Mark the object as paused; a primary that is gone needs no status."""
         await self._write_until_done(primary, lambda obj, old: new_status.paused(old, _stamp(obj)))
 
-    async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> None:
-        """Write the result of a run that worked with this generation; a primary that is gone needs no status."""
+    async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> Status | None:
+        """Write the result of a run that worked with this generation; a primary that is gone needs no status.
+
+        Return the status as it is afterwards, None if the primary is gone.
+        """
 
         def update_with(outcome: ReconcileOutcome) -> Update:
             return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
@@ -68,16 +71,17 @@ class StatusWriter:
             )
             outcome = _without_mapped(outcome, unfit, text)
         try:
-            await self._write_until_done(primary, update_with(outcome))
+            return await self._write_until_done(primary, update_with(outcome))
         except ApiError as error:
             if not outcome.mapped or not _refuses_values(error):
                 raise
             outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
-            await self._write_until_done(primary, update_with(outcome))
+            return await self._write_until_done(primary, update_with(outcome))
 
-    async def _write_until_done(self, primary: RawObject, update: Update) -> None:
+    async def _write_until_done(self, primary: RawObject, update: Update) -> Status | None:
         with contextlib.suppress(NotFoundError):
-            await write_with_retry(lambda: self._write_once(primary, update))
+            return _status_of(await write_with_retry(lambda: self._write_once(primary, update)))
+        return None
 
     async def _write_once(self, primary: RawObject, update: Update) -> RawObject:
         """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it is gone."""

@@ -17,7 +17,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.private_files import write_private
-from rolecall.proxy import Ownership, Proxy, ReadWatermark, SessionSpec
+from rolecall.proxy import OnExchange, Ownership, Proxy, ReadWatermark, SessionSpec
 
 
 class WriteRecorder(Protocol):
@@ -32,6 +32,9 @@ class WriteRecorder(Protocol):
 
 OnDependent = Callable[[ApiResource, Ownership], None]
 KUBECONFIG_PREFIX = "kubeconfig-"
+TASK_CREDENTIALS = {"ROLECALL_TASK_CREDENTIALS": "1"}
+"""Asks the callback plugin ``task_credentials`` to name each task in its requests."""
+
 SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 
@@ -69,8 +72,13 @@ class ApiAccess:
             self.seen.pop(key, None)
 
     @asynccontextmanager
-    async def open(self, gvk: GVK, obj: RawObject, ident: str) -> AsyncIterator[RunCredentials]:
-        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object."""
+    async def open(
+        self, gvk: GVK, obj: RawObject, ident: str, on_exchange: OnExchange | None = None
+    ) -> AsyncIterator[RunCredentials]:
+        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object.
+
+        With ``on_exchange``, which is told about each request of the run, tasks name themselves in their requests.
+        """
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
         run = SessionSpec(
@@ -85,11 +93,13 @@ class ApiAccess:
             ident=ident,
             watermark=self._seen_by(resource, obj),
             uncached=self.uncached,
+            on_exchange=on_exchange,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
         variables = {
             **self.environment,
+            **(TASK_CREDENTIALS if on_exchange else {}),
             **credentials.environment(),
             "KUBECONFIG": str(kubeconfig),
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),

@@ -5,6 +5,7 @@ A run that cannot be prepared results in a summary with a failure, like a run th
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from rolecall.blocking_work import in_thread
 from rolecall.config.content import PlaybookContent
@@ -15,6 +16,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
+from rolecall.proxy import Exchange
 from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
@@ -31,6 +33,16 @@ MOST_KEPT_RUNS = 100
 """How many runs an object can ask to be kept; only its watch may keep all."""
 
 
+class RunListener(Protocol):
+    """Is told what one run does; must return at once."""
+
+    def on_event(self, event: RunEvent) -> None:
+        """Take note of an event of Ansible."""
+
+    def on_exchange(self, exchange: Exchange) -> None:
+        """Take note of a request of the run and its answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """Launches the role or playbook of one watch; ``root`` is the directory of the workspaces."""
@@ -41,12 +53,15 @@ class Launcher:
     settings: Settings
     root: Path
 
-    async def run(self, obj: RawObject, ident: str, *, finalizing: bool) -> RunSummary:
+    async def run(
+        self, obj: RawObject, ident: str, *, finalizing: bool, listener: RunListener | None = None
+    ) -> RunSummary:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
+        on_exchange = listener.on_exchange if listener else None
         workspace = self._workspace(obj)
         try:
             await in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
-            async with self.access.open(self.watch.gvk, obj, ident) as credentials:
+            async with self.access.open(self.watch.gvk, obj, ident, on_exchange) as credentials:
                 spec = RunSpec(
                     ident=ident,
                     workspace=workspace,
@@ -60,7 +75,8 @@ class Launcher:
                     unreachable_ok=self.settings.unreachable_ok,
                     grace_seconds=grace_seconds(self.settings),
                 )
-                summary = await self.runner.run(spec, self._logging(obj))
+                on_event = self._logging(obj)
+                summary = await self.runner.run(spec, _each(on_event, listener.on_event) if listener else on_event)
                 await self._log_end(spec, summary)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
@@ -133,6 +149,14 @@ class Launcher:
             logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=output)
         if summary.is_successful:
             logger.info("Play succeeded")
+
+
+def _each(first: OnEvent, second: OnEvent) -> OnEvent:
+    def on_event(event: RunEvent) -> None:
+        first(event)
+        second(event)
+
+    return on_event
 
 
 def _output_of(spec: RunSpec) -> str:

@@ -29,6 +29,9 @@ from rolecall.runs.workspace import TEMPORARY
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """The directory of rolecall's own Ansible collections."""
 
+CALLBACK_PLUGINS = Path(__file__).with_name("callback_plugins")
+"""The directory of rolecall's own callback plugins; Ansible loads whatever lies there."""
+
 PARENT_DIED = signal.SIGUSR1
 """The signal that a forked process gets when the fork server dies."""
 
@@ -245,11 +248,14 @@ def _wait(finished: int, wake_up: int) -> dict[str, Any]:
 def _environment(run_input: RunnerInput) -> dict[str, str]:
     """Return what the environment of the run needs beyond this process's own."""
     programs = Path(sys.executable).parent
+    callbacks = [part for part in (os.environ.get("ANSIBLE_CALLBACK_PLUGINS"), str(CALLBACK_PLUGINS)) if part]
     python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
     return {
         "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
         # Ansible finds collections on Python's path; ANSIBLE_COLLECTIONS_PATH would override the user's ansible.cfg.
         "PYTHONPATH": os.pathsep.join(python_path),
+        # ansible-runner adds its own directory.
+        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(callbacks),
         # ansible-runner's default writes facts, and with them the environment, into a file.
         "ANSIBLE_CACHE_PLUGIN": "memory",
         # A run that is killed cannot remove its temporary files.

@@ -27,6 +27,7 @@ VALUES: Mapping[Key[Any], Any] = {
     keys.MATCH_LABELS: {"a": "b"},
     keys.ALLOW_VARIABLES: ["ansible_user"],
     keys.VARIABLES: "all",
+    keys.SENSITIVE: ["$.spec.password"],
 }
 ONE_OF = (keys.OWNER, keys.LABELS, keys.NAME)
 """A trigger has exactly one of these."""

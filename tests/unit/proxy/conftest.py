@@ -8,7 +8,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.proxy import OnExchange, Ownership, Proxy, ProxyCredentials, SessionSpec
 from tests.unit.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything
@@ -66,7 +66,13 @@ async def proxy(api_server: ApiServer, leadership: Leadership) -> AsyncIterator[
 async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def start(name: str = "one", *, namespace: str = "ns", inject_owner: bool = True) -> Run:
+    def start(
+        name: str = "one",
+        *,
+        namespace: str = "ns",
+        inject_owner: bool = True,
+        on_exchange: OnExchange | None = None,
+    ) -> Run:
         written: list[RawObject] = []
         removed: list[str] = []
         dependents: list[tuple[GVK, Ownership]] = []
@@ -79,6 +85,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
             on_removal=removed.append,
             on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
             inject_owner=inject_owner,
+            on_exchange=on_exchange,
         )
         credentials = proxy.register(spec)
         headers = {"Authorization": f"Bearer {credentials.secret}"}

@@ -87,5 +87,18 @@ OPERATOR = FlagGroup(
             "the directory for the inputs and results of runs; kept if you set it",
             default_text="a private directory, removed when the operator stops",
         ),
+        Flag(
+            "record-memory",
+            "record_memory_bytes",
+            SIZE,
+            "how much memory the last record of each object may take; 0 keeps none",
+        ),
+        Flag("record-dir", "record_directory", DIRECTORY, "write a record of each run into this directory"),
+        Flag(
+            "record-keep",
+            "record_keep_bytes",
+            SIZE,
+            "how much space records may take in that directory; the oldest are removed, failures last",
+        ),
     ),
 )

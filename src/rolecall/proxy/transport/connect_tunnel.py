@@ -12,7 +12,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from rolecall.proxy.error_responses import error_response
-from rolecall.proxy.sessions import Session
+from rolecall.proxy.sessions import Caller
 from rolecall.proxy.transport.upgrade import HijackedResponse
 
 
@@ -39,17 +39,17 @@ class _TunnelProtocol(asyncio.Protocol):
 class ConnectTunnel:
     """The open CONNECT tunnels."""
 
-    _sessions: dict[asyncio.BaseTransport, Session] = field(default_factory=dict)
+    _callers: dict[asyncio.BaseTransport, Caller] = field(default_factory=dict)
 
-    def session_of(self, request: web.BaseRequest) -> Session | None:
-        """Return the session whose tunnel a request came through, None for an ordinary connection.
+    def caller_of(self, request: web.BaseRequest) -> Caller | None:
+        """Return the caller who opened the tunnel of a request, None for an ordinary connection.
 
         A revoked session has none: a request could arrive between the revocation and the end of the tunnel.
         """
-        session = None if request.transport is None else self._sessions.get(request.transport)
-        return None if session is None or session.is_revoked else session
+        caller = None if request.transport is None else self._callers.get(request.transport)
+        return None if caller is None or caller.session.is_revoked else caller
 
-    async def serve(self, request: web.BaseRequest, session: Session, server: web.Server) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest, caller: Caller, server: web.Server) -> web.StreamResponse:
         """Serve a tunnel until it is closed or the run is revoked."""
         transport = request.transport
         if transport is None:
@@ -57,7 +57,7 @@ class ConnectTunnel:
         if not _is_own_address(request.raw_path, transport):
             message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
             return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
-        self._sessions[transport] = session
+        self._callers[transport] = caller
         try:
             transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             protocol = _TunnelProtocol(server(), transport.get_protocol())
@@ -65,7 +65,7 @@ class ConnectTunnel:
             protocol.connection_made(transport)
             await asyncio.get_running_loop().create_future()
         finally:
-            del self._sessions[transport]
+            del self._callers[transport]
             transport.close()
         return HijackedResponse()
 

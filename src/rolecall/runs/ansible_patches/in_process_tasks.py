@@ -28,6 +28,7 @@ from ansible.plugins import loader
 from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
 
+from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runs.ansible_patches.task_placement import NeedsWorker, TaskPlacement
 
 _PURE_ACTIONS = frozenset({"assert", "debug", "fail", "normal", "set_fact", "set_stats", "validate_argument_spec"})
@@ -82,6 +83,10 @@ def install(placement: TaskPlacement) -> None:
                 self.worker_queue = make_queue(ctx=worker_process.multiprocessing_context)
                 with placement.in_worker():
                     super().start()
+
+        def run(self) -> None:
+            set_kubeconfig()  # that of the task: a new interpreter reads it from the environment
+            super().run()
 
     strategy_plugins.WorkerProcess = Worker
 

@@ -65,7 +65,7 @@ async def test_an_upgrade_within_a_connection_passes(run: Run, api_server: ApiSe
     connection[1].write(b"\x82\x83\0\0\0\0abc")
     assert await connection[0].readexactly(5) == b"\x82\x03cba"
     connection[1].close()
-    await until(lambda: not run.proxy._tunnel._sessions)
+    await until(lambda: not run.proxy._tunnel._callers)
     assert len(api_server.received) == 1
 
 
@@ -80,8 +80,8 @@ async def test_revocation_ends_the_connection(run: Run, api_server: ApiServer) -
 async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run, api_server: ApiServer) -> None:
     """It may arrive when the revocation has begun and the connection is not closed yet."""
     connection = await connected(run)
-    (session,) = run.proxy._tunnel._sessions.values()
-    session.is_revoked = True
+    (caller,) = run.proxy._tunnel._callers.values()
+    caller.session.is_revoked = True
     head = await ask(connection, f"DELETE {CONFIG_MAPS}/one HTTP/1.1\nHost: x\n\n")
     assert head.startswith(b"HTTP/1.1 401 ")
     assert api_server.received == []
@@ -91,7 +91,7 @@ async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run,
 async def test_a_client_that_hangs_up_leaves_nothing(run: Run) -> None:
     _, writer = await connected(run)
     writer.close()
-    await until(lambda: not run.proxy._tunnel._sessions)
+    await until(lambda: not run.proxy._tunnel._callers)
 
 
 @pytest.mark.parametrize("destination", ["example.com:443", "127.0.0.1:1", "nonsense"])

@@ -1,0 +1,113 @@
+"""``rolecall rbac``: writes the RBAC rules that an operator needs, or compares them with those that it has.
+
+Without ``--compare`` the exit code is 0. With it, 0 means that the rules are equal, 2 that they differ. 1 means that
+the rules cannot be told; one line on standard error says why.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rolecall.rbac.needs import Source
+    from rolecall.rbac.rights import Right
+
+DIFFERENT = 2
+EPILOG = (
+    "The rules are the smallest that the recorded runs needed. A task that no recorded run has taken is listed: its "
+    "rights are not in the rules. Exit codes with --compare: 0 equal, 2 different, 1 an error."
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the program."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "rbac",
+        help="write the RBAC rules that the recorded runs needed, or compare them with others",
+        description="Writes the smallest RBAC rules for what runs were recorded to ask for and for the operator's own "
+        "work, each with the kinds and tasks that need it. With --compare it prints what is missing and what is too "
+        "much in existing rules instead.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "--from", dest="directory", type=Path, required=True, metavar="DIR", help="the directory of --record-dir"
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="a file or directory with the Roles and ClusterRoles of the operator; can be repeated",
+    )
+    parser.add_argument(
+        "--watches-file",
+        type=Path,
+        default=Path("watches.yaml"),
+        metavar="FILE",
+        help="the watches file of the operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--leader-election", metavar="NAMESPACE/NAME", help="the Lease by which replicas elect a leader, if they do"
+    )
+    parser.add_argument(
+        "--name", default="operator", metavar="NAME", help="the name of the roles (default: %(default)s)"
+    )
+    parser.set_defaults(handler=lambda options: _rbac(options, parser))
+
+
+def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    # Importing these takes a while; the other commands should not pay for it.
+    from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.rbac.access_files import RbacError, read_access_sets  # noqa: PLC0415
+    from rolecall.rbac.needs import needs_of, sources_of  # noqa: PLC0415
+
+    namespace, _, name = (options.leader_election or "/").partition("/")
+    if options.leader_election and not (namespace and name):
+        parser.error(f"argument --leader-election: expected NAMESPACE/NAME, found {options.leader_election!r}")
+    try:
+        sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
+        needed = needs_of(sources, (namespace, name) if name else None).minimal()
+        if options.compare:
+            return _compare(needed, options.compare, sources)
+    except (ConfigurationError, RbacError) as error:
+        sys.stderr.write(f"rolecall rbac: {error}\n")
+        return 1
+    _write(needed, options.name, sources)
+    return 0
+
+
+def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") -> None:
+    from rolecall.rbac.manifests import manifests_of  # noqa: PLC0415
+
+    kinds = ", ".join(source.watch.gvk.kind for source in sources if source.recorded)
+    sys.stdout.write(f"# The least that the recorded runs needed (kinds: {kinds}), with the operator's own needs.\n")
+    sys.stdout.writelines(f"# {line}\n" for line in _untried(sources))
+    sys.stdout.writelines(f"{line}\n" for line in manifests_of(needed, name))
+
+
+def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
+    from rolecall.rbac.manifests import read_grants  # noqa: PLC0415
+    from rolecall.rbac.rights import excess, missing  # noqa: PLC0415
+
+    grants = [grant for path in paths for grant in read_grants(path)]
+    granted = [grant.right for grant in grants]
+    lacking, superfluous = missing(needed, granted), set(excess(needed, granted))
+    lines = [f"missing: {right}, for {'; '.join(sorted(needed[right]))}" for right in sorted(lacking)]
+    lines += [f"too much: {grant.right}, in {grant.where}" for grant in grants if grant.right in superfluous]
+    lines = lines or ["equal: nothing is missing, and nothing is too much"]
+    sys.stdout.writelines(f"{line}\n" for line in (*lines, *_untried(sources)))
+    return DIFFERENT if lacking or superfluous else 0
+
+
+def _untried(sources: "list[Source]") -> Iterator[str]:
+    """Yield what no record tells about."""
+    for source in sources:
+        kind = source.watch.gvk.kind
+        if source.recorded is None:
+            yield f"not recorded: no run of {kind}"
+        else:
+            yield from (f"not recorded: {kind}, {task}" for task in source.unexercised())

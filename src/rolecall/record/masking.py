@@ -1,0 +1,229 @@
+"""Replaces secret values in the text of a record by placeholders of the same length.
+
+A value is found as it is, escaped for JSON, Go, Python, YAML or a URL (also twice), and in base64, at any place of a
+longer text that was encoded. Within a record the same value always gets the same placeholder; the key from which
+placeholders are made is random and is never stored. What is not found: parts, hashes and other encodings of a value,
+and values of less than ``MIN_ANYWHERE`` characters inside of longer text.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, quote_plus
+
+MIN_ANYWHERE: Final = 6
+"""Values of this length are replaced wherever they occur."""
+
+MIN_WHOLE: Final = 3
+"""Shorter ones are replaced where a whole string is equal to them, but not below this length."""
+
+CUT_MARK: Final = "…"
+_MIN_LINE: Final = 8
+_MAX_PARTS: Final = 1000
+_HARMLESS: Final = frozenset({"default", "false", "kube-public", "kube-system", "localhost", "null", "true"})
+_ALPHABETS: Final = (
+    (0x7F, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
+    (0x7FF, "àáâãäåæçèéêëìíîïðñòóôõöøùúûüý"),
+    (0xFFFF, "あいうえおかきくけこさしすせそたちつてとなにぬねの"),
+    (0x10FFFF, "😀😁😂😃😄😅😆😇😈😉😊😋😌😍😎😏"),
+)
+"""The characters of placeholders, by the highest code point that has as many bytes in UTF-8."""
+
+
+class Mask:
+    """The secret values of one record and their placeholders."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._texts: dict[str, str] = {}
+        self._binary: dict[bytes, bytes] = {}
+
+    @property
+    def placeholders(self) -> list[str]:
+        """The placeholders that may occur in the text."""
+        return sorted(self._texts.values())
+
+    def add(self, value: str) -> str:
+        """Take note of a secret value, of its lines and of the strings in it if it is JSON; return its placeholder."""
+        placeholder = self._placeholder(value)
+        for part in (value, *_parts(value)):
+            if len(part) >= MIN_WHOLE and part.lower() not in _HARMLESS:
+                self._texts.setdefault(part, self._placeholder(part))
+        return placeholder
+
+    def add_here(self, value: str) -> str:
+        """Return the placeholder of a value that is to be replaced in this place only."""
+        return self._placeholder(value)
+
+    def add_bytes(self, value: bytes) -> bytes:
+        """Take note of a secret value in bytes, which is text or not; return its placeholder."""
+        try:
+            return self.add(value.decode()).encode()
+        except UnicodeDecodeError:
+            placeholder = self._placeholder("x" * len(value), value).encode()
+            self._binary[value] = placeholder
+            return placeholder
+
+    def add_base64(self, text: str) -> str:
+        """Take note of a secret value that is given in base64; return its placeholder, encoded too."""
+        try:
+            value = base64.b64decode("".join(text.split()), validate=True)
+        except ValueError:
+            return self.add(text)
+        if any(map(str.isspace, text)):
+            self.add(text)
+        return base64.b64encode(self.add_bytes(value)).decode()
+
+    def without_cut_value(self, text: str) -> str:
+        """Return a text that was cut without the beginning of a secret value at its end."""
+        if not text.endswith(CUT_MARK):
+            return text
+        body = text.removesuffix(CUT_MARK)
+        lengths = (_overlap(body, form) for value in self._texts for form in (value, _escaped(value)))
+        return body[: len(body) - max(lengths, default=0)] + CUT_MARK
+
+    def apply(self, text: str) -> str:
+        """Return lines of JSON (not escaped to ASCII, without spaces) with placeholders in place of all values.
+
+        This is fast, and may spoil a line: a value may begin with what ends an escape sequence. See ``apply_to``.
+        """
+        text = _replaced(text, self._forms(_escaped))
+        short = {_escaped(value): placeholder for value, placeholder in self._short.items()}
+        if not short:
+            return text
+        pattern = re.compile(f'"({"|".join(map(re.escape, short))})"(?!:)')
+        return pattern.sub(lambda match: f'"{short[match[1]]}"', text)
+
+    def apply_to(self, value: Any) -> Any:
+        """Return a JSON value with placeholders in place of all values, in every text and every key of it."""
+        forms = self._forms(str)
+        return _map_all(value, lambda text: self._short.get(text) or _replaced(text, forms))
+
+    def _forms(self, escape: Callable[[str], str]) -> dict[str, str]:
+        """Return how values look, with what replaces each; ``escape`` is what is done to all text."""
+        forms: dict[str, str] = {}
+        for value, placeholder in self._texts.items():
+            if len(value) >= MIN_ANYWHERE:
+                forms |= dict.fromkeys(map(escape, _spellings(value)), placeholder)
+        for content, placeholder_bytes in self._all_bytes():
+            forms |= dict(_in_base64(content, placeholder_bytes))
+        return forms
+
+    @property
+    def _short(self) -> dict[str, str]:
+        """The values that are replaced where they are a whole text, but not where that is a key."""
+        return {value: placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE}
+
+    def _all_bytes(self) -> Iterator[tuple[bytes, bytes]]:
+        for value, placeholder in self._texts.items():
+            if len(value) >= MIN_ANYWHERE:
+                yield value.encode(errors="surrogatepass"), placeholder.encode()
+        yield from self._binary.items()
+
+    def _placeholder(self, value: str, source: bytes | None = None) -> str:
+        """Return random characters, each of as many bytes in UTF-8 as that of the value; equal for an equal source."""
+        source = value.encode(errors="surrogatepass") if source is None else source
+        stream = hashlib.shake_256(hmac.digest(self._key, source, "sha256")).digest(2 * len(value))
+        numbers = (int.from_bytes(stream[index : index + 2]) for index in range(0, len(stream), 2))
+        return "".join(_like(character, number) for character, number in zip(value, numbers, strict=True))
+
+
+def _replaced(text: str, forms: Mapping[str, str]) -> str:
+    """Replace the longest forms first: one may contain another."""
+    for form in sorted(forms, key=len, reverse=True):
+        if form in text:
+            text = text.replace(form, forms[form])
+    return text
+
+
+def _map_all(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _map_all(inner, change) for key, inner in value.items()}
+    return [_map_all(inner, change) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _like(character: str, number: int) -> str:
+    alphabet = next(letters for highest, letters in _ALPHABETS if ord(character) <= highest)
+    return alphabet[number % len(alphabet)]
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Yield what may occur apart from the whole value: its lines, and the strings in it if it is JSON."""
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (line for line in map(str.strip, lines[:_MAX_PARTS]) if len(line) >= _MIN_LINE)
+    if value.lstrip()[:1] in ("{", "["):
+        try:
+            yield from (leaf for leaf in texts_in(json.loads(value)) if len(leaf) >= MIN_ANYWHERE)
+        except (ValueError, RecursionError):
+            return
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in a JSON value, apart from keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner)
+
+
+def _spellings(value: str) -> Iterable[str]:
+    """Return the value and how it looks inside of other text, in which it may have been escaped up to twice."""
+    found = last = {value}
+    for _ in range(2):
+        last = {spelling for text in last for spelling in _once_escaped(text)} - found
+        found = found | last
+    return found
+
+
+def _once_escaped(text: str) -> Iterator[str]:
+    plain = _escaped(text)
+    yield plain
+    yield plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")  # as Go writes JSON
+    yield json.dumps(text)[1:-1]
+    yield repr(text)[1:-1]
+    yield text.replace("'", "''")
+    yield quote(text, safe="", errors="replace")
+    yield quote_plus(text, errors="replace")
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _in_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the forms of a value in base64, once and twice encoded, each with the same form of its placeholder."""
+    for _ in range(2):
+        whole = base64.b64encode(value).decode()
+        yield from _with_url_alphabet(whole, base64.b64encode(placeholder).decode())
+        for offset in range(3):
+            core, replacement = _core(value, offset), _core(placeholder, offset)
+            if len(core) >= MIN_ANYWHERE:
+                yield from _with_url_alphabet(core, replacement)
+        value, placeholder = base64.b64encode(value), base64.b64encode(placeholder)
+
+
+def _with_url_alphabet(form: str, replacement: str) -> Iterator[tuple[str, str]]:
+    yield form, replacement
+    yield form.replace("+", "-").replace("/", "_"), replacement
+
+
+def _core(value: bytes, offset: int) -> str:
+    """Return the characters of base64 that depend on the value alone if so many bytes (modulo 3) stand before it."""
+    encoded = base64.b64encode(bytes(offset) + value).decode().rstrip("=")
+    rest = (offset + len(value)) % 3
+    return encoded[offset + 1 if offset else 0 : len(encoded) - (1 if rest else 0)]
+
+
+def _overlap(text: str, value: str) -> int:
+    """Return how many characters of the value's beginning, but not the whole value, are at the end of the text."""
+    longest = min(len(text), len(value) - 1)
+    return next((count for count in range(longest, MIN_WHOLE - 1, -1) if text.endswith(value[:count])), 0)

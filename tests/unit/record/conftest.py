@@ -1,0 +1,3 @@
+from tests.unit.proxy.conftest import api_server, proxy, start_run
+
+__all__ = ["api_server", "proxy", "start_run"]

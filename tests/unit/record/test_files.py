@@ -1,0 +1,42 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from rolecall.record.document import Surroundings, document_of
+from rolecall.record.files import RecordFiles
+from rolecall.record.run_record import Ending
+from tests.unit.proxy.conftest import DEMO
+from tests.unit.record.records import exchange, make_record
+
+DISCOVERY = {"kind": "APIResourceList", "resources": []}
+
+
+def write(files: RecordFiles, seconds: int, outcome: str = "succeeded") -> Path:
+    record = make_record(exchange("GET", "/api/v1", None, DISCOVERY))
+    record = replace(record, started=record.started + timedelta(seconds=seconds), ending=Ending(outcome))
+    return files.write(record, document_of(record, Surroundings()))
+
+
+def test_files_are_private_and_discovery_is_stored_once_beside_them(tmp_path: Path) -> None:
+    files = RecordFiles(tmp_path / "records", 1 << 20)
+    write(files, 0)
+    write(files, 1)
+    files.write_access(DEMO, {"format": 1})
+    found = [path for path in (tmp_path / "records").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
+    directories = [tmp_path / "records", *(path for path in (tmp_path / "records").rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in directories} == {0o700}
+    assert sorted(path.parent.name for path in found) == ["access", "discovery", "records", "records"]
+
+
+def test_the_oldest_records_are_removed_and_failures_last(tmp_path: Path) -> None:
+    length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
+    directory = tmp_path / "records"
+    failed = write(RecordFiles(directory, 1 << 20), 0, "failed")
+    old = write(RecordFiles(directory, 1 << 20), 1)
+    files = RecordFiles(directory, 3 * length)
+    new = [write(files, number) for number in (2, 3)]
+    assert sorted(directory.glob("*.jsonl")) == sorted([failed, *new])
+    assert not old.exists()
+    newest = write(RecordFiles(directory, 1), 4)
+    assert list(directory.glob("*.jsonl")) == [newest]

@@ -1,0 +1,109 @@
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from rolecall.record.lines import to_line
+from rolecall.record.masking import CUT_MARK, MIN_ANYWHERE, Mask
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+TEXT = st.text(CHARACTERS, max_size=40)
+SECRET = st.text(CHARACTERS, min_size=MIN_ANYWHERE + 2, max_size=40)
+
+
+def encoded(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+def masked_by(mask: Mask, line: dict[str, str]) -> Any:
+    """Return a masked line; a value that begins with the end of an escape sequence takes the slow way."""
+    try:
+        return json.loads(mask.apply(to_line(line)))
+    except ValueError:
+        return mask.apply_to(line)
+
+
+@given(SECRET, TEXT, TEXT)
+@example('a "quoted" <é & あ>\n\\ 😀', "x", "")
+@example("'''''''''", "", "'")
+def test_a_value_is_found_in_every_spelling_and_its_length_is_kept(value: str, before: str, after: str) -> None:
+    whole = f"{before}{value}{after}"
+    line = {
+        "plain": whole,
+        "json": json.dumps({"a": whole}),
+        "go": json.dumps({"a": whole}, ensure_ascii=False).replace("<", "\\u003c"),
+        "python": repr(value),
+        "twice": json.dumps(json.dumps(whole)),
+        "base64": encoded(whole),
+        "again": encoded(encoded(value)),
+    }
+    mask = Mask()
+    placeholder = mask.add(value)
+    assume(placeholder not in whole and value not in placeholder)
+    masked = masked_by(mask, line)
+    assert len(placeholder) == len(value)
+    assert len(placeholder.encode()) == len(value.encode())
+    assert value not in masked["plain"]
+    assert len(masked["plain"]) == len(whole)
+    spellings = (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    assert [each for each in spellings if each in masked["json"] or each in masked["go"]] == []
+    assert not any(json.dumps(each)[1:-1] in masked["twice"] for each in spellings)
+    assert value not in mask.apply_to(line)["plain"]
+    assert repr(value) != masked["python"]
+    assert value not in base64.b64decode(masked["base64"]).decode(errors="replace")
+    assert masked["again"] == encoded(encoded(placeholder))
+
+
+@given(st.binary(min_size=8, max_size=64))
+def test_binary_values_are_found_in_base64(value: bytes) -> None:
+    mask = Mask()
+    placeholder = mask.add_bytes(value)
+    text = base64.b64encode(b"ab" + value + b"c").decode()
+    assert value not in base64.b64decode(json.loads(mask.apply(to_line({"a": text})))["a"])
+    assert len(placeholder) == len(value)
+
+
+def test_a_longer_value_is_replaced_before_one_within_it() -> None:
+    mask = Mask()
+    inner, outer = mask.add("password"), mask.add("my-password-is-long")
+    assert json.loads(mask.apply(to_line({"a": "my-password-is-long", "b": "the password"}))) == {
+        "a": outer,
+        "b": f"the {inner}",
+    }
+
+
+def test_a_short_value_is_replaced_where_it_is_a_whole_text_and_not_as_a_key() -> None:
+    mask = Mask()
+    pin = mask.add("1234")
+    assert json.loads(mask.apply(to_line({"a": "1234", "b": "12345", "1234": ["1234"]}))) == {
+        "a": pin,
+        "b": "12345",
+        "1234": [pin],
+    }
+
+
+def test_lines_of_a_value_and_texts_in_json_are_values_too() -> None:
+    mask = Mask()
+    mask.add("user: somebody\npassword: hunter2-hunter2\n")
+    mask.add('{"auths": {"registry": {"password": "deep-inside"}}}')
+    text = mask.apply(to_line({"a": "  password: hunter2-hunter2", "b": "deep-inside"}))
+    assert "hunter2" not in text
+    assert "deep-inside" not in text
+
+
+@pytest.mark.parametrize("value", ["default", "true", "kube-system", "ab"])
+def test_words_that_cannot_be_secrets_are_left(value: str) -> None:
+    mask = Mask()
+    mask.add(value)
+    assert json.loads(mask.apply(to_line({"a": value}))) == {"a": value}
+
+
+def test_the_beginning_of_a_value_is_removed_where_a_text_was_cut() -> None:
+    mask = Mask()
+    mask.add("planted-secret")
+    assert mask.without_cut_value(f"failed with planted-se{CUT_MARK}") == f"failed with {CUT_MARK}"
+    assert mask.without_cut_value(f"nothing of it{CUT_MARK}") == f"nothing of it{CUT_MARK}"
+    assert mask.without_cut_value("ends in planted-se") == "ends in planted-se"
