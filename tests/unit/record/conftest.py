@@ -1,3 +1,3 @@
-from tests.unit.proxy.conftest import api_server, proxy, start_run
+from tests.unit.proxy.conftest import api_server, leadership, proxy, start_run
 
-__all__ = ["api_server", "proxy", "start_run"]
+__all__ = ["api_server", "leadership", "proxy", "start_run"]
