@@ -105,7 +105,7 @@ class RunSummary:
 
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``stats`` has the values of
-    ``set_stats``. ``peak_memory_bytes`` is the most that any process of the run had in memory, 0 if that is not known.
+    ``set_stats``. ``peak_memory_bytes`` is the most private memory that a process of the run had, 0 if not known.
     """
 
     status: Status

@@ -27,12 +27,25 @@ def limit_file_size(limit_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
 
 
-def peak_memory_bytes() -> int:
-    """Return the most that this process, or any process below it that has ended, ever had in memory."""
-    return max(_own_peak_bytes(), 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+class PeakMemory:
+    """How much private memory a process of a run has had at most; create it when the run begins.
+
+    A process that was forked from a prepared one shares most of what it has in memory, and so do those that it forks.
+    So what they have in memory counts as far as it has grown since the beginning.
+    """
+
+    def __init__(self) -> None:
+        self._resident_bytes, self._data_bytes = _own("VmRSS"), _own("VmData")
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that this process, or any process below it that has ended, ever had."""
+        children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        # The peak of this process is not taken from getrusage, which counts what its parent had when it started it.
+        return max(0, max(_own("VmHWM"), children) - self._resident_bytes) + self._data_bytes
 
 
-def _own_peak_bytes() -> int:
-    # Not from getrusage, which counts what the parent had when it started this program.
+def _own(name: str) -> int:
+    """Return a value of this process's memory in bytes."""
     status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("VmHWM:")[2].split(maxsplit=1)[0])
+    return 1024 * int(status.partition(f"{name}:")[2].split(maxsplit=1)[0])

@@ -22,7 +22,7 @@ from typing import Any, Self
 from rolecall.process_tree import become_subreaper, end_descendants, reap_children
 from rolecall.runs.artifact_limit import ArtifactsTooLargeError, EventFiles
 from rolecall.runs.event_parser import read_event
-from rolecall.runs.resource_limits import limit_memory, peak_memory_bytes
+from rolecall.runs.resource_limits import PeakMemory, limit_memory
 from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
 from rolecall.runs.workspace import TEMPORARY
 
@@ -200,12 +200,13 @@ def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
     become_subreaper()
     run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
     limit_memory(run_input.memory_limit_bytes)
+    memory = PeakMemory()
     thread = RunnerThread(run_input, output, adapt)
     thread.start()
     stopped = _wait(thread.finished_descriptor, wake_up)
     survivors = thread.end(run_input.grace_seconds)
     reap_children()
-    ending = (stopped or thread.ending) | {"peak_memory_bytes": peak_memory_bytes()}
+    ending = (stopped or thread.ending) | {"peak_memory_bytes": memory.most_bytes}
     _clean_up(run_input)
     if found := notes.read() if notes else []:
         output.write(json.dumps({"notes": found}))

@@ -3,12 +3,13 @@ import sys
 
 PROGRAM = """
 import subprocess, sys
-from rolecall.runs.resource_limits import limit_memory, peak_memory_bytes
+from rolecall.runs.resource_limits import PeakMemory, limit_memory
+memory = PeakMemory()
 limit_memory(int(sys.argv[1]))
 eat = "x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])"
-print(subprocess.run([sys.executable, "-c", eat], stderr=subprocess.DEVNULL).returncode, peak_memory_bytes() >> 20)
+print(subprocess.run([sys.executable, "-c", eat], stderr=subprocess.DEVNULL).returncode, memory.most_bytes >> 20)
 """
-PEAK = "from rolecall.runs.resource_limits import peak_memory_bytes; print(peak_memory_bytes() >> 20)"
+PEAK = "from rolecall.runs.resource_limits import PeakMemory; print(PeakMemory().most_bytes >> 20)"
 
 
 def eat(limit_bytes: int) -> tuple[int, int]:
@@ -37,3 +38,20 @@ x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])
 subprocess.run([sys.executable, "-c", {PEAK!r}], check=True)
 """
     assert int(subprocess.run([sys.executable, "-c", start], capture_output=True, check=True).stdout) < 100
+
+
+def test_what_a_forked_process_shares_with_its_parent_is_not_its_peak() -> None:
+    program = """
+import os
+from rolecall.runs.resource_limits import PeakMemory
+shared = bytearray(200 << 20); shared[::4096] = b'y' * len(shared[::4096])
+if os.fork() == 0:
+    memory = PeakMemory()
+    before = memory.most_bytes
+    own = bytearray(50 << 20); own[::4096] = b'y' * len(own[::4096])
+    print((memory.most_bytes - before) >> 20)
+else:
+    os.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert 45 < int(done.stdout) < 60
