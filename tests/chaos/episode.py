@@ -15,7 +15,8 @@ from tests.chaos.remains import left_at_rest
 from tests.chaos.scene import Scene
 
 PATIENCE_SECONDS = 90.0
-_REST_SECONDS = 30.0
+_REST_SECONDS = 90.0
+"""The garbage collector takes up to a minute to find its way back to an API server that was away."""
 
 
 async def go_through(scene: Scene, disturbance: Disturbance, chance: random.Random) -> Outcome:
