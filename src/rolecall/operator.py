@@ -138,7 +138,8 @@ async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
             temporary.remove()
     else:
         make_own_directory(settings.work_directory)
-        remove_old_kubeconfigs(settings.kubeconfig_directory or settings.work_directory)
+        shared = settings.kubeconfig_directory
+        remove_old_kubeconfigs(shared or settings.work_directory, is_shared=shared is not None)
         yield settings.work_directory.resolve()
 
 

@@ -72,22 +72,23 @@ class OrphanedWorkspaces:
         return True
 
 
-def remove_old_kubeconfigs(directory: Path) -> None:
+def remove_old_kubeconfigs(directory: Path, *, is_shared: bool) -> None:
     """Remove the kubeconfigs of runs of a killed operator. Blocks.
 
-    The directory may be that of all temporary files: files of others stay, and files that another operator may have
-    written for a run that it is just starting.
+    Files of others stay. In a directory that is shared, such as that of all temporary files, so do those that another
+    operator may have written for a run that it is just starting.
     """
     for path in directory.glob(f"{KUBECONFIG_PREFIX}*"):
         ident = path.name.removeprefix(KUBECONFIG_PREFIX)
-        if ident.isdecimal() and _is_own_and_old(path) and not processes_of_run(ident):
+        age_seconds = _STARTING_SECONDS if is_shared else 0.0
+        if ident.isdecimal() and _is_own_and_old(path, age_seconds) and not processes_of_run(ident):
             path.unlink(missing_ok=True)
 
 
-def _is_own_and_old(path: Path) -> bool:
+def _is_own_and_old(path: Path, age_seconds: float) -> bool:
     try:
         found = path.lstat()
     except FileNotFoundError:
         return False
     is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-    return is_own and time.time() - found.st_mtime > _STARTING_SECONDS
+    return is_own and time.time() - found.st_mtime >= age_seconds

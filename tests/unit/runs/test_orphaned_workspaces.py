@@ -81,19 +81,25 @@ def test_an_object_may_have_the_name_of_a_folder_of_a_workspace(tmp_path: Path, 
 def test_kubeconfigs_of_runs_that_are_no_more_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_VARIABLE, raising=False)
     kubeconfig(tmp_path, "kubeconfig-123")
-    remove_old_kubeconfigs(tmp_path)
+    remove_old_kubeconfigs(tmp_path, is_shared=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_may_be_the_kubeconfig_of_a_run_that_starts_stays(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "kubeconfig-123", age_seconds=0)
-    remove_old_kubeconfigs(tmp_path)
+    remove_old_kubeconfigs(tmp_path, is_shared=True)
     assert path.exists()
+
+
+def test_in_a_directory_of_its_own_an_operator_removes_them_at_once(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "kubeconfig-123", age_seconds=0)
+    remove_old_kubeconfigs(tmp_path, is_shared=False)
+    assert not path.exists()
 
 
 def test_a_kubeconfig_of_a_user_stays(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "kubeconfig-production")
-    remove_old_kubeconfigs(tmp_path)
+    remove_old_kubeconfigs(tmp_path, is_shared=True)
     assert path.exists()
 
 
@@ -101,7 +107,7 @@ def test_a_kubeconfig_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.
     path = kubeconfig(tmp_path, "kubeconfig-123")
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
-    remove_old_kubeconfigs(tmp_path)
+    remove_old_kubeconfigs(tmp_path, is_shared=True)
     assert path.exists()
 
 
