@@ -7,7 +7,7 @@ server need them: a slow disk must not hold them back, nor the Lease.
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -35,18 +35,22 @@ async def in_thread(work: Callable[[], ResultT]) -> ResultT:
         threading.Thread(target=contextvars.copy_context().run, args=(run,), name="blocking-work").start()
     except RuntimeError:
         return work()
-    await _uninterrupted(ended)
+    await uninterrupted(ended)
     if errors:
         raise errors[0]
     return results[0]
 
 
-async def _uninterrupted(ended: asyncio.Future[None]) -> None:
+async def uninterrupted(work: Awaitable[ResultT]) -> ResultT:
+    """Return the result of the work, which ends even if this task is cancelled; raise the cancellation afterwards."""
+    task = asyncio.ensure_future(work)
     interruption: asyncio.CancelledError | None = None
-    while not ended.done():
+    while not task.done():
         try:
-            await asyncio.wait({ended})
+            await asyncio.wait({task})
         except asyncio.CancelledError as error:
             interruption = error
+    result = task.result()
     if interruption:
         raise interruption
+    return result

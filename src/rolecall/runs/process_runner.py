@@ -10,7 +10,7 @@ import json
 import time
 from typing import Any
 
-from rolecall.blocking_work import in_thread
+from rolecall.blocking_work import in_thread, uninterrupted
 from rolecall.kube.durations import format_duration
 from rolecall.logs import get_logger
 from rolecall.process_tree import become_subreaper
@@ -18,7 +18,7 @@ from rolecall.runs.events import RunEvent, RunSummary
 from rolecall.runs.run_processes import kill_abandoned_runs
 from rolecall.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runs.runner import OnEvent, RunProcess, RunSpec, Starter
-from rolecall.runs.termination import kill_rest, revoke, stop_process, uninterrupted
+from rolecall.runs.termination import kill_rest, revoke, stop_process
 
 logger = get_logger("runner")
 

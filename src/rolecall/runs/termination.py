@@ -6,9 +6,7 @@ does not end either, it is killed. At last every process that carries the run's 
 """
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
 
 from rolecall.blocking_work import in_thread
 from rolecall.config.settings import Settings
@@ -69,17 +67,3 @@ async def revoke(spec: RunSpec) -> None:
                 await spec.revoke()
     except Exception:
         logger.exception("Could not revoke the credentials of a run")
-
-
-async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Finish the work even if this task is cancelled meanwhile; raise the cancellation afterwards."""
-    task = asyncio.create_task(work)
-    interruption: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            interruption = error
-    task.result()
-    if interruption:
-        raise interruption
