@@ -241,13 +241,19 @@ async def test_a_run_whose_server_is_stopped_can_be_cancelled(bench: Bench, star
     assert not (bench.workspace.artifacts(job.ident) / "job_events").exists()
 
 
-async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
-    plugins = tmp_path / "collections/ansible_collections/some/thing/plugins"
-    for name, source in (("module_utils/leak.py", FORKLESS), ("modules/leaky.py", LEAKY)):
+def write_leaky_collection(folder: Path, utility: str) -> Path:
+    """Write a collection whose module ``some.thing.leaky`` uses this utility; return where collections lie."""
+    collections = folder / "collections"
+    plugins = collections / "ansible_collections/some/thing/plugins"
+    for name, source in (("module_utils/leak.py", utility), ("modules/leaky.py", LEAKY)):
         (plugins / name).parent.mkdir(parents=True)
         (plugins / name).write_text(source.lstrip())
+    return collections
+
+
+async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, FORKLESS)))
     bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
     role = bench.role("- some.thing.leaky:\n")
     async with ForkserverStarter([role.path]) as starter:
@@ -310,11 +316,7 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
 
 async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
-    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "collections"))
-    plugins = tmp_path / "collections/ansible_collections/some/thing/plugins"
-    for name, source in (("module_utils/leak.py", LEAK), ("modules/leaky.py", LEAKY)):
-        (plugins / name).parent.mkdir(parents=True)
-        (plugins / name).write_text(source.lstrip())
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, LEAK)))
     bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
     role = bench.role("- some.thing.leaky:\n")
     servers = []
