@@ -44,6 +44,18 @@ class ObjectChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """A write as the task sent it, without the owner that the proxy may add; ``status`` is the shadow's answer."""
+
+    task: TaskName
+    method: str
+    target: str
+    content_type: str
+    body: bytes
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectPlan:
     """What would happen to one object and by its runs.
 
@@ -55,6 +67,7 @@ class ObjectPlan:
     gvk: GVK
     key: ObjectKey
     changes: tuple[ObjectChange, ...] = ()
+    writes: tuple[PlannedWrite, ...] = ()
     status_before: Mapping[str, Any] = field(default_factory=dict)
     status_after: Mapping[str, Any] = field(default_factory=dict)
     requeue_after_seconds: float | None = None
