@@ -91,9 +91,10 @@ class ObjectPlan:
     plan is complete, and why; it is empty if the plan is complete. ``withheld`` are tasks that a plan does not run and
     whose results nobody used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would fail.
 
-    ``secrets`` are values that must not be shown, besides those of the Secrets in ``changes`` and ``writes``: of Secrets
-    that the runs have read, and what the watch marks as ``sensitive``. ``started`` and ``ended`` are the POSIX times
-    between which the runs ran. ``admission`` has the answers of the real cluster; it is None if that was not asked.
+    ``secrets`` are values that must not be shown, besides those of the Secrets in ``changes`` and ``writes``: those of
+    Secrets that the runs have read, and what the watch marks as ``sensitive``. ``started`` and ``ended`` are the POSIX
+    times between which the runs ran. ``admission`` has the answers of the real cluster; it is None if that was not
+    asked.
     """
 
     gvk: GVK
