@@ -4,6 +4,7 @@ A gate before the shadow: a write passes when its object has been imported, and 
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -19,6 +20,7 @@ from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.bodies import decode_object
 from rolecall.shadow.gate import ShadowGate
 
+_SELECTORS: Final[tuple[str, ...]] = ("labelSelector", "fieldSelector")
 Place = tuple[str, str, ObjectKey]
 """Group and plural of an object, and its key."""
 
@@ -72,7 +74,7 @@ class PlanGate:
 
     async def _remember_all(self, baselines: Baselines, request: GatedRequest) -> None:
         query = dict(parse_qsl(request.query))
-        selectors = {name: query[name] for name in ("labelSelector", "fieldSelector") if name in query}
+        selectors: dict[str, str] = {name: query[name] for name in _SELECTORS if name in query}
         try:
             found = read_object(await self.client.receive(Request("GET", request.path, selectors)), request.path)
         except KubeError:

@@ -58,10 +58,9 @@ class Changes:
         """Return the objects in the order in which they were written first."""
         return tuple(self._change(place, touched) for place, touched in self._touched.items())
 
-    @property
-    def keys(self) -> list[tuple[GVK, ObjectKey]]:
-        """The objects that were written, and exist."""
-        return [(each.gvk, place[2]) for place, each in self._touched.items() if each.after is not None]
+    def latest(self) -> list[tuple[GVK, ObjectKey, RawObject]]:
+        """Return the objects that were written and exist, as the last write left them."""
+        return [(each.gvk, place[2], each.after) for place, each in self._touched.items() if each.after is not None]
 
     def _results(self, kept: KeptExchange, record: RunRecord) -> Iterator[tuple[Place, RawObject | None]]:
         """Yield what a write has left of each object that it was for."""

@@ -84,23 +84,33 @@ class Importer:
         async with self._lock:
             await self.definitions.install(group)
 
-    async def object(self, gvk: GVK, key: ObjectKey) -> bool:
-        """Import one object; return whether the shadow serves its kind. Raises SourceError."""
+    async def resource_of(self, gvk: GVK) -> ApiResource | None:
+        """Return the resource of a kind, None if the source does not serve it. Raises SourceError."""
         async with self._lock:
             await self.definitions.install(gvk.group)
-            resource = await self.definitions.resource_of(gvk)
-            if resource is not None:
-                await self._import_namespace(key.namespace)
-                await self._import_object(resource, key)
-            return resource is not None
+            return await self.definitions.resource_of(gvk)
 
-    async def all_of(self, gvk: GVK, namespace: str = "") -> None:
-        """Import all objects of a kind. Raises SourceError."""
+    async def import_object(self, gvk: GVK, key: ObjectKey) -> bool:
+        """Import one object; return whether it is there. Raises SourceError."""
+        resource = await self.resource_of(gvk)
+        if resource is None:
+            return False
         async with self._lock:
-            await self.definitions.install(gvk.group)
-            resource = await self.definitions.resource_of(gvk)
-            if resource is not None:
-                await self._import_list(resource, namespace, "", "")
+            await self._import_namespace(key.namespace)
+            found = await self.source.get(resource, key)
+            await self._store([Found(resource, found)] if found else [])
+            return found is not None
+
+    async def import_all(self, gvk: GVK, namespace: str = "") -> list[RawObject]:
+        """Import all objects of a kind, and return them. Raises SourceError."""
+        resource = await self.resource_of(gvk)
+        if resource is None:
+            return []
+        async with self._lock:
+            objects = await self.source.list(resource, namespace)
+            await self._store([Found(resource, each) for each in objects])
+            self.imported.lists.add((_place(resource, namespace), "", ""))
+            return objects
 
     async def _import_for(self, info: RequestInfo, query: dict[str, str], name: str) -> None:
         if (info.group, info.resource) == _DEFINITIONS:
