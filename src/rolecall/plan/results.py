@@ -118,7 +118,8 @@ class ObjectPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of all objects that were asked for, in their order."""
+    """The plans of all objects that were asked for, in their order; ``assumptions`` hold for all of them."""
 
     objects: tuple[ObjectPlan, ...]
     seconds: float = 0.0
+    assumptions: tuple[str, ...] = ()
