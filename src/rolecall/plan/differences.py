@@ -135,9 +135,8 @@ def _cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
     if isinstance(annotations := metadata.pop("annotations", None), dict):
         kept = {name: value for name, value in annotations.items() if name not in _SET_BY_CONTROLLERS}
         metadata |= {"annotations": kept} if kept else {}
-    named = {key: cleaned[key] for key in ("apiVersion", "kind") if key in cleaned}
-    rest = {key: value for key, value in cleaned.items() if key != "status" or with_status}
-    return {**named, "metadata": metadata} | {**rest, "metadata": metadata}
+    kept = {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
+    return {key: kept[key] for key in ("apiVersion", "kind", "metadata") if key in kept} | kept
 
 
 def _owner_uids_agree(before: RawObject, after: RawObject) -> bool:
