@@ -19,7 +19,7 @@ _KNOWN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "helm.sh", "operator-sdk")
 _TOKENS: Final = {"TokenRequest": ("status", "token"), "TokenReview": ("spec", "token")}
 _WORDS: Final = (b"Secret", *(kind.encode() for kind in _TOKENS))
 _SECRET_PATHS: Final = ("/data", "/stringData", "/metadata/annotations")
-_IDENTIFYING: Final = frozenset(
+IDENTIFYING: Final = frozenset(
     {
         "apiVersion",
         "kind",
@@ -136,5 +136,5 @@ def _mask_texts(mask: Mask, value: Any) -> Any:
     if isinstance(value, str):
         return mask.add(value) if len(value) >= MIN_ANYWHERE else mask.add_here(value)
     if isinstance(value, dict):
-        return {key: inner if key in _IDENTIFYING else _mask_texts(mask, inner) for key, inner in value.items()}
+        return {key: inner if key in IDENTIFYING else _mask_texts(mask, inner) for key, inner in value.items()}
     return [_mask_texts(mask, inner) for inner in value] if isinstance(value, list) else value
