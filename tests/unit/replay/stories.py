@@ -1,6 +1,7 @@
 """Recorded runs for tests: their exchanges, and the records that they become."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rolecall.kube.discovery import ApiResource
@@ -52,13 +53,16 @@ def listed(*items: RawObject, kind: str = "ConfigMap") -> RawObject:
     return {"apiVersion": "v1", "kind": f"{kind}List", "metadata": {"resourceVersion": "9"}, "items": bare}
 
 
-def ask(
-    method: str, target: str, body: object = None, answer: object = None, status: int = 200, task: str = "one"
-) -> Exchange:
+def by(task: str, exchange: Exchange) -> Exchange:
     """Return an exchange of a task, which may name its host: ``task@host``."""
     ident, _, host = task.partition("@")
+    return replace(exchange, asker=Asker(ident, host or "localhost"))
+
+
+def ask(method: str, target: str, body: object = None, answer: object = None, status: int = 200) -> Exchange:
+    """Return an exchange of the task "one"."""
     return Exchange(
-        asker=Asker(ident, host or "localhost"),
+        asker=Asker("one", "localhost"),
         method=method,
         target=target,
         info=parse(method, target),
@@ -91,14 +95,14 @@ def run_of(
     return record
 
 
-def record_of(tmp_path: Path, *exchanges: Exchange, secrets: tuple[str, ...] = (), **more: object) -> StoredRecord:
+def record_of(tmp_path: Path, *exchanges: Exchange, hidden: tuple[str, ...] = ()) -> StoredRecord:
     """Return what is read back after a run was recorded."""
-    return stored(tmp_path, run_of(*exchanges, **more), secrets)  # type: ignore[arg-type] - those of run_of
+    return stored(tmp_path, run_of(*exchanges, hidden=hidden))
 
 
-def stored(tmp_path: Path, run: RunRecord, secrets: tuple[str, ...] = ()) -> StoredRecord:
+def stored(tmp_path: Path, run: RunRecord) -> StoredRecord:
     """Return what is read back of a run that was written into a file."""
-    document = document_of(run, Surroundings(secrets=secrets, resources=RESOURCES))
+    document = document_of(run, Surroundings(resources=RESOURCES))
     return read_record(RecordFiles(tmp_path, 1 << 20).write(run, document))
 
 

@@ -9,11 +9,11 @@ import pytest
 from rolecall.kube.references import RawObject
 from rolecall.proxy import Exchange
 from rolecall.replay.comparison import Compared, compare
+from rolecall.replay.recorded_objects import parse_time
 from rolecall.replay.results import Change
 from rolecall.replay.run_lines import RunLines
 from rolecall.replay.times import Clocks
-from rolecall.replay.recorded_objects import parse_time
-from tests.unit.replay.stories import MAPS, SECRETS, ask, config_map, lines_of, record_of, run_of
+from tests.unit.replay.stories import MAPS, SECRETS, ask, by, config_map, lines_of, record_of, run_of
 
 LATER = "2027-03-01T10:00:00"
 STARTED = "2027-01-15T08:00:00"
@@ -25,7 +25,7 @@ def body(value: object, name: str = "a") -> RawObject:
 
 def post(value: object, name: str = "a", task: str = "one", uid: str = "") -> Exchange:
     answer = config_map(str(value), name, uid=uid or f"uid-of-{name}")
-    return ask("POST", MAPS, body(value, name), answer, 201, task=task)
+    return by(task, ask("POST", MAPS, body(value, name), answer, 201))
 
 
 def compared(tmp_path: Path, before: list[Exchange], after: list[Exchange], **more: Any) -> Compared:
@@ -171,7 +171,7 @@ def test_a_secret_that_the_role_makes_is_another_one_in_each_run(tmp_path: Path)
 
 
 def test_a_difference_after_a_secret_was_read_is_marked(tmp_path: Path) -> None:
-    read = ask("GET", f"{SECRETS}/s", None, secret("a-secret-value"), task="zero")
+    read = by("zero", ask("GET", f"{SECRETS}/s", None, secret("a-secret-value")))
     found = compared(tmp_path, [post("x", "b"), read, post("hash-of-it")], [post("y", "b"), read, post("other")])
     assert [each.is_secret_derived for each in found.differences] == [False, True]
 
