@@ -1,7 +1,7 @@
 """``rolecall record``: lists and shows the records of runs that ``rolecall run --record-dir`` has written.
 
-Exit code 0 means that every record could be read, 1 that one could not (one line on standard error says why), 2 an
-invalid command line.
+Exit code 0 means that every record could be read, 2 an invalid command line. For a record that could not be read, one
+line on standard error says why, and the exit code is that of its ``RecordError``.
 """
 
 import argparse
@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-EPILOG = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
+from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_record
+
+CONFIDENTIAL = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
+EPILOG = f"{CONFIDENTIAL} Exit codes for a bad record: {exit_codes_text()}."
 
 
 def add_parser(commands: Any) -> None:
@@ -26,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "list",
         help="list the records in a directory",
         description="Lists the records in a directory, the oldest first.",
-        epilog=EPILOG,
+        epilog=f"{EPILOG} If several records are bad, the first one decides.",
     )
     lister.add_argument("directory", type=Path, metavar="DIR", help="the directory of --record-dir")
     lister.set_defaults(handler=_list)
@@ -42,35 +45,36 @@ def add_parser(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from rolecall.record.files import SUFFIX  # noqa: PLC0415 - the other commands need not pay for it
-    from rolecall.record.reader import RecordError, read_record  # noqa: PLC0415
     from rolecall.record.rendering import table  # noqa: PLC0415
 
     directory: Path = options.directory
-    if not directory.is_dir():
-        return _fail(f"{directory}: not a directory; expected that of 'rolecall run --record-dir'")
-    records, code = [], 0
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.name.endswith(SUFFIX))
+    except OSError as error:
+        hint = "expected the directory of 'rolecall run --record-dir'"
+        return _fail(UnreadableRecordError(f"{directory}: cannot be read: {error.strerror}; {hint}"))
+    records, codes = [], []
+    for path in paths:
         try:
             records.append(read_record(path))
         except RecordError as error:
-            code = _fail(str(error))
+            codes.append(_fail(error))
     sys.stdout.writelines(f"{line}\n" for line in table(records))
-    return code
+    return codes[0] if codes else 0
 
 
 def _show(options: argparse.Namespace) -> int:
-    from rolecall.record.reader import RecordError, read_record  # noqa: PLC0415
     from rolecall.record.rendering import Rendering  # noqa: PLC0415
 
     try:
         record = read_record(options.file)
     except RecordError as error:
-        return _fail(str(error))
+        return _fail(error)
     is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     sys.stdout.writelines(f"{line}\n" for line in Rendering(record, is_coloured).lines())
     return 0
 
 
-def _fail(message: str) -> int:
-    sys.stderr.write(f"rolecall record: {message}\n")
-    return 1
+def _fail(error: RecordError) -> int:
+    sys.stderr.write(f"rolecall record: {error}\n")
+    return error.exit_code

@@ -12,6 +12,7 @@ from aiohttp import web
 from rolecall.kube.answers import read_object
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
+from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -31,6 +32,8 @@ class Baselines:
 
     before: dict[Place, RawObject | None] = field(default_factory=dict)
     kinds: dict[tuple[str, str], GVK] = field(default_factory=dict)
+    without_status: set[tuple[str, str]] = field(default_factory=set)
+    """The groups and plurals of kinds whose status is written with the object: they have no subresource for it."""
 
     def add(self, info: RequestInfo, key: ObjectKey, obj: RawObject | None) -> None:
         """Remember an object, unless it is known."""
@@ -69,8 +72,11 @@ class PlanGate:
             return
         name = info.name or str(metadata_of(decode_object(request.body, request.content_type) or {}).get("name") or "")
         key = ObjectKey(info.namespace if info.resource != "namespaces" else "", name)
-        if name and (info.group, info.resource, key) not in baselines.before:
-            baselines.add(info, key, await self._get(info, key))
+        resource = await self.client.resource_for_path(info.group, info.version, info.resource)
+        if resource is not None and "status" not in resource.subresources:
+            baselines.without_status.add((info.group, info.resource))
+        if name and resource and not resource.is_virtual and (info.group, info.resource, key) not in baselines.before:
+            baselines.add(info, key, await self._get(resource, key))
 
     async def _remember_all(self, baselines: Baselines, request: GatedRequest) -> None:
         query = dict(parse_qsl(request.query))
@@ -84,11 +90,8 @@ class PlanGate:
             obj = {"apiVersion": kind.api_version, "kind": kind.kind, **item}
             baselines.add(request.info, ObjectKey.of_object(obj), obj)
 
-    async def _get(self, info: RequestInfo, key: ObjectKey) -> RawObject | None:
-        resource = await self.client.resource_for_path(info.group, info.version, info.resource)
-        if resource is None or resource.is_virtual:
-            return None
+    async def _get(self, resource: ApiResource, key: ObjectKey) -> RawObject | None:
         try:
-            return read_object(await self.client.receive(Request("GET", resource.path_of(key))), info.resource)
+            return read_object(await self.client.receive(Request("GET", resource.path_of(key))), resource.plural)
         except NotFoundError:
             return None

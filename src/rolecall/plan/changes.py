@@ -1,7 +1,7 @@
 """What the requests of planned runs did to objects: their writes, and each object before and after them.
 
 What the controllers of the shadow did is not among them: an object is as the API server answered the last write of a
-run, apart from its status, which counts only where a run has written it.
+run.
 """
 
 from collections.abc import Iterator
@@ -97,16 +97,17 @@ class Changes:
         return True
 
     def _change(self, place: Place, touched: _Touched) -> ObjectChange:
-        before, after = self.baselines.before.get(place), touched.after
-        if not touched.has_status:
-            before, after = _without_status(before), _without_status(after)
-        return ObjectChange(touched.gvk, place[2], before, after, tuple(touched.tasks))
+        before = self.baselines.before.get(place)
+        writes_status = touched.has_status or place[:2] in self.baselines.without_status
+        return ObjectChange(touched.gvk, place[2], before, touched.after, tuple(touched.tasks), writes_status)
 
 
 def _task_of(kept: KeptExchange, record: RunRecord) -> TaskName:
     asker = kept.exchange.asker
     task = record.tasks.get((asker.task, asker.host))
-    return TaskName(task.name, task.path) if task else TaskName("")
+    if task is None:
+        return TaskName("", is_hidden=asker.is_hidden)
+    return TaskName(task.name, task.path, asker.is_hidden or task.is_hidden)
 
 
 def _planned(kept: KeptExchange, record: RunRecord, task: TaskName) -> PlannedWrite:
@@ -121,7 +122,3 @@ def _scaled(previous: RawObject | None, scale: RawObject) -> RawObject | None:
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     metadata = {**previous["metadata"], "resourceVersion": resource_version_of(scale)}
     return {**previous, "metadata": metadata, "spec": {**previous.get("spec", {}), "replicas": replicas}}
-
-
-def _without_status(obj: RawObject | None) -> RawObject | None:
-    return None if obj is None else {name: value for name, value in obj.items() if name != "status"}

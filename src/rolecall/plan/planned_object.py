@@ -5,6 +5,8 @@ the role asks for it, and when the controllers of the shadow have changed what a
 have watched it.
 """
 
+import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.plan.baselines import PlanGate
 from rolecall.plan.changes import Changes
 from rolecall.plan.results import ObjectPlan
+from rolecall.plan.run_secrets import secrets_of
 from rolecall.plan.settling import Written, changed_by_controllers
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventSpec
@@ -86,6 +89,7 @@ class PlannedObject:
 
     async def plan(self, causes: tuple[Cause, ...] = ()) -> ObjectPlan:
         """Return the plan; the object must have been imported. Raises KubeError if the shadow fails."""
+        started = time.time()
         changes = Changes(self.world.gate.register(self.watch.gvk, self.key))
         before = await self._status()
         reconciler = self.reconciler()
@@ -107,7 +111,11 @@ class PlannedObject:
             requeue_after_seconds=result.requeue_after_seconds,
             rounds=rounds,
             has_settled=has_settled,
+            stopped_at=self._stopped_at(),
             failure=self._failure(result),
+            secrets=secrets_of(self.watch, self.runs.records, os.environ),
+            started=started,
+            ended=time.time(),
         )
 
     def _take(self, changes: Changes, record: RunRecord) -> list[Written]:
@@ -123,6 +131,15 @@ class PlannedObject:
             return (Cause("requeue_after"),)
         changed = await changed_by_controllers(self.world.client, written)
         return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
+
+    def _stopped_at(self) -> str:
+        """Return up to which task the plan is complete, and why; empty if it is complete."""
+        problems = self.world.gate.shadow.problems
+        for record in self.runs.records:
+            for problem in (each for each in problems if each.ident == record.ident):
+                task = next((each for each in record.tasks.values() if each.ident == problem.task), None)
+                return f"{task.name if task else 'an unknown task'}: {problem.text}"
+        return ""
 
     @property
     def _requests_requeue(self) -> bool:

@@ -45,7 +45,8 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
         source = LiveSource(cluster)
         async with planning(request, shadow, source) as planner:
             objects = await planner.plan_all(report)
-    return Plan(tuple(objects), time.monotonic() - started)
+            assumptions = tuple(planner.importer.assumptions)
+    return Plan(tuple(objects), time.monotonic() - started, assumptions)
 
 
 @asynccontextmanager

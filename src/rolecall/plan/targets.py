@@ -50,7 +50,8 @@ class Targets:
                 resource = await self._resource(watch)
                 key = ObjectKey(self._namespace if resource.namespaced else "", self.request.name)
                 if not await self.importer.import_object(watch.gvk, key):
-                    raise PlanError(f"{watch.gvk.kind} {key} was not found; a plan is for an object that exists, or -f")
+                    hint = "to plan an object that does not exist yet, use -f FILE"
+                    raise PlanError(f"{watch.gvk.kind} {key} was not found; {hint}")
                 return Target(watch, key)
         raise self._unknown_kind()
 

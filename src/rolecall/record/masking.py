@@ -104,6 +104,21 @@ class Mask:
         forms = self._forms(str)
         return _map_all(value, lambda text: self._short.get(text) or _replaced(text, forms))
 
+    def hider(self, word: str) -> Callable[[str], str]:
+        """Return what puts the same word in place of each value in a text, for the values that are known now."""
+        forms = sorted(self._forms(str), key=len, reverse=True)
+        short = self._short
+
+        def hide(text: str) -> str:
+            if text in short:
+                return word
+            for form in forms:
+                if form in text:
+                    text = text.replace(form, word)
+            return text
+
+        return hide
+
     def _forms(self, escape: Callable[[str], str]) -> dict[str, str]:
         """Return how values look, with what replaces each; ``escape`` is what is done to all text."""
         forms: dict[str, str] = {}

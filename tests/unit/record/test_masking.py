@@ -107,3 +107,13 @@ def test_the_beginning_of_a_value_is_removed_where_a_text_was_cut() -> None:
     assert mask.without_cut_value(f"failed with planted-se{CUT_MARK}") == f"failed with {CUT_MARK}"
     assert mask.without_cut_value(f"nothing of it{CUT_MARK}") == f"nothing of it{CUT_MARK}"
     assert mask.without_cut_value("ends in planted-se") == "ends in planted-se"
+
+
+def test_one_word_can_stand_for_every_value() -> None:
+    mask = Mask()
+    mask.add("correct horse")
+    mask.add("abc")
+    hide = mask.hider("(hidden)")
+    assert hide("u:correct horse@h, correct+horse") == "u:(hidden)@h, (hidden)"
+    assert hide(base64.b64encode(b"correct horse").decode()) == "(hidden)"
+    assert (hide("abc"), hide("abcd")) == ("(hidden)", "abcd")
