@@ -1,11 +1,11 @@
 """What a replay found out. These are values; ``rolecall.replay.rendering`` shows them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from rolecall.plan.results import ExitCode, TaskName
+from rolecall.plan.results import ExitCode, TaskName, worst_of
 
 
 class Verdict(StrEnum):
@@ -96,10 +96,10 @@ class BadRecord:
 class Replays:
     """What came of all records, in their order."""
 
-    found: tuple[Replay | BadRecord, ...] = field(default_factory=tuple)
+    found: tuple[Replay | BadRecord, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """The highest exit code of any record."""
-        codes = (each.code if isinstance(each, BadRecord) else EXIT_CODES[each.verdict] for each in self.found)
-        return max(map(int, codes), default=0)
+        """The code of the first record that cannot be replayed, else the worst one of the others."""
+        bad = [each.code for each in self.found if isinstance(each, BadRecord)]
+        return bad[0] if bad else worst_of(EXIT_CODES[each.verdict] for each in self.found if isinstance(each, Replay))
