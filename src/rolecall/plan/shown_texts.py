@@ -7,11 +7,11 @@ uid of an object that is only planned and a time while the runs ran become words
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of, uid_of
 from rolecall.kube.references import ObjectKey
-from rolecall.plan.results import ObjectPlan, Plan
+from rolecall.plan.results import ObjectPlan, Plan, PlannedWrite
 from rolecall.proxy.request_info import RequestInfo, parse
 from rolecall.proxy.writes.bodies import decode
 from rolecall.record.masking import Mask
@@ -43,6 +43,19 @@ def generated_texts(plan: Plan) -> dict[str, str]:
     return shown
 
 
+class _OneWord(Mask):
+    """Puts the same word in the place of every secret value, however short it is."""
+
+    def add(self, value: str) -> str:  # noqa: ARG002
+        return SENSITIVE
+
+    def add_here(self, value: str) -> str:
+        return self.add(value)
+
+    def add_base64(self, text: str) -> str:
+        return self.add(text)
+
+
 class ShownTexts:
     """The texts of what one object's runs did. ``generated`` is what ``generated_texts`` found in the whole plan."""
 
@@ -60,6 +73,19 @@ class ShownTexts:
         if not self._generated:
             return text
         return _WORD.sub(lambda found: self._generated.get(found[0]) or self._with_labels(found[0]), text)
+
+    def body(self, write: PlannedWrite) -> Any:
+        """Return the decoded body of a write as it is shown, None if it has none that can be decoded."""
+        body = decode(write.body, write.content_type)
+        info = parse(write.method, write.target)
+        return self._all_shown(mask_body(_OneWord(), body, info, is_hidden=write.task.is_hidden))
+
+    def _all_shown(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.shown(value)
+        if isinstance(value, dict):
+            return {self.shown(key): self._all_shown(inner) for key, inner in value.items()}
+        return [self._all_shown(inner) for inner in value] if isinstance(value, list) else value
 
     def key(self, key: ObjectKey) -> ObjectKey:
         """Return the key of an object as it is shown."""
