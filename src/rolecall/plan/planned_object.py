@@ -92,7 +92,7 @@ class PlannedObject:
         started = time.time()
         changes = Changes(self.world.gate.register(self.watch.gvk, self.key))
         before = await self._status()
-        reconciler = self._reconciler()
+        reconciler = self.reconciler()
         result, rounds, has_settled = Result(), 0, False
         while rounds < MAX_ROUNDS and not has_settled:
             known = len(self.runs.records)
@@ -174,7 +174,8 @@ class PlannedObject:
         status = obj.get("status")
         return status if isinstance(status, dict) else {}
 
-    def _reconciler(self) -> Reconciler:
+    def reconciler(self) -> Reconciler:
+        """Return what reconciles the object as the operator would; ``runs`` keeps what its runs do."""
         world, watch, own_writes = self.world, self.watch, OwnWrites()
         access = ApiAccess(
             client=world.client,

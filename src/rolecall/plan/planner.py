@@ -57,7 +57,7 @@ async def planning(request: PlanRequest, shadow: Shadow, source: Source) -> Asyn
     proxy = Proxy(shadow.client, gate=gate)
     directory = OwnedDirectory.make("rolecall-plan-")
     try:
-        async with _runner(request) as runner:
+        async with running_runner(request) as runner:
             await proxy.start()
             world = PlanWorld(request.settings, shadow.client, proxy, gate, runner, directory.path.resolve())
             yield Planner(request, importer, world)
@@ -128,7 +128,8 @@ def _most_runs(request: PlanRequest) -> int:
 
 
 @asynccontextmanager
-async def _runner(request: PlanRequest) -> AsyncIterator[ProcessRunner]:
+async def running_runner(request: PlanRequest) -> AsyncIterator[ProcessRunner]:
+    """Yield what runs the roles of a request."""
     if not request.settings.warm:
         yield ProcessRunner(SubprocessStarter())
         return

@@ -112,15 +112,17 @@ class Recorder:
         return found
 
     async def _resources(self, record: RunRecord) -> tuple[ApiResource, ...]:
-        """Return the kinds that the run has asked for, as far as the API server serves them."""
+        """Return the kind of the primary and those that the run has asked for, as far as the API server serves them."""
         infos = [kept.exchange.info for kept in record.exchanges]
         found = []
+        with suppress(KubeError):
+            found.append(await self.client.resource(record.gvk))
         for group, name, plural in sorted({(each.group, each.version, each.resource) for each in infos}):
             try:
                 resource = await self.client.resource_for_path(group, name, plural) if plural else None
             except KubeError:
                 resource = None
-            found += [resource] if resource else []
+            found += [resource] if resource and resource not in found else []
         return tuple(found)
 
 

@@ -1,0 +1,117 @@
+"""Replays records in one shadow, one after the other. Nothing is ever sent out of the machine."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from rolecall.config.settings import Settings
+from rolecall.config.watches import Watch
+from rolecall.controller.work_queue import Cause
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.owned_directories import OwnedDirectory
+from rolecall.plan.baselines import PlanGate
+from rolecall.plan.planned_object import PlannedObject, PlanWorld
+from rolecall.plan.planner import running_runner
+from rolecall.plan.request import PlanRequest
+from rolecall.proxy import GatedRequest, Proxy
+from rolecall.record.reader import StoredRecord
+from rolecall.replay.outcomes import ReplayedRun, outcome_of
+from rolecall.replay.record_source import RecordSource
+from rolecall.replay.recorded_kinds import project_definitions
+from rolecall.replay.results import BadRecord, Replay
+from rolecall.runs.runner import Runner
+from rolecall.shadow.gate import ShadowGate
+from rolecall.shadow.shadow import Shadow, running_shadow
+from rolecall.shadow.source import SourceError
+
+Report = Callable[[str], None]
+
+
+@asynccontextmanager
+async def replaying(request: PlanRequest, project: Path, report: Report) -> AsyncIterator["Replayer"]:
+    """Yield what replays records with the roles of a project. Raises ControlPlaneError."""
+    gate = SwitchedGate()
+    directory = OwnedDirectory.make("rolecall-replay-")
+    try:
+        async with running_shadow(report) as shadow, running_runner(request) as runner:
+            proxy = Proxy(shadow.client, gate=gate)
+            try:
+                await proxy.start()
+                stage = Stage(request.settings, shadow, proxy, runner, directory.path.resolve())
+                yield Replayer(request.watches, stage, gate, project_definitions(project))
+            finally:
+                await proxy.stop()
+    finally:
+        directory.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all replays share: the shadow, the proxy before it, and what runs roles."""
+
+    settings: Settings
+    shadow: Shadow
+    proxy: Proxy
+    runner: Runner
+    root: Path
+
+
+@dataclass(slots=True)
+class SwitchedGate:
+    """The gate of the record that is being replayed: one proxy serves all records."""
+
+    current: PlanGate | None = None
+
+    async def before(self, request: GatedRequest) -> web.Response | None:
+        """Let the gate of the record decide."""
+        return None if self.current is None else await self.current.before(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    """Replays one record at a time; ``definitions`` are the CustomResourceDefinitions of the project."""
+
+    watches: tuple[Watch, ...]
+    stage: Stage
+    gate: SwitchedGate
+    definitions: tuple[RawObject, ...]
+
+    async def replay(self, record: StoredRecord) -> Replay | BadRecord:
+        """Return what came of a record; afterwards the shadow is empty again."""
+        gvk = GVK.of_object(record.head["object"])
+        watch = next((each for each in self.watches if each.gvk == gvk), None)
+        if watch is None:
+            return _bad(record, f"{gvk} is not in {self.stage.settings.watches_file}: add it, or leave the record out")
+        try:
+            return await self._replay(record, watch)
+        except (SourceError, KubeError) as error:
+            return _bad(record, f"cannot be replayed: {error}")
+        finally:
+            await self.stage.shadow.forget()
+
+    async def _replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
+        started = time.monotonic()
+        shadow, key = self.stage.shadow, ObjectKey.of_object(record.head["object"])
+        source = RecordSource(record, self.definitions)
+        importer = shadow.importer(source)
+        if not await importer.import_object(watch.gvk, key):
+            return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
+        self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
+        stage = self.stage
+        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, stage.runner, stage.root)
+        planned = PlannedObject(world, watch, key)
+        causes = tuple(Cause(text) for text in record.head["causes"])
+        await planned.reconciler().reconcile(key, causes)
+        if not planned.runs.records:
+            return _bad(record, f"the role of {watch.gvk.kind} does not run for this object: it is paused, or ends")
+        took = time.monotonic() - started
+        return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, tuple(importer.assumptions), took))
+
+
+def _bad(record: StoredRecord, text: str) -> BadRecord:
+    return BadRecord(record.path, f"{record.path}: {text}")
