@@ -17,8 +17,9 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
-from rolecall.plan.planned_object import PlannedObject, PlanWorld
-from rolecall.plan.request import PlanRequest
+from rolecall.plan.planned_object import PlannedObject
+from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
+from rolecall.plan.request import PlanError, PlanRequest
 from rolecall.plan.results import ObjectPlan, Plan
 from rolecall.plan.targets import Target, Targets
 from rolecall.proxy import Proxy
@@ -59,7 +60,9 @@ async def planning(request: PlanRequest, shadow: Shadow, source: Source) -> Asyn
     try:
         async with running_runner(request) as runner:
             await proxy.start()
-            world = PlanWorld(request.settings, shadow.client, proxy, gate, runner, directory.path.resolve())
+            world = PlanWorld(
+                request.settings, shadow.client, proxy, gate, runner, directory.path.resolve(), request.runs_commands
+            )
             yield Planner(request, importer, world)
     finally:
         await proxy.stop()
@@ -96,10 +99,10 @@ class Planner:
         try:
             if target.edited is not None:
                 await apply_file(self.world.client, gvk, key, target.edited)
-            return await PlannedObject(self.world, target.watch, key).plan()
+            return await PlannedObject(PlannedReconciles(self.world, target.watch, key)).plan()
         except InvalidError as error:
             return ObjectPlan(gvk, key, failure=f"the API server would refuse the object: {error.message}")
-        except (SourceError, KubeError) as error:
+        except (PlanError, SourceError, KubeError) as error:
             return ObjectPlan(gvk, key, failure=str(error))
 
 
