@@ -6,7 +6,7 @@ changed what a run has written and the operator would have watched it.
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rolecall.controller.controller import Result
@@ -18,7 +18,7 @@ from rolecall.plan.changes import Changes
 from rolecall.plan.reconciles import PlannedReconciles
 from rolecall.plan.results import ObjectPlan
 from rolecall.plan.run_secrets import secrets_of
-from rolecall.plan.settling import Written, changed_by_controllers
+from rolecall.plan.settling import SETTLES_WITHIN_SECONDS, Written, settled
 from rolecall.record.run_record import RunRecord
 
 MAX_ROUNDS: Final = 10
@@ -29,6 +29,7 @@ class PlannedObject:
     """One object of the shadow, whose reconciles are being planned."""
 
     reconciles: PlannedReconciles
+    assumptions: dict[str, None] = field(default_factory=dict)
 
     async def plan(self) -> ObjectPlan:
         """Return the plan; the object must have been imported. Raises KubeError, PlanError."""
@@ -58,6 +59,7 @@ class PlannedObject:
             has_settled=has_settled,
             stopped_at=self.reconciles.stopped_at,
             failure=self._failure(result),
+            assumptions=tuple(self.assumptions),
             withheld=tuple(self.reconciles.withheld),
             secrets=secrets_of(watch, runs.records, os.environ),
             started=started,
@@ -76,8 +78,10 @@ class PlannedObject:
         summary = self.reconciles.last_summary
         if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
             return (Cause("requeue_after"),)
-        changed = await changed_by_controllers(self.reconciles.world.client, written)
-        return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in changed[:1])
+        found = await settled(self.reconciles.world.client, written)
+        within = f"was not ready in the shadow within {SETTLES_WITHIN_SECONDS:.0f} s"
+        self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in found.unfinished)
+        return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in found.changed[:1])
 
     def _failure(self, result: Result) -> str:
         if not result.failed:
