@@ -112,7 +112,9 @@ def _to_json(replay: Replay | BadRecord) -> dict[str, Any]:
         "recordedFailure": replay.recorded_failure,
         "stoppedAt": replay.stopped_at,
         "notReached": replay.not_reached,
-        "questions": [{"task": each.task.name, "place": each.task.place, "text": each.text} for each in replay.questions],
+        "questions": [
+            {"task": each.task.name, "place": each.task.place, "text": each.text} for each in replay.questions
+        ],
         "notes": list(replay.notes),
     }
 

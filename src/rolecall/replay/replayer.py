@@ -12,7 +12,7 @@ from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.errors import KubeError
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
 from rolecall.plan.planned_object import PlannedObject, PlanWorld
@@ -23,6 +23,7 @@ from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
 from rolecall.replay.record_source import RecordSource
 from rolecall.replay.recorded_kinds import project_definitions
+from rolecall.replay.request import ReplayRequest
 from rolecall.replay.results import BadRecord, Replay
 from rolecall.runs.runner import Runner
 from rolecall.shadow.gate import ShadowGate
@@ -33,17 +34,18 @@ Report = Callable[[str], None]
 
 
 @asynccontextmanager
-async def replaying(request: PlanRequest, project: Path, report: Report) -> AsyncIterator["Replayer"]:
+async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Replayer"]:
     """Yield what replays records with the roles of a project. Raises ControlPlaneError."""
     gate = SwitchedGate()
     directory = OwnedDirectory.make("rolecall-replay-")
     try:
-        async with running_shadow(report) as shadow, running_runner(request) as runner:
+        plan = PlanRequest(request.settings, request.watches.watches)
+        async with running_shadow(report) as shadow, running_runner(plan) as runner:
             proxy = Proxy(shadow.client, gate=gate)
             try:
                 await proxy.start()
                 stage = Stage(request.settings, shadow, proxy, runner, directory.path.resolve())
-                yield Replayer(request.watches, stage, gate, project_definitions(project))
+                yield Replayer(stage, gate, project_definitions(request.project))
             finally:
                 await proxy.stop()
     finally:
@@ -76,17 +78,12 @@ class SwitchedGate:
 class Replayer:
     """Replays one record at a time; ``definitions`` are the CustomResourceDefinitions of the project."""
 
-    watches: tuple[Watch, ...]
     stage: Stage
     gate: SwitchedGate
     definitions: tuple[RawObject, ...]
 
-    async def replay(self, record: StoredRecord) -> Replay | BadRecord:
+    async def replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
         """Return what came of a record; afterwards the shadow is empty again."""
-        gvk = GVK.of_object(record.head["object"])
-        watch = next((each for each in self.watches if each.gvk == gvk), None)
-        if watch is None:
-            return _bad(record, f"{gvk} is not in {self.stage.settings.watches_file}: add it, or leave the record out")
         try:
             return await self._replay(record, watch)
         except (SourceError, KubeError) as error:
