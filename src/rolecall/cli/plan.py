@@ -128,7 +128,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     findings = findings_of(plan)
-    _print(findings, options)
+    _print(findings, plan.assumptions, options)
     return worst_of(found.result for found in findings)
 
 
@@ -171,11 +171,11 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
     return replace(request, files=tuple(options.files or ()), everything=options.all)
 
 
-def _print(findings: "tuple[Findings, ...]", options: argparse.Namespace) -> None:
+def _print(findings: "tuple[Findings, ...]", assumptions: tuple[str, ...], options: argparse.Namespace) -> None:
     from rolecall.plan.document import document_of  # noqa: PLC0415
     from rolecall.plan.rendering import Rendering  # noqa: PLC0415
 
     if options.output == "json":
-        sys.stdout.write(json.dumps(document_of(findings), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(document_of(findings, assumptions), indent=2, ensure_ascii=False) + "\n")
         return
-    print_lines(Rendering(findings, lists_unchanged=not options.all, is_verbose=options.verbose).lines())
+    print_lines(Rendering(findings, assumptions, not options.all, options.verbose).lines())

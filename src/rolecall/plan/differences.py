@@ -57,7 +57,10 @@ class ChangedObject:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The plan of one object as it is shown; ``status`` is None if the status stays as it is."""
+    """The plan of one object as it is shown; ``status`` is None if the status stays as it is, or is not known.
+
+    What an incomplete plan says about the end of the runs is not shown: it is the end of the plan.
+    """
 
     plan: ObjectPlan
     changes: tuple[ChangedObject, ...]
@@ -67,11 +70,16 @@ class Findings:
     @property
     def result(self) -> ExitCode:
         """What the exit code says about this object."""
-        if self.plan.failure:
-            return ExitCode.FAILED
         if self.plan.stopped_at:
             return ExitCode.INCOMPLETE
+        if self.plan.failure:
+            return ExitCode.FAILED
         return ExitCode.DIFFERENT if self.changes or self.status else ExitCode.SAME
+
+    @property
+    def failure(self) -> str:
+        """Why the runs would fail, as it is shown; empty if they would not, or if that is not known."""
+        return "" if self.plan.stopped_at else self.texts.shown(self.plan.failure)
 
 
 def findings_of(plan: Plan) -> tuple[Findings, ...]:
@@ -91,7 +99,7 @@ def _findings(plan: ObjectPlan, texts: ShownTexts) -> Findings:
 
 def _status(plan: ObjectPlan, texts: ShownTexts) -> Difference | None:
     before, after = dict(plan.status_before), dict(plan.status_after)
-    if before == after or (before and says_the_same(before, after)):
+    if plan.stopped_at or before == after or (before and says_the_same(before, after)):
         return None
     return _difference(before, after, texts.shown)
 

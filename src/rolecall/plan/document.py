@@ -24,14 +24,15 @@ _RESULTS: Final = {
 }
 
 
-def document_of(findings: tuple[Findings, ...]) -> dict[str, Any]:
-    """Return the document of a plan."""
+def document_of(findings: tuple[Findings, ...], assumptions: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the document of a plan; the ``assumptions`` hold for all objects."""
     result = worst_of(found.result for found in findings)
     return {
         "format": FORMAT,
         "rolecall": version("rolecall"),
         "result": _RESULTS[result],
         "counts": _counts(findings),
+        "assumptions": list(assumptions),
         "objects": [_object(found) for found in findings],
     }
 
@@ -57,7 +58,7 @@ def _object(found: Findings) -> dict[str, Any]:
         "requeueAfterSeconds": plan.requeue_after_seconds,
         "rounds": plan.rounds,
         "settled": plan.has_settled,
-        "failure": texts.shown(plan.failure),
+        "failure": found.failure,
         "stoppedAt": texts.shown(plan.stopped_at),
         "withheld": [_task(task) for task in plan.withheld],
         "assumptions": [texts.shown(each) for each in plan.assumptions],

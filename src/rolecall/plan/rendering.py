@@ -10,7 +10,7 @@ from typing import Final
 
 from rolecall.kube.durations import format_duration
 from rolecall.plan.differences import Action, ChangedObject, Findings
-from rolecall.plan.results import Admission, AdmissionAnswer, ExitCode, TaskName
+from rolecall.plan.results import Admission, AdmissionAnswer, ExitCode, ObjectPlan, TaskName
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -27,12 +27,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Renders findings. Without ``lists_unchanged`` objects that stay as they are are only counted.
+    """Renders findings, and the ``assumptions`` that hold for all of them.
 
-    With ``is_verbose`` all that was found out about them is shown.
+    Without ``lists_unchanged`` objects that stay as they are are only counted. With ``is_verbose`` all that was found
+    out about them is shown.
     """
 
     findings: tuple[Findings, ...]
+    assumptions: tuple[str, ...] = ()
     lists_unchanged: bool = True
     is_verbose: bool = False
 
@@ -44,6 +46,8 @@ class Rendering:
                 yield Line("")
             elif self.lists_unchanged:
                 yield from _unchanged(found)
+        for assumption in self.assumptions:
+            yield Line(f"Assumed: {_printable(assumption)}")
         yield Line(_total(self.findings), _HEAD)
 
 
@@ -93,19 +97,24 @@ def _diff(lines: Iterable[str]) -> Iterator[Line]:
 def _outcome(found: Findings) -> Iterator[Line]:
     """Yield how the runs ended, and what the plan rests on."""
     plan, shown = found.plan, found.texts.shown
-    if plan.failure:
-        yield from _paragraph("fails: ", shown(plan.failure), _BAD)
+    if found.failure:
+        yield from _paragraph("fails: ", found.failure, _BAD)
     if plan.stopped_at:
-        yield from _paragraph("complete up to ", shown(plan.stopped_at), _BAD)
+        yield from _paragraph("complete up to task ", shown(plan.stopped_at), _BAD)
+    else:
+        yield from _future(plan)
+    yield from (Line(f"  not run: {_task(task)}") for task in plan.withheld)
+    for assumption in plan.assumptions:
+        yield from _paragraph("assumed: ", shown(assumption))
+
+
+def _future(plan: ObjectPlan) -> Iterator[Line]:
     if not plan.has_settled:
         yield Line(f"  did not settle after {_number(plan.rounds, 'round')}", _BAD)
     elif plan.rounds > 1:
         yield Line(f"  settled after {plan.rounds} rounds")
     if plan.requeue_after_seconds is not None:
         yield Line(f"  runs again in {format_duration(plan.requeue_after_seconds)}")
-    yield from (Line(f"  not run: {_task(task)}") for task in plan.withheld)
-    for assumption in plan.assumptions:
-        yield from _paragraph("assumed: ", shown(assumption))
 
 
 def _answer(found: Findings, answer: AdmissionAnswer) -> Iterator[Line]:

@@ -13,7 +13,6 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.blocking_work import in_thread
-from rolecall.config.content import RoleContent
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
@@ -30,6 +29,7 @@ from rolecall.record.masking import texts_in
 from rolecall.record.memory import RecordMemory
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.record.watch_entry import entry_of
+from rolecall.runs.content_watch import contents_of
 
 logger = get_logger("record")
 
@@ -145,11 +145,9 @@ def marked_texts(watch: Watch, obj: RawObject) -> list[str]:
 
 
 def _versions(watch: Watch) -> dict[str, Any]:
-    content = watch.content
-    folder = content.path if isinstance(content, RoleContent) else content.path.parent
     return {
         "rolecall": version("rolecall"),
         "ansible-core": version("ansible-core"),
         "collections": collections_near(),
-        "content": digest_of_content(folder),
+        "content": digest_of_content(contents_of(watch)),
     }

@@ -15,9 +15,9 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
-from rolecall.plan.planned_object import PlannedObject, PlanWorld
 from rolecall.plan.planner import running_runner
-from rolecall.plan.request import PlanRequest
+from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
+from rolecall.plan.request import PlanError, PlanRequest
 from rolecall.proxy import GatedRequest, Proxy
 from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
@@ -44,7 +44,8 @@ async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Re
             proxy = Proxy(shadow.client, gate=gate)
             try:
                 await proxy.start()
-                stage = Stage(request.settings, shadow, proxy, runner, directory.path.resolve())
+                root = directory.path.resolve()
+                stage = Stage(request.settings, shadow, proxy, runner, root, request.runs_commands)
                 yield Replayer(stage, gate, project_definitions(request.project))
             finally:
                 await proxy.stop()
@@ -61,6 +62,7 @@ class Stage:
     proxy: Proxy
     runner: Runner
     root: Path
+    runs_commands: bool
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class Replayer:
         """Return what came of a record; afterwards the shadow is empty again."""
         try:
             return await self._replay(record, watch)
-        except (SourceError, KubeError) as error:
+        except (PlanError, SourceError, KubeError) as error:
             return _bad(record, f"cannot be replayed: {error}")
         finally:
             await self.stage.shadow.forget()
@@ -100,14 +102,17 @@ class Replayer:
             return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
         self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
         stage = self.stage
-        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, stage.runner, stage.root)
-        planned = PlannedObject(world, watch, key)
+        world = PlanWorld(
+            stage.settings, shadow.client, stage.proxy, gate, stage.runner, stage.root, stage.runs_commands
+        )
+        planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
-        await planned.reconciler().reconcile(key, causes)
+        await planned.reconcile(causes)
         if not planned.runs.records:
             return _bad(record, f"the role of {watch.gvk.kind} does not run for this object: it is paused, or ends")
         took = time.monotonic() - started
-        return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, tuple(importer.assumptions), took))
+        notes = tuple(importer.assumptions)
+        return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, notes, took, planned.stopped_at))
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:

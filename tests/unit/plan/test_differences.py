@@ -216,10 +216,11 @@ def test_the_status_of_the_primary_is_shown_once() -> None:
     [
         ({}, ExitCode.SAME),
         ({"stopped_at": "task x"}, ExitCode.INCOMPLETE),
-        ({"stopped_at": "task x", "failure": "no"}, ExitCode.FAILED),
+        ({"stopped_at": "task x", "failure": "no"}, ExitCode.INCOMPLETE),
+        ({"failure": "no", "status_after": {"a": 1}}, ExitCode.FAILED),
         ({"status_after": {"a": 1}}, ExitCode.DIFFERENT),
     ],
 )
-def test_the_result_of_an_object_is_the_worst_that_was_found(values: dict[str, Any], expected: ExitCode) -> None:
+def test_the_result_of_an_object_says_what_is_known_of_its_runs(values: dict[str, Any], expected: ExitCode) -> None:
     found: ObjectPlan = object_plan(**values)
     assert findings_of(Plan((found,)))[0].result == expected

@@ -16,6 +16,21 @@ def rendered(*plans: ObjectPlan, **options: Any) -> list[str]:
     return [line.text for line in Rendering(findings_of(Plan(plans)), **options).lines()]
 
 
+def test_what_holds_for_all_objects_stands_at_the_end() -> None:
+    lines = rendered(object_plan(), assumptions=("pods become ready",))
+    assert lines[1] == "Assumed: pods become ready"
+
+
+def test_how_an_incomplete_plan_ends_is_not_told_of_the_runs() -> None:
+    lines = rendered(object_plan(stopped_at="Ask: no", failure="made up", status_after={"a": 1}, has_settled=False))
+    assert lines == [
+        "Foo ns/one: the plan is incomplete",
+        "  complete up to task Ask: no",
+        "",
+        "1 object planned, 0 unchanged, 1 incomplete; 0 to create, 0 to change, 0 to delete",
+    ]
+
+
 def test_each_change_is_shown_with_the_tasks_that_made_it() -> None:
     one = object_plan(
         change(None, config_map("made", {"a": "b"})),
@@ -78,8 +93,8 @@ def test_withheld_tasks_of_an_unchanged_object_are_not_forgotten() -> None:
     [
         ({"failure": "no\nway"}, "  fails: no"),
         (
-            {"stopped_at": "task 3, foo : Ask: it runs a command"},
-            "  complete up to task 3, foo : Ask: it runs a command",
+            {"stopped_at": "foo : Ask: it runs a command"},
+            "  complete up to task foo : Ask: it runs a command",
         ),
         ({"failure": "x", "has_settled": False, "rounds": 10}, "  did not settle after 10 rounds"),
         ({"failure": "x", "withheld": (TaskName("foo : Call"),)}, "  not run: foo : Call"),
