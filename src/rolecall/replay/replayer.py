@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
@@ -25,7 +25,10 @@ from rolecall.replay.record_source import RecordSource
 from rolecall.replay.recorded_kinds import project_definitions
 from rolecall.replay.request import ReplayRequest
 from rolecall.replay.results import BadRecord, Replay
-from rolecall.runs.runner import Runner
+from rolecall.replay.run_lines import RunLines
+from rolecall.runs.events import RunSummary
+from rolecall.runs.planned import clock
+from rolecall.runs.runner import OnEvent, Runner, RunSpec
 from rolecall.shadow.gate import ShadowGate
 from rolecall.shadow.shadow import Shadow, running_shadow
 from rolecall.shadow.source import SourceError
@@ -102,9 +105,8 @@ class Replayer:
             return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
         self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
         stage = self.stage
-        world = PlanWorld(
-            stage.settings, shadow.client, stage.proxy, gate, stage.runner, stage.root, stage.runs_commands
-        )
+        runner = _RunnerBehind(stage.runner, _seconds_since(record))
+        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, stage.root, stage.runs_commands)
         planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
         await planned.reconcile(causes)
@@ -113,6 +115,24 @@ class Replayer:
         took = time.monotonic() - started
         notes = tuple(importer.assumptions)
         return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, notes, took, planned.stopped_at))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunnerBehind:
+    """Runs what it is given at the time of a record."""
+
+    runner: Runner
+    seconds_behind: float
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run with a clock that is set back; see ``runner.Runner``."""
+        variables = {**spec.environment, **clock.environment(self.seconds_behind)}
+        return await self.runner.run(replace(spec, environment=variables), on_event)
+
+
+def _seconds_since(record: StoredRecord) -> float:
+    """Return how long ago a recorded run was started."""
+    return time.time() - RunLines.of_record(record).started.timestamp()
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:
