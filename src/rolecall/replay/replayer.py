@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
@@ -12,7 +12,7 @@ from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.errors import KubeError
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
 from rolecall.plan.planner import running_runner
@@ -23,8 +23,12 @@ from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
 from rolecall.replay.record_source import RecordSource
 from rolecall.replay.recorded_kinds import project_definitions
+from rolecall.replay.request import ReplayRequest
 from rolecall.replay.results import BadRecord, Replay
-from rolecall.runs.runner import Runner
+from rolecall.replay.run_lines import RunLines
+from rolecall.runs.events import RunSummary
+from rolecall.runs.planned import clock
+from rolecall.runs.runner import OnEvent, Runner, RunSpec
 from rolecall.shadow.gate import ShadowGate
 from rolecall.shadow.shadow import Shadow, running_shadow
 from rolecall.shadow.source import SourceError
@@ -33,17 +37,19 @@ Report = Callable[[str], None]
 
 
 @asynccontextmanager
-async def replaying(request: PlanRequest, project: Path, report: Report) -> AsyncIterator["Replayer"]:
+async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Replayer"]:
     """Yield what replays records with the roles of a project. Raises ControlPlaneError."""
     gate = SwitchedGate()
     directory = OwnedDirectory.make("rolecall-replay-")
     try:
-        async with running_shadow(report) as shadow, running_runner(request) as runner:
+        plan = PlanRequest(request.settings, request.watches.watches)
+        async with running_shadow(report) as shadow, running_runner(plan) as runner:
             proxy = Proxy(shadow.client, gate=gate)
             try:
                 await proxy.start()
-                stage = Stage(request.settings, shadow, proxy, runner, directory.path.resolve(), request.runs_commands)
-                yield Replayer(request.watches, stage, gate, project_definitions(project))
+                root = directory.path.resolve()
+                stage = Stage(request.settings, shadow, proxy, runner, root, request.runs_commands)
+                yield Replayer(stage, gate, project_definitions(request.project))
             finally:
                 await proxy.stop()
     finally:
@@ -77,17 +83,12 @@ class SwitchedGate:
 class Replayer:
     """Replays one record at a time; ``definitions`` are the CustomResourceDefinitions of the project."""
 
-    watches: tuple[Watch, ...]
     stage: Stage
     gate: SwitchedGate
     definitions: tuple[RawObject, ...]
 
-    async def replay(self, record: StoredRecord) -> Replay | BadRecord:
+    async def replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
         """Return what came of a record; afterwards the shadow is empty again."""
-        gvk = GVK.of_object(record.head["object"])
-        watch = next((each for each in self.watches if each.gvk == gvk), None)
-        if watch is None:
-            return _bad(record, f"{gvk} is not in {self.stage.settings.watches_file}: add it, or leave the record out")
         try:
             return await self._replay(record, watch)
         except (PlanError, SourceError, KubeError) as error:
@@ -104,9 +105,8 @@ class Replayer:
             return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
         self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
         stage = self.stage
-        world = PlanWorld(
-            stage.settings, shadow.client, stage.proxy, gate, stage.runner, stage.root, stage.runs_commands
-        )
+        runner = _RunnerBehind(stage.runner, _seconds_since(record))
+        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, stage.root, stage.runs_commands)
         planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
         await planned.reconcile(causes)
@@ -115,6 +115,24 @@ class Replayer:
         took = time.monotonic() - started
         notes = tuple(importer.assumptions)
         return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, notes, took, planned.stopped_at))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunnerBehind:
+    """Runs what it is given at the time of a record."""
+
+    runner: Runner
+    seconds_behind: float
+
+    async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
+        """Run with a clock that is set back; see ``runner.Runner``."""
+        variables = {**spec.environment, **clock.environment(self.seconds_behind)}
+        return await self.runner.run(replace(spec, environment=variables), on_event)
+
+
+def _seconds_since(record: StoredRecord) -> float:
+    """Return how long ago a recorded run was started."""
+    return time.time() - RunLines.of_record(record).started.timestamp()
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:
