@@ -71,7 +71,9 @@ class Planner:
 
     async def _run(self, content: object, run_commands: bool, environment: dict[str, str]) -> Planned:
         planned = PlannedRun(self.directory, run_commands)
-        playbook = getattr(content, "path") if not hasattr(content, "tasks") and str(content.path).endswith("yml") else None
+        playbook = (
+            getattr(content, "path") if not hasattr(content, "tasks") and str(content.path).endswith("yml") else None
+        )
         job = self.bench.job(content, Inputs({"outside": str(self.outside)}, playbook=playbook))
         job = replace(job, environment=planned.environment() | environment)
         summary = await self.bench.runner.run(job, self.bench.events.append)
@@ -115,8 +117,8 @@ async def test_a_withheld_task_whose_result_nobody_uses_is_skipped_and_noted(pla
         "ansible.builtin.debug: {msg: '{{ asked.stdout }}'}",
         "ansible.builtin.debug: {var: asked}",
         "ansible.builtin.debug: {msg: \"{{ asked.stdout | default('unknown') }}\"}",
-        "ansible.builtin.debug: {msg: \"{{ (asked | default({})).rc | default(0) }}\"}",
-        "ansible.builtin.debug: {msg: \"{{ hostvars.localhost.asked.rc | default(0) }}\"}",
+        'ansible.builtin.debug: {msg: "{{ (asked | default({})).rc | default(0) }}"}',
+        'ansible.builtin.debug: {msg: "{{ hostvars.localhost.asked.rc | default(0) }}"}',
         "ansible.builtin.debug: {msg: \"{{ lookup('vars', 'asked').rc }}\"}",
         "ansible.builtin.debug: {msg: \"{{ vars['asked'].rc | default(0) }}\"}",
         "ansible.builtin.debug: {}\n  when: asked.rc | default(0) == 0",
@@ -131,8 +133,8 @@ async def test_a_withheld_task_whose_result_nobody_uses_is_skipped_and_noted(pla
         "ansible.builtin.meta: end_play\n  when: asked is failed",
         "ansible.builtin.include_tasks: '{{ asked.stdout }}.yml'",
         "ansible.builtin.debug: {}\n  failed_when: asked is failed",
-        "ansible.builtin.debug: {msg: \"{{ asked.stdout }}\"}\n  ignore_errors: true",
-        "ansible.builtin.copy: {content: \"{{ asked.stdout }}\", dest: /tmp/never}",
+        'ansible.builtin.debug: {msg: "{{ asked.stdout }}"}\n  ignore_errors: true',
+        'ansible.builtin.copy: {content: "{{ asked.stdout }}", dest: /tmp/never}',
         "ansible.builtin.debug: {}\n  delegate_to: '{{ asked.stdout }}'",
     ],
 )
