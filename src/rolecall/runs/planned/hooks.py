@@ -20,7 +20,7 @@ from rolecall.runs.planned.task_actions import TaskActions, name_of
 from rolecall.runs.planned.unknown_result import PlanEnded
 
 _GET_ACTION = "_get_action_handler_with_module_context"
-_PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp"}
+_PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
 """What Ansible itself would write into the home directory."""
 
 
