@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rolecall.cli import cluster, create, demo, init, plan, rbac, record, run, validate, version
+from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, validate, version
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 
@@ -28,7 +28,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action=version.ShowVersion, help="print what 'rolecall version' prints, and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (run, validate, plan, record, rbac, cluster, demo, init, create, version):
+    for command in (run, validate, plan, record, replay, rbac, cluster, demo, init, create, version):
         command.add_parser(commands)
     return top
 

@@ -10,8 +10,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from rolecall import logs
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+from rolecall.cli.terminal import print_lines, progress
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.controlplane.errors import ControlPlaneError
@@ -152,7 +152,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 def _made(options: argparse.Namespace) -> "Plan":
     """Return the plan that was asked for. Raises one of the errors that ``_plan`` reports."""
     request = _request(options)
-    with _progress() as report:
+    with progress() as report:
         return asyncio.run(_plan_and_ask(request, report, asks=options.admission))
 
 
@@ -188,18 +188,6 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
     return replace(request, files=tuple(options.files or ()), everything=options.all)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Yield what shows progress: a line that changes on a terminal, otherwise a line for each message."""
-    if not sys.stderr.isatty():
-        yield lambda text: print(text, file=sys.stderr)  # noqa: T201
-        return
-    from rich.console import Console  # noqa: PLC0415
-
-    with Console(stderr=True).status("Starting") as status:
-        yield status.update
-
-
 def _print(findings: "tuple[Findings, ...]", assumptions: tuple[str, ...], options: argparse.Namespace) -> None:
     from rolecall.plan.document import document_of  # noqa: PLC0415
     from rolecall.plan.rendering import Rendering  # noqa: PLC0415
@@ -207,13 +195,4 @@ def _print(findings: "tuple[Findings, ...]", assumptions: tuple[str, ...], optio
     if options.output == "json":
         sys.stdout.write(json.dumps(document_of(findings, assumptions), indent=2, ensure_ascii=False) + "\n")
         return
-    lines = Rendering(findings, assumptions, not options.all, options.verbose).lines()
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        sys.stdout.writelines(f"{line.text}\n" for line in lines)
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console()
-    for line in lines:
-        console.print(Text(line.text, line.style), soft_wrap=True)
+    print_lines(Rendering(findings, assumptions, not options.all, options.verbose).lines())

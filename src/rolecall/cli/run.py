@@ -6,6 +6,7 @@ with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 
 import argparse
 import asyncio
+import faulthandler
 import os
 import sys
 from dataclasses import replace
@@ -24,6 +25,9 @@ from rolecall.kube.errors import KubeError
 from rolecall.logs import LogSettings, get_logger
 
 logger = get_logger("cmd")
+
+STOP_LIMIT_SECONDS = 30.0
+"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
 
 EPILOG = (
     "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
@@ -71,10 +75,16 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     os.environ.update(ansible_defaults_for(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
-        asyncio.run(run_operator(settings, watches, guard=guard))
+        asyncio.run(run_operator(settings, watches, guard=guard, on_stop=limit_stop))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
     return 0
+
+
+def limit_stop() -> None:
+    """End this process, which has nothing else to do, if it has not ended by itself in time."""
+    # Works whatever holds the loop or the interpreter, and shows where it is.
+    faulthandler.dump_traceback_later(STOP_LIMIT_SECONDS, exit=True)
 
 
 def _failed(program: Program, message: str, error: Exception) -> int:

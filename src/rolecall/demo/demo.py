@@ -48,7 +48,6 @@ def run_demo(options: Options, console: Console) -> int:
     operator: OperatorProcess | None = None
     succeeded = False
     try:
-        console.print("Starting the control plane")
         plane.start()
         console.print(f"The control plane is ready: KUBECONFIG={plane.kubeconfig}")
         applier = Applier(plane.kubeconfig)

@@ -11,20 +11,23 @@ from dataclasses import dataclass
 
 from rolecall.config.cpu_quota import available_processors
 from rolecall.config.settings import resolve_max_concurrent_runs
+from rolecall.config.watches import Watch
 from rolecall.kube.client import Client
 from rolecall.kube.errors import InvalidError, KubeError, NotFoundError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
-from rolecall.plan.planned_object import PlannedObject, PlanWorld
-from rolecall.plan.request import PlanRequest
+from rolecall.plan.planned_object import PlannedObject
+from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
+from rolecall.plan.request import PlanError, PlanRequest
 from rolecall.plan.results import ObjectPlan, Plan
-from rolecall.plan.targets import Target, Targets
+from rolecall.plan.targets import Target, Targets, targets_of
 from rolecall.proxy import Proxy
 from rolecall.runs.content_watch import directories_of
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.runner import Runner
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.shadow.gate import ShadowGate
 from rolecall.shadow.importer import Importer
@@ -41,26 +44,29 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
     Raises PlanError, SourceError, KubeError, ControlPlaneError.
     """
     started = time.monotonic()
-    async with await Client.connect(request.settings.kubeconfig) as cluster, running_shadow(report) as shadow:
-        source = LiveSource(cluster)
-        async with planning(request, shadow, source) as planner:
-            objects = await planner.plan_all(report)
-            assumptions = tuple(planner.importer.assumptions)
-    return Plan(tuple(objects), time.monotonic() - started, assumptions)
+    async with await Client.connect(request.settings.kubeconfig) as cluster:
+        targets = await targets_of(request, cluster)
+        async with (
+            running_runner(request) as runner,
+            running_shadow(report) as shadow,
+            planning(request, shadow, LiveSource(cluster), runner) as planner,
+        ):
+            objects = await planner.plan_all(targets, report)
+    return Plan(tuple(objects), time.monotonic() - started, tuple(planner.importer.assumptions))
 
 
 @asynccontextmanager
-async def planning(request: PlanRequest, shadow: Shadow, source: Source) -> AsyncIterator["Planner"]:
+async def planning(request: PlanRequest, shadow: Shadow, source: Source, runner: Runner) -> AsyncIterator["Planner"]:
     """Yield what plans objects in a shadow that is filled from a source."""
     importer = shadow.importer(source, prefetches=request.everything)
     gate = PlanGate(ShadowGate(importer), shadow.client)
     proxy = Proxy(shadow.client, gate=gate)
     directory = OwnedDirectory.make("rolecall-plan-")
+    root = directory.path.resolve()
     try:
-        async with _runner(request) as runner:
-            await proxy.start()
-            world = PlanWorld(request.settings, shadow.client, proxy, gate, runner, directory.path.resolve())
-            yield Planner(request, importer, world)
+        await proxy.start()
+        world = PlanWorld(request.settings, shadow.client, proxy, gate, runner, root, request.runs_commands)
+        yield Planner(request, importer, world)
     finally:
         await proxy.stop()
         directory.remove()
@@ -68,15 +74,21 @@ async def planning(request: PlanRequest, shadow: Shadow, source: Source) -> Asyn
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans the objects of a request."""
+    """Plans objects in a shadow."""
 
     request: PlanRequest
     importer: Importer
     world: PlanWorld
 
-    async def plan_all(self, report: Report) -> list[ObjectPlan]:
-        """Plan all objects that were asked for, several at once. Raises PlanError, SourceError, KubeError."""
-        targets = await Targets(self.request, self.importer).find()
+    async def plan_all(self, targets: Targets, report: Report) -> list[ObjectPlan]:
+        """Import the objects that were asked for, and plan several at once. Raises SourceError, KubeError."""
+        for obj in targets.others:
+            gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+            await self.importer.import_object(gvk, key)
+            await apply_file(self.world.client, gvk, key, obj)
+        for target in targets.single:
+            await self.importer.import_object(target.watch.gvk, target.key)
+        wanted = [*targets.single, *[each for watch in targets.kinds for each in await self._all_of(watch)]]
         limit = asyncio.Semaphore(_most_runs(self.request))
         done = 0
 
@@ -85,10 +97,17 @@ class Planner:
             async with limit:
                 planned = await self.plan_one(target)
             done += 1
-            report(f"Planned {done} of {len(targets)}: {target.watch.gvk.kind} {target.key}")
+            report(f"Planned {done} of {len(wanted)}: {target.watch.gvk.kind} {target.key}")
             return planned
 
-        return await asyncio.gather(*map(plan, targets))
+        return await asyncio.gather(*map(plan, wanted))
+
+    async def _all_of(self, watch: Watch) -> list[Target]:
+        given = self.request.namespace
+        namespaces = (given,) if given else self.request.settings.namespaces or ("",)
+        objects = [obj for each in namespaces for obj in await self.importer.import_all(watch.gvk, each)]
+        selected = (obj for obj in objects if watch.selector.matches(metadata_of(obj).get("labels") or {}))
+        return [Target(watch, ObjectKey.of_object(obj)) for obj in selected]
 
     async def plan_one(self, target: Target) -> ObjectPlan:
         """Plan one object that was imported; what goes wrong is a failure of its plan."""
@@ -96,10 +115,10 @@ class Planner:
         try:
             if target.edited is not None:
                 await apply_file(self.world.client, gvk, key, target.edited)
-            return await PlannedObject(self.world, target.watch, key).plan()
+            return await PlannedObject(PlannedReconciles(self.world, target.watch, key)).plan()
         except InvalidError as error:
             return ObjectPlan(gvk, key, failure=f"the API server would refuse the object: {error.message}")
-        except (SourceError, KubeError) as error:
+        except (PlanError, SourceError, KubeError) as error:
             return ObjectPlan(gvk, key, failure=str(error))
 
 
@@ -128,7 +147,8 @@ def _most_runs(request: PlanRequest) -> int:
 
 
 @asynccontextmanager
-async def _runner(request: PlanRequest) -> AsyncIterator[ProcessRunner]:
+async def running_runner(request: PlanRequest) -> AsyncIterator[ProcessRunner]:
+    """Yield what runs the roles of a request."""
     if not request.settings.warm:
         yield ProcessRunner(SubprocessStarter())
         return

@@ -13,7 +13,7 @@ from rolecall.kube.errors import NotFoundError
 from rolecall.kube.metadata import generation_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
-SETTLES_WITHIN_SECONDS: Final = 15.0
+SETTLES_WITHIN_SECONDS: Final = 60.0
 LOOK_EVERY_SECONDS: Final = 0.1
 
 
@@ -62,28 +62,42 @@ class Written:
     resource_version: str
 
 
-async def changed_by_controllers(client: Client, written: Iterable[Written]) -> list[Written]:
-    """Return which of the objects the controllers have changed or removed, when they are done with all of them.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Which objects the controllers have changed or removed, and with which they were not done in time."""
+
+    changed: tuple[Written, ...] = ()
+    unfinished: tuple[Written, ...] = ()
+
+
+async def settled(client: Client, written: Iterable[Written]) -> Settled:
+    """Return what the controllers have done, when they are done with all objects.
 
     An object that never gets done, such as a pod that fits on no node, is waited for in vain for a while.
     """
     looked_after = [each for each in written if (each.gvk.group, each.gvk.kind) in _IS_DONE]
     deadline = asyncio.get_running_loop().time() + SETTLES_WITHIN_SECONDS
-    changed = []
+    changed, unfinished = [], []
     for each in looked_after:
         found = await _when_done(client, each, deadline)
         if found is None or resource_version_of(found) != each.resource_version:
             changed.append(each)
-    return changed
+        if found is not None and not _is_done(each, found):
+            unfinished.append(each)
+    return Settled(tuple(changed), tuple(unfinished))
 
 
 async def _when_done(client: Client, written: Written, deadline: float) -> RawObject | None:
+    """Return an object when it is done, as it is when the time is over, or None when it is gone."""
     while True:
         try:
             found = await client.get(written.gvk, written.key)
         except NotFoundError:
             return None
-        late = asyncio.get_running_loop().time() > deadline
-        if late or _IS_DONE[written.gvk.group, written.gvk.kind](found):
+        if _is_done(written, found) or asyncio.get_running_loop().time() > deadline:
             return found
         await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+
+def _is_done(written: Written, found: RawObject) -> bool:
+    return _IS_DONE[written.gvk.group, written.gvk.kind](found)

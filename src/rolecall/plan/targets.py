@@ -1,4 +1,7 @@
-"""Which objects a plan is for, from what somebody has asked for."""
+"""Which objects a plan is for, from what somebody has asked for.
+
+The cluster is asked before a shadow is started, so that a mistake is told at once.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +10,11 @@ from typing import Final
 import yaml
 
 from rolecall.config.watches import Watch
-from rolecall.kube.discovery import ApiResource
+from rolecall.kube.client import Client
+from rolecall.kube.errors import NotFoundError, UnknownKindError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.plan.request import PlanError, PlanRequest
-from rolecall.shadow.importer import Importer
-from rolecall.shadow.source import SourceError
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -28,76 +30,28 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Finds the objects of a request, and imports them."""
+    """The objects of a request: single ones, whole kinds, and what else its files bring along."""
 
-    request: PlanRequest
-    importer: Importer
+    single: tuple[Target, ...] = ()
+    kinds: tuple[Watch, ...] = ()
+    others: tuple[RawObject, ...] = ()
 
-    async def find(self) -> list[Target]:
-        """Return the objects. Raises PlanError, SourceError."""
-        if self.request.files:
-            return [await self._of_file(path, obj) for path in self.request.files for obj in read_objects(path)]
-        if self.request.everything:
-            watches = [watch for watch in self.request.watches if not self.request.kind or await self._is_kind(watch)]
-            if self.request.kind and not watches:
-                raise self._unknown_kind()
-            return [target for watch in watches for target in await self._all_of(watch)]
-        return [await self._named()]
 
-    async def _named(self) -> Target:
-        for watch in self.request.watches:
-            if await self._is_kind(watch):
-                resource = await self._resource(watch)
-                key = ObjectKey(self._namespace if resource.namespaced else "", self.request.name)
-                if not await self.importer.import_object(watch.gvk, key):
-                    hint = "to plan an object that does not exist yet, use -f FILE"
-                    raise PlanError(f"{watch.gvk.kind} {key} was not found; {hint}")
-                return Target(watch, key)
-        raise self._unknown_kind()
-
-    async def _of_file(self, path: Path, obj: RawObject) -> Target:
-        gvk = GVK.of_object(obj)
-        watch = next((each for each in self.request.watches if each.gvk == gvk), None)
-        if watch is None:
-            known = self.request.settings.watches_file
-            raise PlanError(f"{path}: {gvk} is not in {known}; only its kinds can be planned")
-        name = str(metadata_of(obj).get("name") or "")
-        if not name:
-            raise PlanError(f"{path}: the {gvk.kind} has no metadata.name")
-        resource = await self._resource(watch)
-        namespace = str(metadata_of(obj).get("namespace") or self._namespace) if resource.namespaced else ""
-        key = ObjectKey(namespace, name)
-        await self.importer.import_object(gvk, key)
-        return Target(watch, key, obj)
-
-    async def _all_of(self, watch: Watch) -> list[Target]:
-        namespaces = [self.request.namespace] if self.request.namespace else self.request.settings.namespaces or ("",)
-        await self._resource(watch)
-        objects = [obj for namespace in namespaces for obj in await self.importer.import_all(watch.gvk, namespace)]
-        selected = (obj for obj in objects if watch.selector.matches(metadata_of(obj).get("labels") or {}))
-        return [Target(watch, ObjectKey.of_object(obj)) for obj in selected]
-
-    async def _resource(self, watch: Watch) -> ApiResource:
-        resource = await self.importer.resource_of(watch.gvk)
-        if resource is None:
-            raise SourceError(f"the cluster does not serve {watch.gvk}: is its CustomResourceDefinition installed?")
-        return resource
-
-    async def _is_kind(self, watch: Watch) -> bool:
-        """Return whether a text names the kind of a watch, as kubectl would read it."""
-        resource = await self.importer.resource_of(watch.gvk)
-        gvk, text = watch.gvk, self.request.kind.lower()
-        names = {gvk.kind.lower()} | ({resource.plural} if resource else set())
-        suffixes = ("", f".{gvk.group}", f".{gvk.version}.{gvk.group}") if gvk.group else ("",)
-        return text in {name + suffix for name in names for suffix in suffixes}
-
-    @property
-    def _namespace(self) -> str:
-        return self.request.namespace or DEFAULT_NAMESPACE
-
-    def _unknown_kind(self) -> PlanError:
-        kinds = ", ".join(sorted({watch.gvk.kind for watch in self.request.watches})) or "no kind"
-        return PlanError(f"{self.request.kind!r} is not in {self.request.settings.watches_file}, which has {kinds}")
+async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
+    """Return what a request is for. Raises PlanError, KubeError."""
+    if request.files:
+        return await _of_files(request, cluster)
+    if request.everything:
+        return Targets(kinds=await _wanted(request, cluster))
+    [watch, *_] = await _wanted(request, cluster)
+    resource = await cluster.resource(watch.gvk)
+    key = ObjectKey(_namespace(request) if resource.namespaced else "", request.name)
+    try:
+        await cluster.get(watch.gvk, key)
+    except NotFoundError as error:
+        hint = "to plan an object that does not exist yet, use -f FILE"
+        raise PlanError(f"{watch.gvk.kind} {key} was not found; {hint}") from error
+    return Targets(single=(Target(watch, key),))
 
 
 def read_objects(path: Path) -> list[RawObject]:
@@ -111,4 +65,50 @@ def read_objects(path: Path) -> list[RawObject]:
     objects = [each for each in documents if each is not None]
     if not objects or not all(isinstance(each, dict) and isinstance(each.get("kind"), str) for each in objects):
         raise PlanError(f"{path}: expected one or more objects with apiVersion, kind and metadata")
+    if nameless := next((each["kind"] for each in objects if not metadata_of(each).get("name")), None):
+        raise PlanError(f"{path}: the {nameless} has no metadata.name")
     return objects
+
+
+async def _of_files(request: PlanRequest, cluster: Client) -> Targets:
+    objects = [obj for path in request.files for obj in read_objects(path)]
+    watches = {watch.gvk: watch for watch in request.watches}
+    single = []
+    for obj in (each for each in objects if GVK.of_object(each) in watches):
+        watch = watches[GVK.of_object(obj)]
+        resource = await cluster.resource(watch.gvk)
+        namespace = str(metadata_of(obj).get("namespace") or _namespace(request)) if resource.namespaced else ""
+        single.append(Target(watch, ObjectKey(namespace, str(metadata_of(obj)["name"])), obj))
+    if not single:
+        files = ", ".join(map(str, request.files))
+        raise PlanError(f"{files}: no object of a kind in {request.settings.watches_file}, which has {_kinds(request)}")
+    return Targets(tuple(single), others=tuple(each for each in objects if GVK.of_object(each) not in watches))
+
+
+async def _wanted(request: PlanRequest, cluster: Client) -> tuple[Watch, ...]:
+    """Return the watches of the kind that was asked for, all if none was. Raises PlanError."""
+    found = [watch for watch in request.watches if not request.kind or await _is_kind(request.kind, watch, cluster)]
+    if not found:
+        raise PlanError(f"{request.kind!r} is not in {request.settings.watches_file}, which has {_kinds(request)}")
+    return tuple(found)
+
+
+async def _is_kind(text: str, watch: Watch, cluster: Client) -> bool:
+    """Return whether a text names the kind of a watch, as kubectl would read it."""
+    gvk = watch.gvk
+    suffixes = ("", f".{gvk.group}", f".{gvk.version}.{gvk.group}") if gvk.group else ("",)
+    if text.lower() in {gvk.kind.lower() + suffix for suffix in suffixes}:
+        return True
+    try:
+        plural = (await cluster.resource(gvk)).plural
+    except UnknownKindError:
+        return False
+    return text.lower() in {plural + suffix for suffix in suffixes}
+
+
+def _namespace(request: PlanRequest) -> str:
+    return request.namespace or DEFAULT_NAMESPACE
+
+
+def _kinds(request: PlanRequest) -> str:
+    return ", ".join(sorted({watch.gvk.kind for watch in request.watches})) or "no kind"

@@ -13,7 +13,6 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.blocking_work import in_thread
-from rolecall.config.content import RoleContent
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
@@ -30,6 +29,7 @@ from rolecall.record.masking import texts_in
 from rolecall.record.memory import RecordMemory
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.record.watch_entry import entry_of
+from rolecall.runs.content_watch import contents_of
 
 logger = get_logger("record")
 
@@ -112,15 +112,17 @@ class Recorder:
         return found
 
     async def _resources(self, record: RunRecord) -> tuple[ApiResource, ...]:
-        """Return the kinds that the run has asked for, as far as the API server serves them."""
+        """Return the kind of the primary and those that the run has asked for, as far as the API server serves them."""
         infos = [kept.exchange.info for kept in record.exchanges]
         found = []
+        with suppress(KubeError):
+            found.append(await self.client.resource(record.gvk))
         for group, name, plural in sorted({(each.group, each.version, each.resource) for each in infos}):
             try:
                 resource = await self.client.resource_for_path(group, name, plural) if plural else None
             except KubeError:
                 resource = None
-            found += [resource] if resource else []
+            found += [resource] if resource and resource not in found else []
         return tuple(found)
 
 
@@ -143,11 +145,9 @@ def marked_texts(watch: Watch, obj: RawObject) -> list[str]:
 
 
 def _versions(watch: Watch) -> dict[str, Any]:
-    content = watch.content
-    folder = content.path if isinstance(content, RoleContent) else content.path.parent
     return {
         "rolecall": version("rolecall"),
         "ansible-core": version("ansible-core"),
         "collections": collections_near(),
-        "content": digest_of_content(folder),
+        "content": digest_of_content(contents_of(watch)),
     }

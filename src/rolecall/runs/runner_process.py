@@ -22,6 +22,7 @@ from typing import Any, Self
 from rolecall.process_tree import become_subreaper, end_descendants, reap_children
 from rolecall.runs.artifact_limit import ArtifactsTooLargeError, EventFiles
 from rolecall.runs.event_parser import read_event
+from rolecall.runs.planned.playbook import command_of, is_planned
 from rolecall.runs.resource_limits import PeakMemory, limit_memory
 from rolecall.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
 from rolecall.runs.workspace import TEMPORARY
@@ -120,6 +121,8 @@ class RunnerThread(threading.Thread):
     def _run(self) -> dict[str, Any]:
         runner = configure(self._input, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
         self._adapt(runner)
+        if is_planned(self._input.environment):
+            runner.config.command = command_of(runner.config.command)
         runner.config.env = hide_environment(runner.config.env)
         runner.config.env |= {name: HiddenText(value) for name, value in self._input.secrets.items()}
         status, rc = runner.run()

@@ -67,18 +67,24 @@ class Shadow:
 async def running_shadow(report: Callable[[str], None]) -> AsyncIterator[Shadow]:
     """Start a shadow, and remove it at the end. Raises ControlPlaneError."""
     await in_thread(_remove_left_behind)
-    name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    plane = ControlPlane(name, report=report, has_controllers=False)
+    plane = ControlPlane(f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}", report=report, has_controllers=False)
     try:
         await in_thread(plane.start)
-        store = EtcdStore(plane.layout.root / ETCD_SOCKET)
-        try:
-            async with await Client.connect(str(plane.kubeconfig)) as client:
-                yield Shadow(plane, client, Controllers(plane), store, await store.revision())
-        finally:
-            await store.close()
+        async with shadow_in(plane) as shadow:
+            yield shadow
     finally:
         await in_thread(plane.stop)
+
+
+@asynccontextmanager
+async def shadow_in(plane: ControlPlane) -> AsyncIterator[Shadow]:
+    """Yield the shadow in a control plane that runs without controllers."""
+    store = EtcdStore(plane.layout.root / ETCD_SOCKET)
+    try:
+        async with await Client.connect(str(plane.kubeconfig)) as client:
+            yield Shadow(plane, client, Controllers(plane), store, await store.revision())
+    finally:
+        await store.close()
 
 
 def _remove_left_behind() -> None:

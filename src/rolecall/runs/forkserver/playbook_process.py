@@ -25,6 +25,8 @@ from rolecall.runs.forkserver.forked_child import (
     set_environment,
 )
 from rolecall.runs.forkserver.process_titles import ProcessTitles
+from rolecall.runs.planned.playbook import main as planned_main
+from rolecall.runs.planned.playbook import without_command
 
 PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
@@ -72,7 +74,9 @@ class _Command:
     """The command that pexpect is asked to start."""
 
     def __init__(self, words: list[str], env: Mapping[str, Any], cwd: str, **options: Any) -> None:
-        self.words = words
+        arguments = without_command(words)
+        self.is_planned = arguments is not None
+        self.words = words if arguments is None else [_own_program(), *arguments]
         self.environment = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
         self.cwd = cwd
         self.echo = bool(options["echo"])
@@ -82,7 +86,7 @@ class _Command:
 
 def _reason_not_to_fork(context: ForkContext, command: _Command) -> str:
     """Return why ansible-playbook cannot be forked; an empty string if it can."""
-    if command.words[0] != os.path.join(os.path.dirname(sys.executable), PROGRAM):  # noqa: PTH118, PTH120 - plain text
+    if command.words[0] != _own_program():
         return f"the program is {command.words[0]}"
     if os.path.exists(f"{command.cwd}/ansible.cfg"):  # noqa: PTH110 - plain text
         return f"there is an ansible.cfg in {command.cwd}"
@@ -91,6 +95,10 @@ def _reason_not_to_fork(context: ForkContext, command: _Command) -> str:
         return f"there are collections beside the playbook in {playbook_folder}"
     names = sorted(_different(context.server_environment, command.environment) - reset_state.PER_RUN)
     return f"these variables differ from the server's: {', '.join(names)}" if names else ""
+
+
+def _own_program() -> str:
+    return os.path.join(os.path.dirname(sys.executable), PROGRAM)  # noqa: PTH118, PTH120 - plain text
 
 
 def _different(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
@@ -108,8 +116,9 @@ def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
 
 
 def _run_playbook(context: ForkContext, command: _Command) -> None:
-    from ansible.cli.playbook import main  # noqa: PLC0415 - only the server has Ansible
+    from ansible.cli import playbook  # noqa: PLC0415 - only the server has Ansible
 
+    main = planned_main if command.is_planned else playbook.main
     reset_signals()
     command.prepare()
     ptyprocess.ptyprocess._setwinsize(0, *command.dimensions)  # noqa: SLF001 - as pexpect does in its child

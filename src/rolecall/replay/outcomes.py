@@ -1,0 +1,87 @@
+"""What a replay says about its record: the same, other writes, complete up to a task, or failed.
+
+A run that failed is the same if the role fails today at the same task for the same reason.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rolecall.record.reader import StoredRecord
+from rolecall.record.run_record import Ending, RunRecord
+from rolecall.replay.comparison import Compared, compare
+from rolecall.replay.equality import Equality
+from rolecall.replay.questions import open_questions
+from rolecall.replay.record_source import RecordSource
+from rolecall.replay.results import Replay, Verdict
+from rolecall.replay.run_lines import RunLines
+
+_ANEW: Final = re.compile(
+    r"0x[0-9a-f]{6,}|(?:/[\w.+-]+)*/(?:ansible[-_.]tmp|tmp)[\w.+-]*(?:/[\w.+-]+)*|127\.0\.0\.1:\d+"
+)
+"""What messages have anew in each run: addresses in memory, temporary files, the port of the proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRun:
+    """A run in the shadow, for which ``source`` stood in; ``stopped_at`` says up to which task it is complete."""
+
+    record: RunRecord
+    source: RecordSource
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    stopped_at: str = ""
+
+
+def outcome_of(record: StoredRecord, replayed: ReplayedRun) -> Replay:
+    """Return what came of a record."""
+    run = RunLines.of_run(replayed.record)
+    ending = replayed.record.ending or Ending("failed")
+    failure = "" if ending.outcome == "succeeded" else _failure_of(ending)
+    recorded = "\n".join(record.end["failures"]) if record.end["outcome"] != "succeeded" else ""
+    has_failed_anew = bool(failure) and not recorded
+    compared = compare(RunLines.of_record(record), run, has_ended_early=bool(replayed.stopped_at) or has_failed_anew)
+    is_same_failure = bool(failure) == bool(recorded) and _is_same_message(compared.equality, recorded, failure)
+    status = None if replayed.stopped_at else _status(compared.equality, record, ending)
+    return Replay(
+        path=record.path,
+        kind=record.kind,
+        name=record.name,
+        verdict=_verdict(compared, replayed.stopped_at, failure, is_same=is_same_failure and status is None),
+        differences=tuple(compared.differences),
+        status=status,
+        failure="" if is_same_failure else failure,
+        recorded_failure="" if is_same_failure else recorded,
+        stopped_at=replayed.stopped_at,
+        not_reached=compared.not_reached,
+        questions=open_questions(run, replayed.source),
+        notes=(*compared.notes, *replayed.source.assumptions, *replayed.notes),
+        seconds=replayed.seconds,
+    )
+
+
+def _verdict(compared: Compared, stopped_at: str, failure: str, *, is_same: bool) -> Verdict:
+    if stopped_at:
+        return Verdict.INCOMPLETE
+    if is_same and not compared.differences:
+        return Verdict.SAME
+    return Verdict.FAILED if failure else Verdict.DIFFERENT
+
+
+def _failure_of(ending: Ending) -> str:
+    summary = ending.summary
+    failures = [] if summary is None else [str(each) for each in summary.failures]
+    return "\n".join(failures) or "the reconcile failed; its status says why"
+
+
+def _is_same_message(equality: Equality, before: str, after: str) -> bool:
+    return equality.are_same_texts(_ANEW.sub("…", before), _ANEW.sub("…", after))
+
+
+def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[Any, Any] | None:
+    """Return the status of the record and that of today if they differ."""
+    before = {"status": record.end["status"], "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
+    status = None if ending.status is None else dict(ending.status)
+    after = {"status": status, "requeueAfterSeconds": ending.requeue_after_seconds}
+    unified = equality.unified(before, after)
+    return None if unified == before else (before, unified)

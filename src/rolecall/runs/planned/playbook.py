@@ -1,0 +1,58 @@
+"""ansible-playbook for a planned run: ``python -P -m rolecall.runs.planned.playbook ARGUMENT...``.
+
+A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it begins, so only
+tested versions are used; there is no way to a planned run without these changes.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
+from rolecall.runs.planned import clock
+from rolecall.runs.planned.journal import DIRECTORY_VARIABLE
+
+PROGRAM = "ansible-playbook"
+COMMAND = (sys.executable, "-P", "-m", "rolecall.runs.planned.playbook")
+"""What stands for ansible-playbook in the command of a planned run."""
+
+_FAILED = 2
+
+
+def is_planned(environment: Mapping[str, object]) -> bool:
+    """Whether a run with this environment is a planned one."""
+    return DIRECTORY_VARIABLE in environment
+
+
+def command_of(words: Sequence[str]) -> list[str]:
+    """Return the command that does what a command of ansible-playbook would do, as a planned run."""
+    return [*COMMAND, *words[1:]]
+
+
+def without_command(words: Sequence[str]) -> list[str] | None:
+    """Return the arguments if this is the command of a planned run; None if it is not."""
+    return list(words[len(COMMAND) :]) if tuple(words[: len(COMMAND)]) == COMMAND else None
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run ansible-playbook with these arguments, its own name first. Raises SystemExit."""
+    if not is_supported(version := installed_version()):
+        sys.exit(f"A plan needs ansible-core {' or '.join(SUPPORTED)}, found {version}")
+    # Imported here: they import Ansible, which reads the environment of the run.
+    from ansible.cli import playbook  # noqa: PLC0415
+
+    from rolecall.runs.planned.hooks import install  # noqa: PLC0415
+    from rolecall.runs.planned.unknown_result import PlanEnded  # noqa: PLC0415
+
+    clock.install(os.environ)
+    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ))
+    try:
+        playbook.main(list(arguments))
+    except PlanEnded as ended:
+        sys.exit(f"{ended}")
+
+
+if __name__ == "__main__":
+    sys.argv[0] = PROGRAM
+    main(sys.argv)

@@ -1,0 +1,79 @@
+"""The variable that a withheld task registers: whoever uses it, in whatever way, ends the plan.
+
+Ansible keeps registered variables in the process of ansible-playbook, from which its workers are forked. The objects
+here stand there for results that nobody knows. ansible-core passes every value that a template, condition, loop or
+lookup takes from a variable through one function, which asks a table what to make of values of a type; for the type of
+these objects that is the end of the plan. Python code that takes the variable without a template meets their methods.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from ansible._internal._templating import _transform
+from ansible.vars.manager import VariableManager
+
+from rolecall.runs.planned.journal import WithheldTask
+
+RESULT_KEY = "rolecall_withheld"
+"""In the result of a withheld task: the ``WithheldTask`` as a dictionary."""
+
+OnUse = Callable[[WithheldTask], NoReturn]
+
+
+class PlanEnded(BaseException):
+    """Unwinds whatever uses a result that nobody knows; no error, so that nothing takes it for one."""
+
+
+class UnknownResult:
+    """Stands for the result of a withheld task."""
+
+    __slots__ = ("_on_use", "_task")
+
+    def __init__(self, task: WithheldTask, on_use: OnUse) -> None:
+        self._task = task
+        self._on_use = on_use
+
+    def use(self, *_: object) -> NoReturn:
+        """End the plan. Raises PlanEnded."""
+        self._on_use(self._task)
+
+    __bool__ = __contains__ = __getitem__ = __iter__ = __len__ = __str__ = use
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise PlanEnded, except for what Python itself asks of every object."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.use()
+
+    def __repr__(self) -> str:
+        """Return what it stands for; never what it is worth."""
+        return f"<the result of {self._task.task!r}, which was not run>"
+
+    def __deepcopy__(self, _: object) -> "UnknownResult":
+        """Return itself: variables are copied without being used."""
+        return self
+
+
+def install(on_use: OnUse) -> None:
+    """Let this process register an ``UnknownResult`` for each withheld task, and call ``on_use`` when one is used."""
+    _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
+    register = VariableManager.set_nonpersistent_facts
+
+    def set_nonpersistent_facts(manager: VariableManager, host: str, facts: Any) -> None:
+        register(manager, host, {name: _stand_in(value, on_use) for name, value in facts.items()})
+
+    VariableManager.set_nonpersistent_facts = set_nonpersistent_facts
+
+
+def unknown_if_withheld(result: Mapping[str, Any]) -> WithheldTask | None:
+    """Return what was withheld, in a result or in one of the results of a loop; None if nothing was."""
+    items = result.get("results")
+    for each in (result, *(items if isinstance(items, list) else ())):
+        if isinstance(each, Mapping) and RESULT_KEY in each:
+            return WithheldTask(**each[RESULT_KEY])
+    return None
+
+
+def _stand_in(value: Any, on_use: OnUse) -> Any:
+    withheld = unknown_if_withheld(value) if isinstance(value, Mapping) else None
+    return UnknownResult(withheld, on_use) if withheld else value
