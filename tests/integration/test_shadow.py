@@ -17,7 +17,7 @@ from rolecall.shadow.shadow import Shadow
 from rolecall.shadow.source import SourceError
 from tests.integration.shadows import reader_kubeconfig, shadow, shadow_plane
 from tests.integration.things import THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, eventually, names
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
 
@@ -96,8 +96,11 @@ async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_shadow
     before = set(names(await world.pods(app="web")))
     await there.patch(DEPLOYMENT, "web", {"spec": {"replicas": 3}})
 
-    after = await eventually(lambda: there.pods(app="web"), lambda pods: len(pods) == 3, PATIENCE, "three pods")
-    assert before < set(names(after))
+    def is_scaled(obj: RawObject) -> bool:
+        return bool(obj["status"].get("availableReplicas") == 3)
+
+    await there.wait_for(DEPLOYMENT, "web", is_scaled, PATIENCE)
+    assert before < set(names(await there.pods(app="web")))
     assert len(await world.pods(app="web")) == 2
 
 

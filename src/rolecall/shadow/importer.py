@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from rolecall.controlplane.components import node
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
+from rolecall.kube.errors import ConflictError, KubeError
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.request_info import RequestInfo
@@ -30,9 +31,8 @@ _Place = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Imported:
-    """What a shadow has of its source. ``keys`` are those in etcd."""
+    """What a shadow has of its source."""
 
-    keys: set[str] = field(default_factory=set)
     uids: set[str] = field(default_factory=set)
     objects: set[tuple[_Place, str]] = field(default_factory=set)
     """What was asked for by name, whether it was there or not."""
@@ -41,6 +41,7 @@ class Imported:
     """Lists with their selectors for labels and fields; without selectors they are complete."""
 
     namespaces: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -186,7 +187,8 @@ class Importer:
             try:
                 found = await self.source.get(resource, key)
             except SourceError as error:
-                found = _bare(resource, key)
+                found = None
+                await self._make(_bare(resource, key))
                 self.assumptions.append(f"{resource.gvk.kind} {key} is taken for an empty one: {error}")
             if found is not None:
                 await self._store([Found(resource, found)])
@@ -205,29 +207,37 @@ class Importer:
         if has_workloads:
             await self.controllers.pause()
         try:
-            await self._put(whole + await self._nodes_for(whole))
+            await self._make_nodes_for(whole)
+            await self._put(whole)
         finally:
             if has_workloads:
                 await self.controllers.resume()
 
     async def _put(self, whole: list[Found]) -> None:
-        stored = [self._stored(each) for each in whole]
-        await self.store.put(stored)
-        for each, one in zip(whole, stored, strict=True):
+        await self.store.put(map(self._stored, whole))
+        for each in whole:
             key = ObjectKey.of_object(each.obj)
-            self.imported.keys.add(one.etcd_key)
             self.imported.uids.add(uid_of(each.obj))
             self.imported.objects.add((_place(each.resource, key.namespace), key.name))
 
-    async def _nodes_for(self, whole: list[Found]) -> list[Found]:
-        """Return simulated nodes in the place of those that pods run on: without its node a pod cannot end."""
-        resource = await self.definitions.resource("", "v1", "nodes")
-        if resource is None:
-            return []
+    async def _make_nodes_for(self, whole: list[Found]) -> None:
+        """Make simulated nodes in the place of those that pods run on: without its node a pod cannot end."""
         pods = (each.obj for each in whole if each.resource.gvk.kind == "Pod")
-        names = sorted({str(name) for pod in pods if (name := (pod.get("spec") or {}).get("nodeName"))})
-        nodes = [Found(resource, node(name)) for name in names]
-        return [each for each in nodes if self._is_new(each)]
+        names = {str(name) for pod in pods if (name := (pod.get("spec") or {}).get("nodeName"))}
+        for name in sorted(names - self.imported.nodes):
+            self.imported.nodes.add(name)
+            await self._make(node(name))
+
+    async def _make(self, obj: RawObject) -> None:
+        """Make an object that the source does not show, unless the shadow has it."""
+        try:
+            await self.client.create(obj)
+        except ConflictError:
+            return
+        except KubeError as error:
+            raise SourceError(
+                f"{obj['kind']} {ObjectKey.of_object(obj)} cannot be made in the shadow: {error}"
+            ) from error
 
     def _stored(self, found: Found) -> StoredObject:
         group, plural = found.resource.gvk.group, found.resource.plural

@@ -101,6 +101,8 @@ _REASONS = {
     **{f"kubernetes.core.helm_{name}": "reaches another host" for name in ("pull", "registry_auth", "repository")},
 }
 
+_UNKNOWN = "its effect outside of Kubernetes is not known"
+
 
 def full_name(path: str, ansible_folder: str) -> str:
     """Return the full name of a plugin or module by its file; empty if it belongs to a role, a playbook or a user."""
@@ -117,18 +119,21 @@ def classify(task: TaskFacts, own: Mapping[str, str]) -> Verdict:
     """Return what a planned run does with a task; ``own`` is the environment that the run was given."""
     if task.name in _CONTROLLER:
         return Verdict(Kind.COMPUTES)
-    if reason := _reason_by_place(task):
-        return Verdict(Kind.WITHHELD, reason)
-    if task.name in _PURE_MODULES:
-        return Verdict(Kind.COMPUTES)
+    reason = _reason_by_place(task)
+    if reason or task.name in _PURE_MODULES:
+        return _verdict(Kind.COMPUTES, reason)
     if task.name in _KUBERNETES:
         elsewhere = reason_elsewhere(task.arguments, task.environment, own)
         return Verdict(Kind.WITHHELD, elsewhere, is_final=True) if elsewhere else _verdict(Kind.KUBERNETES, _helm(task))
     if task.name in FILE_MODULES:
         return _verdict(Kind.FILES, _file_module(task))
-    if reason := _POD_REASONS.get(task.name, ""):
-        return Verdict(Kind.WITHHELD, reason, is_final=True)
-    return Verdict(Kind.WITHHELD, _REASONS.get(task.name, "nobody knows what it would do outside of Kubernetes"))
+    reason = _POD_REASONS.get(task.name) or _REASONS.get(task.name, _UNKNOWN)
+    return Verdict(Kind.WITHHELD, reason, is_final=task.name in _POD_REASONS)
+
+
+def is_known(name: str) -> bool:
+    """Whether a module may run, or a part of another action; its arguments are not looked at."""
+    return name in _PURE_MODULES or name in _KUBERNETES or name in FILE_MODULES
 
 
 def _reason_by_place(task: TaskFacts) -> str:

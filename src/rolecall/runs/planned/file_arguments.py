@@ -60,7 +60,7 @@ class Redirection:
     def redirect(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with which a module for files works in the folder. Raises TooLargeError, OSError."""
         paths = FILE_MODULES[name]
-        changed = {key: value for key, value in arguments.items() if key != "validate"}  # a program of this machine
+        changed = dict(arguments)
         if name == "ansible.builtin.tempfile":
             changed["path"] = changed.get("path") or TEMPORARY
         if name == "ansible.builtin.file":

@@ -33,6 +33,8 @@ class WithheldTask:
     action: str
     reason: str
     host: str = ""
+    may_run: bool = True
+    """Whether ``--run-commands`` runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,16 @@ class EndedAt:
     number: int
     """How many tasks had begun, this one included."""
     used: WithheldTask
-    """What it uses."""
+    """What it depends on."""
+    how: str
+    """In which way, as the middle of a sentence: ``uses the result of 'Ask'``."""
 
     @property
     def message(self) -> str:
         """What to tell the user, on one line."""
-        what = f"the result of {self.used.task!r}, " if self.used.task_id != self.task_id else ""
-        return (
-            f"complete up to task {self.number}: {self.task}: uses {what or 'something '}which a plan does not run "
-            f"({self.used.action}: {self.used.reason}); --run-commands runs it"
-        )
+        advice = "; --run-commands runs it" if self.used.may_run else ""
+        why = f"which a plan does not run ({self.used.action}: {self.used.reason})"
+        return f"complete up to task {self.number}: {self.task}: {self.how}, {why}{advice}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins import loader
 
+from rolecall.runs.planned.classification import Kind, Verdict
 from rolecall.runs.planned.cluster_access import reason_elsewhere
 from rolecall.runs.planned.plan_files import PlanFiles
 
@@ -35,14 +36,23 @@ _ALLOWED = frozenset(
     }
 )
 
-OnWithheld = Callable[[str, str], None]
+_REASONS = {
+    **{f"ansible.builtin.{name}": "runs a program" for name in ("lines", "pipe")},
+    "kubernetes.core.kustomize": "runs a program",
+    "ansible.builtin.url": "reaches another host",
+    "community.general.dig": "reaches another host",
+    "": "a lookup of the role",
+}
+_UNKNOWN = "may run a program or reach another host"
+
+OnWithheld = Callable[[str, Verdict], None]
 
 
 def install(name_of: Callable[[str], str], on_withheld: OnWithheld, files: PlanFiles | None) -> None:
     """Check each lookup before it runs, in this process and its workers.
 
-    ``name_of`` gives the full name for the file of a plugin; ``on_withheld`` gets the name and the reason of a lookup
-    that does not run (None: all run), and ends the plan. Without ``files`` lookups work on the files of this machine.
+    ``name_of`` gives the full name for the file of a plugin; ``on_withheld`` gets the name and the verdict of a lookup
+    that must not run, and ends the plan. Without ``files`` lookups work on the files of this machine.
     """
     find = loader.lookup_loader.get_with_context
 
@@ -51,7 +61,7 @@ def install(name_of: Callable[[str], str], on_withheld: OnWithheld, files: PlanF
         if found.object is not None and not options.get("class_only"):
             name = name_of(getattr(found.object, "_original_path", ""))
             if name not in _ALLOWED:
-                on_withheld(name or asked, "is no lookup that only computes or reads files")
+                on_withheld(name or asked, Verdict(Kind.WITHHELD, _REASONS.get(name, _UNKNOWN)))
             _guard_instance(found.object, name, on_withheld, files)
         return found
 
@@ -82,7 +92,7 @@ def _guard_instance(lookup: Any, name: str, on_withheld: OnWithheld, files: Plan
 
     def guarded(terms: list[Any], variables: Any = None, **options: Any) -> Any:
         if name == _KUBERNETES and (reason := reason_elsewhere(options, {}, os.environ)):
-            on_withheld(name, reason)
+            on_withheld(name, Verdict(Kind.WITHHELD, reason, is_final=True))
         if name == "ansible.builtin.password" and files:
             terms = [_password_term(term, lookup, files) for term in terms]
         found = run(terms, variables, **options)
@@ -104,5 +114,6 @@ def _password_term(term: str, lookup: Any, files: PlanFiles) -> str:
 
 
 def _with_own(found: list[str], terms: list[Any], files: PlanFiles) -> list[str]:
+    """Return the paths that a real run would find: those of the machine, and of files that the run has written."""
     own = [path for term in terms if str(term).startswith("/") for path in glob.glob(files.inside(str(term)))]  # noqa: PTH207
-    return list(dict.fromkeys([*found, *map(files.outward, sorted(own))]))
+    return list(dict.fromkeys(files.outward([*found, *sorted(own)])))

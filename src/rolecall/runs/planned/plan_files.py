@@ -1,11 +1,12 @@
 """The files of a planned run: a folder that lies over the file system of this machine. Nothing here imports Ansible.
 
-What tasks write lands in the folder, under the same path. What they read is looked for there first. A file that is there
-already is copied before it is changed, and what is removed stays where it is and is hidden from the run. The state is
+What tasks write lands in the folder, under the same path. What they read is looked for there first. A file of the
+machine is copied before it is changed, and what is removed stays where it is and is hidden from the run. The state is
 on disk, because every task may have a process of its own. Paths are mapped outwards again before anybody sees them.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 MOST_COPIED_BYTES = 64 * 1024 * 1024
 """How much of a directory is copied into the folder, so that a task can work on all of it."""
+
+_ABSOLUTE = re.compile(r"""(?<![\w./~-])/[^\s"'`;:|&<>()=,]+""")
 
 
 class TooLargeError(Exception):
@@ -41,6 +44,14 @@ class PlanFiles:
         if isinstance(value, dict):
             return {key: self.outward(inner) for key, inner in value.items()}
         return [self.outward(inner) for inner in value] if isinstance(value, list) else value
+
+    def inward(self, value: Any) -> Any:
+        """Return an argument of a program with the paths of files that the run has written, wherever they occur."""
+        if isinstance(value, str):
+            return type(value)(_ABSOLUTE.sub(lambda found: self._inward(found.group()), value))
+        if isinstance(value, dict):
+            return {key: self.inward(inner) for key, inner in value.items()}
+        return [self.inward(inner) for inner in value] if isinstance(value, list) else value
 
     def readable(self, path: str) -> str:
         """Return where to read what is at an absolute path; of a directory that is in both places, the real one."""
@@ -87,6 +98,13 @@ class PlanFiles:
         if not self.is_inside(path) and os.path.lexists(path):
             self._removed.mkdir(parents=True, exist_ok=True)
             (self._removed / os.path.normpath(path).replace("%", "%25").replace("/", "%2F")).touch()
+
+    def _inward(self, path: str) -> str:
+        folder = os.path.dirname(path)  # noqa: PTH120 - plain text
+        if os.path.isdir(self.inside(folder)) and not os.path.isdir(folder):  # noqa: PTH112 - plain text
+            return self.inside(path)
+        own = self.inside(path)
+        return self.readable(path) if os.path.lexists(own) else path
 
     def _is_hidden(self, path: str) -> bool:
         if not self._removed.is_dir():

@@ -42,11 +42,11 @@ def main(arguments: Sequence[str]) -> None:
     # Imported here: they import Ansible, which reads the environment of the run.
     from ansible.cli import playbook  # noqa: PLC0415
 
-    from rolecall.runs.planned.hooks import PlannedPlaybook  # noqa: PLC0415
+    from rolecall.runs.planned.hooks import install  # noqa: PLC0415
     from rolecall.runs.planned.unknown_result import PlanEnded  # noqa: PLC0415
 
     clock.install(os.environ)
-    PlannedPlaybook(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ)).install()
+    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ))
     try:
         playbook.main(list(arguments))
     except PlanEnded as ended:

@@ -20,8 +20,8 @@ RESULT_KEY = "rolecall_withheld"
 OnUse = Callable[[WithheldTask], NoReturn]
 
 
-class PlanEnded(BaseException):  # noqa: N818 - no error, so that no handler of a role or of Ansible's takes it for one
-    """Unwinds whatever uses a result that nobody knows."""
+class PlanEnded(BaseException):
+    """Unwinds whatever uses a result that nobody knows; no error, so that nothing takes it for one."""
 
 
 class UnknownResult:

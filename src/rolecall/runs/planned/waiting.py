@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.errors import AnsiblePromptNoninteractive
 from ansible.executor import task_executor
 
 POLL_SECONDS = 0.2
@@ -33,6 +34,19 @@ class QuickTime:
         time.sleep(min(seconds, POLL_SECONDS))
 
 
+class _NobodyThere:
+    """Stands in for the display of ``pause``: nobody answers."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._display, name)
+
+    def prompt_until(self, *_: object, **__: object) -> None:
+        raise AnsiblePromptNoninteractive("a planned run asks nobody")
+
+
 def install() -> None:
     """Shorten the sleeps of this process, its workers and the modules that are forked from them."""
     task_executor.time = QuickTime()
@@ -51,10 +65,11 @@ def hurry_task(task: Any) -> None:
     task.delay = POLL_SECONDS
 
 
-def hurry_action(action: Any) -> None:
-    """Shorten the sleeps of an action plugin, which is about to run."""
-    if module := sys.modules.get(type(action).__module__):
-        module.time = QuickTime()  # type: ignore[attr-defined]
+def hurry_pause(action: Any) -> None:
+    """Let the action ``pause``, which is about to run, neither sleep nor ask anybody: a run has a terminal."""
+    module = sys.modules[type(action).__module__]
+    module.time = QuickTime()  # type: ignore[attr-defined]
+    module.display = _NobodyThere(module.display)  # type: ignore[attr-defined]
 
 
 def hurried(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
