@@ -183,7 +183,7 @@ def _without_name(access: Access) -> tuple[str, str, str, str, str]:
 def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
     """Yield the owner references to the primary in an answer."""
     uid = str(metadata_of(record.obj).get("uid") or "")
-    if not uid or kept.answer is None or not kept.exchange.info.is_resource:
+    if not uid or kept.answer is None or not kept.may_refer or not kept.exchange.info.is_resource:
         return
     body = decompress(record.bodies.get(kept.answer), MAX_INSPECTED_BYTES)
     if body and uid.encode() in body:
