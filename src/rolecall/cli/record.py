@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_record
+from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
 
 CONFIDENTIAL = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
 EPILOG = f"{CONFIDENTIAL} Exit codes for a bad record: {exit_codes_text()}."
@@ -56,7 +56,7 @@ def _list(options: argparse.Namespace) -> int:
     records, codes = [], []
     for path in paths:
         try:
-            records.append(read_record(path))
+            records.append(read_ends(path))
         except RecordError as error:
             codes.append(_fail(error))
     sys.stdout.writelines(f"{line}\n" for line in table(records))
