@@ -120,7 +120,7 @@ def read_record(path: Path) -> StoredRecord:
 
 
 def read_ends(path: Path) -> StoredRecord:
-    """Read the head and the end of a record, which is several times faster. Raises RecordError as ``read_record`` does."""
+    """Read the head and the end of a record, which is several times faster. Raises RecordError."""
     lines = _whole_lines(path)
     return StoredRecord(path, _checked(path, lines[0], 1), _checked(path, lines[-1], len(lines)))
 
