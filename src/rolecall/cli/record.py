@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
 
 DIFFERENT = 2
