@@ -15,6 +15,7 @@ MIN_FORM: Final = 6
 """A shorter form would be found where it is none."""
 
 _ROUNDS: Final = 2
+_MAX_WORDS: Final = 200
 _BREAK: Final = r"( |\\*(?:\n|\\n) *(?:\\+ )?)"
 """A space, or where YAML breaks a line instead: also in double quotes, and with the line end escaped."""
 
@@ -49,9 +50,9 @@ def in_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
 
 
 def without_broken(text: str, value: str, placeholder: str, escape: Callable[[str], str]) -> str:
-    """Replace a value that is broken over lines where it has spaces; ``escape`` is what is done to all text."""
+    """Replace a value of one line that is broken where it has spaces; ``escape`` is what is done to all text."""
     words = value.strip().split(" ")
-    if len(words) == 1 or escape(words[0]) not in text:
+    if not 1 < len(words) <= _MAX_WORDS or "\n" in value or escape(words[0]) not in text:
         return text
     start = value.index(words[0])
     parts = []
