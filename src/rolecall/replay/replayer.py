@@ -1,5 +1,7 @@
 """Replays records in one shadow, one after the other. Nothing is ever sent out of the machine."""
 
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
@@ -89,14 +92,16 @@ class Replayer:
 
     async def replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
         """Return what came of a record; afterwards the shadow is empty again."""
+        root = await in_thread(lambda: Path(tempfile.mkdtemp(dir=self.stage.root)))
         try:
-            return await self._replay(record, watch)
-        except (PlanError, SourceError, KubeError) as error:
+            return await self._replay(record, watch, root)
+        except (PlanError, SourceError, KubeError, OSError) as error:
             return _bad(record, f"cannot be replayed: {error}")
         finally:
             await self.stage.shadow.forget()
+            await in_thread(lambda: shutil.rmtree(root, ignore_errors=True))
 
-    async def _replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
+    async def _replay(self, record: StoredRecord, watch: Watch, root: Path) -> Replay | BadRecord:
         started = time.monotonic()
         shadow, key = self.stage.shadow, ObjectKey.of_object(record.head["object"])
         source = RecordSource(record, self.definitions)
@@ -106,7 +111,7 @@ class Replayer:
         self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
         stage = self.stage
         runner = _RunnerBehind(stage.runner, _seconds_since(record))
-        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, stage.root, stage.runs_commands)
+        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, root, stage.runs_commands)
         planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
         await planned.reconcile(causes)
