@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from aiohttp import web
 
@@ -24,6 +25,7 @@ from rolecall.plan.request import PlanError, PlanRequest
 from rolecall.proxy import GatedRequest, Proxy
 from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
+from rolecall.replay.patient_controllers import PatientControllers
 from rolecall.replay.record_source import RecordSource
 from rolecall.replay.recorded_kinds import project_definitions
 from rolecall.replay.request import ReplayRequest
@@ -37,16 +39,18 @@ from rolecall.shadow.shadow import Shadow, running_shadow
 from rolecall.shadow.source import SourceError
 
 Report = Callable[[str], None]
+_READS: Final = frozenset({"get", "list", "watch"})
 
 
 @asynccontextmanager
 async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Replayer"]:
     """Yield what replays records with the roles of a project. Raises ControlPlaneError."""
-    gate = SwitchedGate()
     directory = OwnedDirectory.make("rolecall-replay-")
     try:
         plan = PlanRequest(request.settings, request.watches.watches)
         async with running_shadow(report) as shadow, running_runner(plan) as runner:
+            gate = SwitchedGate(controllers := PatientControllers(shadow.plane))
+            shadow = replace(shadow, controllers=controllers)  # noqa: PLW2901
             proxy = Proxy(shadow.client, gate=gate)
             try:
                 await proxy.start()
@@ -75,10 +79,13 @@ class Stage:
 class SwitchedGate:
     """The gate of the record that is being replayed: one proxy serves all records."""
 
+    controllers: PatientControllers
     current: PlanGate | None = None
 
     async def before(self, request: GatedRequest) -> web.Response | None:
         """Let the gate of the record decide."""
+        if request.info.verb in _READS:
+            await self.controllers.before_read(f"{request.path}?{request.query}")
         return None if self.current is None else await self.current.before(request)
 
 
