@@ -1,4 +1,4 @@
-"""Replays of real records: the four operators do the same again, and a change of a role is found wherever it matters."""
+"""Replays of real records: the four operators do the same again, and a changed role is found wherever it matters."""
 
 import asyncio
 import json
@@ -17,8 +17,7 @@ import pytest_asyncio
 from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.record.reader import read_record
-from tests.integration.conftest import PROJECT
-from tests.integration.operators import copy_project
+from tests.integration.operators import PROJECT, copy_project
 from tests.integration.test_rbac import recorded_stories
 from tests.integration.world import World
 

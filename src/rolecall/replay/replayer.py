@@ -1,5 +1,6 @@
 """Replays records in one shadow, one after the other. Nothing is ever sent out of the machine."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -22,6 +23,7 @@ from rolecall.plan.baselines import PlanGate
 from rolecall.plan.planner import running_runner
 from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
 from rolecall.plan.request import PlanError, PlanRequest
+from rolecall.plan.run_secrets import secrets_of
 from rolecall.proxy import GatedRequest, Proxy
 from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
@@ -124,9 +126,15 @@ class Replayer:
         await planned.reconcile(causes)
         if not planned.runs.records:
             return _bad(record, f"the role of {watch.gvk.kind} does not run for this object: it is paused, or ends")
-        took = time.monotonic() - started
-        notes = tuple(importer.assumptions)
-        return outcome_of(record, ReplayedRun(planned.runs.records[-1], source, notes, took, planned.stopped_at))
+        run = ReplayedRun(
+            planned.runs.records[-1],
+            source,
+            tuple(importer.assumptions),
+            time.monotonic() - started,
+            planned.stopped_at,
+            secrets_of(watch, planned.runs.records, os.environ),
+        )
+        return outcome_of(record, run)
 
 
 @dataclass(frozen=True, slots=True)
