@@ -336,6 +336,21 @@ async def test_what_would_run_elsewhere_is_withheld_and_what_computes_runs(warm:
     assert warm.outside_names() == []
 
 
+async def test_defaults_of_modules_are_looked_at_too(warm: Planner) -> None:
+    planned = await warm.role(
+        """
+        - module_defaults:
+            ansible.builtin.file: {path: "{{ outside }}/file", state: touch, mode: "0600"}
+            group/k8s: {host: "https://prod:6443"}
+          block:
+            - {name: File, ansible.builtin.file: }
+            - {name: Kubernetes, kubernetes.core.k8s: {kind: Pod, name: a}}
+        """
+    )
+    assert planned.withheld == {"Kubernetes": "its host leads to another API server"}
+    assert warm.outside_names() == []
+
+
 async def test_a_kubernetes_task_reaches_the_address_that_the_run_was_given(warm: Planner) -> None:
     tasks = "- {name: Ask, kubernetes.core.k8s_info: {kind: Pod, host: \"{{ lookup('env', 'K8S_AUTH_HOST') }}\"}}"
     planned = await warm.role(tasks, K8S_AUTH_HOST="http://127.0.0.1:1", K8S_AUTH_API_KEY="key")

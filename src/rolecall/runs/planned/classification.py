@@ -141,6 +141,8 @@ def _reason_by_place(task: TaskFacts) -> str:
         return "a module or action plugin of the role"
     if not task.is_local:
         return "runs on another host"
+    if task.arguments.get("fact_path") or task.arguments.get("post_renderer") or task.arguments.get("binary_path"):
+        return "runs a program"
     return "runs as another user" if task.becomes else ""
 
 

@@ -108,6 +108,18 @@ def test_a_module_for_files_that_reaches_other_hosts_is_withheld(name: str, argu
     assert verdict(name, **arguments).kind is Kind.WITHHELD
 
 
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("ansible.builtin.setup", "fact_path"),
+        ("kubernetes.core.helm", "binary_path"),
+        ("kubernetes.core.helm", "post_renderer"),
+    ],
+)
+def test_a_known_action_that_is_given_a_program_is_withheld(name: str, argument: str) -> None:
+    assert verdict(name, **{argument: "/bin/other"}) == Verdict(Kind.WITHHELD, "runs a program")
+
+
 def test_modules_for_files_work_in_the_folder() -> None:
     assert verdict("ansible.builtin.template", src="t.j2", dest="/etc/x") == Verdict(Kind.FILES)
     assert verdict("ansible.builtin.wait_for", timeout=30) == Verdict(Kind.FILES)
