@@ -195,3 +195,61 @@ async def test_the_shadow_is_empty_after_it_has_forgotten(importer: Importer, sh
     namespaces = [each async for page, _ in shadow.client.list_pages(GVK("", "v1", "Namespace")) for each in page]
     assert not {"made", world.namespace} & set(names(namespaces))
     assert ObjectKey("", "default") in {ObjectKey.of_object(each) for each in namespaces}
+
+
+UNUSUAL_PLACES = """
+apiVersion: v1
+kind: Service
+metadata: {name: one}
+spec: {selector: {app: none}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: separate}
+subsets: [{addresses: [{ip: 192.0.2.1}], ports: [{port: 80}]}]
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: one}
+spec:
+  replicas: 0
+  selector: {app: none}
+  template: {metadata: {labels: {app: none}}, spec: {containers: [{name: a, image: a}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: one}
+spec: {defaultBackend: {service: {name: one, port: {number: 80}}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: one}
+data: {password: aHVudGVyMg==}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: one}
+spec: {minAvailable: 1, selector: {matchLabels: {app: none}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: one}
+spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}
+"""
+
+
+async def test_kinds_that_the_api_server_keeps_in_unusual_places_are_found_there(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    for made in await world.create(UNUSUAL_PLACES):
+        gvk, key = GVK.of_object(made), ObjectKey.of_object(made)
+        await importer.import_object(gvk, key)
+        assert uid_of(await shadow.client.get(gvk, key)) == uid_of(made), gvk
+
+
+async def test_a_cluster_scoped_object_is_imported(importer: Importer, shadow: Shadow, world: World) -> None:
+    namespace = GVK("", "v1", "Namespace")
+    await importer.import_object(namespace, ObjectKey("", world.namespace))
+
+    there = await shadow.client.get(namespace, ObjectKey("", world.namespace))
+    assert uid_of(there) == uid_of(await world.client.get(namespace, ObjectKey("", world.namespace)))

@@ -15,11 +15,12 @@ STOP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class OperatorProcess:
-    """``rolecall run`` in the directory of a project."""
+    """``rolecall run`` in the directory of a project; ``records`` is for those of its runs, None for none."""
 
     project: Path
     kubeconfig: Path
     log: Path
+    records: Path | None = None
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _read_to: int = 0
@@ -28,6 +29,7 @@ class OperatorProcess:
         """Start the operator."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
+        command += ["--record-dir", str(self.records)] if self.records else []
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.project, env=environment, stderr=log, stdout=log, start_new_session=True

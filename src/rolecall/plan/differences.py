@@ -135,7 +135,8 @@ def _cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
     if isinstance(annotations := metadata.pop("annotations", None), dict):
         kept = {name: value for name, value in annotations.items() if name not in _SET_BY_CONTROLLERS}
         metadata |= {"annotations": kept} if kept else {}
-    return {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
+    kept = {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
+    return {key: kept[key] for key in ("apiVersion", "kind", "metadata") if key in kept} | kept
 
 
 def _owner_uids_agree(before: RawObject, after: RawObject) -> bool:

@@ -84,7 +84,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
 
 
 def _task(task: TaskName) -> dict[str, str]:
-    return {"name": task.name, "place": task.place}
+    return {"name": task.name, "place": task.shown_place}
 
 
 def _request(write: PlannedWrite, texts: ShownTexts) -> dict[str, Any]:

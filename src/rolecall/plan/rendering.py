@@ -129,7 +129,8 @@ def _answer(found: Findings, answer: AdmissionAnswer) -> Iterator[Line]:
 
 
 def _task(task: TaskName) -> str:
-    return f"{task.name} ({task.place})" if task.place else task.name
+    name = task.name or "no task that is known"
+    return f"{name} ({task.shown_place})" if task.place else name
 
 
 def _paragraph(before: str, text: str, style: str = _PLAIN) -> Iterator[Line]:

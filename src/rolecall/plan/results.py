@@ -6,6 +6,7 @@ These are values; ``rolecall.plan.rendering`` shows them.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -33,6 +34,11 @@ class TaskName:
     name: str
     place: str = ""
     is_hidden: bool = False
+
+    @property
+    def shown_place(self) -> str:
+        """The place, relative to the working directory if it is below that."""
+        return self.place.removeprefix(f"{Path.cwd()}/")
 
 
 @dataclass(frozen=True, slots=True)

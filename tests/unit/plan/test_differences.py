@@ -76,6 +76,12 @@ def test_an_action_is_told_by_what_is_there_before_and_after(
     assert shown(change(before, after)).action == action
 
 
+def test_what_an_object_is_stands_first() -> None:
+    made = config_map(data={"a": "b"})
+    turned = dict(reversed(made.items()))
+    assert list(shown(change(None, turned)).difference.after or {}) == ["apiVersion", "kind", "metadata", "data"]
+
+
 def test_what_was_created_and_deleted_again_is_no_change() -> None:
     made = change(None, config_map())
     assert findings(replace(made, after=None)).changes == ()

@@ -1,5 +1,6 @@
 """How a plan reads."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,7 @@ def test_withheld_tasks_of_an_unchanged_object_are_not_forgotten() -> None:
         ),
         ({"failure": "x", "has_settled": False, "rounds": 10}, "  did not settle after 10 rounds"),
         ({"failure": "x", "withheld": (TaskName("foo : Call"),)}, "  not run: foo : Call"),
+        ({"failure": "x", "withheld": (TaskName("A", f"{Path.cwd()}/roles/a:3"),)}, "  not run: A (roles/a:3)"),
         ({"failure": "x", "assumptions": ("new pods become ready",)}, "  assumed: new pods become ready"),
         ({"failure": "with the p4ssword", "secrets": ("p4ssword",)}, "  fails: with the (sensitive)"),
         ({"failure": "bell \a and \x1b[31m"}, "  fails: bell \\x07 and \\x1b[31m"),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rolecall.kube.discovery import ApiResource
@@ -14,7 +15,7 @@ from rolecall.record.files import RecordFiles
 from rolecall.record.reader import StoredRecord, read_record
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.replay.run_lines import RunLines
-from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.events import RunEvent, RunSummary, TaskFailure
 from tests.unit.proxy.conftest import DEMO
 
 MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -77,21 +78,24 @@ def ask(method: str, target: str, body: object = None, answer: object = None, st
 
 
 def run_of(
-    *exchanges: Exchange, failures: tuple[str, ...] = (), status: object = None, hidden: tuple[str, ...] = ()
+    *exchanges: Exchange,
+    failures: tuple[TaskFailure, ...] = (),
+    status: RawObject | None = None,
+    hidden: tuple[str, ...] = (),
 ) -> RunRecord:
     """Return a run whose tasks are those of the exchanges; each is called like its ident."""
     metadata = {"name": "one", "namespace": "ns", "uid": "uid-of-one", "creationTimestamp": OLDER}
     obj = {"apiVersion": DEMO.api_version, "kind": DEMO.kind, "metadata": metadata, "spec": {}}
-    record = RunRecord(DEMO, obj, "7", Bodies(), 1 << 20, ("something changed",))
+    started = datetime.fromtimestamp(STARTED, UTC)
+    record = RunRecord(DEMO, obj, "7", Bodies(), 1 << 20, ("something changed",), started=started)
     for ident, host in dict.fromkeys((each.asker.task, each.asker.host) for each in exchanges):
         record.on_event(RunEvent(name="playbook_on_task_start", task=ident, task_id=ident, task_path=f"/r/{ident}:1"))
         censored = ident in hidden
         record.on_event(RunEvent(name="runner_on_ok", task=ident, task_id=ident, host=host, censored=censored))
     for each in exchanges:
         record.on_exchange(each)
-    summary = RunSummary("failed" if failures else "successful", duration_seconds=0.25)
-    record.ending = Ending("failed" if failures else "succeeded", summary)
-    record.ending.status = status if isinstance(status, dict) else None
+    summary = RunSummary("failed" if failures else "successful", failures=failures, duration_seconds=0.25)
+    record.ending = Ending("failed" if failures else "succeeded", summary, status)
     return record
 
 

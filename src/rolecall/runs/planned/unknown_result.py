@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from ansible._internal._templating import _transform
+from ansible.module_utils._internal import _datatag
 from ansible.vars.manager import VariableManager
 
 from rolecall.runs.planned.journal import WithheldTask
@@ -40,8 +41,8 @@ class UnknownResult:
     __bool__ = __contains__ = __getitem__ = __iter__ = __len__ = __str__ = use
 
     def __getattr__(self, name: str) -> Any:
-        """Raise PlanEnded, except for what Python itself asks of every object."""
-        if name.startswith("__"):
+        """Raise PlanEnded, except for what Python and ansible-core itself ask of every object."""
+        if name.startswith("_"):
             raise AttributeError(name)
         self.use()
 
@@ -57,6 +58,7 @@ class UnknownResult:
 def install(on_use: OnUse) -> None:
     """Let this process register an ``UnknownResult`` for each withheld task, and call ``on_use`` when one is used."""
     _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
+    _datatag._untaggable_types.add(UnknownResult)  # noqa: SLF001 - as ansible-core does for its own types
     register = VariableManager.set_nonpersistent_facts
 
     def set_nonpersistent_facts(manager: VariableManager, host: str, facts: Any) -> None:
