@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
-from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_record
+from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
 
 DIFFERENT = 2
 CONFIDENTIAL = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
@@ -84,7 +84,7 @@ def _list(options: argparse.Namespace) -> int:
     records, codes = [], []
     for path in paths:
         try:
-            records.append(read_record(path))
+            records.append(read_ends(path))
         except RecordError as error:
             codes.append(_fail(error))
     sys.stdout.writelines(f"{line}\n" for line in table(records))

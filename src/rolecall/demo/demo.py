@@ -54,8 +54,9 @@ def run_demo(options: Options, console: Console) -> int:
         applier = Applier(plane.kubeconfig)
         console.print(f"Applied {len(applier.apply(definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
-        records = plane.layout.root / "records" if options.keep else None
-        operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", records)
+        records = plane.layout.root / "records"
+        arguments = ("--record-dir", str(records)) if options.keep else ()
+        operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
         console.print(f"Applied {len(applier.apply(samples))} sample objects")
@@ -66,14 +67,14 @@ def run_demo(options: Options, console: Console) -> int:
             if operator:
                 operator.stop()
             plane.stop()
-    if options.keep and operator.records and not operator.has_ended:
+    if options.keep and not operator.has_ended:
         kinds = tuple(goal.gvk for goal in demo_file.goals)
         kept = KeptDemo(
             name=options.name,
             kubeconfig=plane.kubeconfig,
             program_directory=plane.program_directory,
             log=operator.log,
-            records=operator.records,
+            records=records,
             operator_pid=operator.pid,
             kinds=kinds,
             edited_sample=write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml"),

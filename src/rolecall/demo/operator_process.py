@@ -15,12 +15,14 @@ STOP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class OperatorProcess:
-    """``rolecall run`` in the directory of a project; ``records`` is for those of its runs, None for none."""
+    """``rolecall run`` in the directory of a project."""
 
     project: Path
     kubeconfig: Path
     log: Path
-    records: Path | None = None
+    arguments: tuple[str, ...] = ()
+    """Further flags of ``rolecall run``."""
+
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _read_to: int = 0
@@ -28,8 +30,7 @@ class OperatorProcess:
     def start(self) -> None:
         """Start the operator."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
-        command += ["--record-dir", str(self.records)] if self.records else []
+        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json", *self.arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.project, env=environment, stderr=log, stdout=log, start_new_session=True

@@ -20,6 +20,8 @@ from rolecall.replay.selection import selects
 _NAMESPACES: Final = ("", "namespaces")
 _SECRETS: Final = ("", "secrets")
 _NAMESPACE: Final = {"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"}}
+_SERVICE_ACCOUNT: Final = {"apiVersion": "v1", "kind": "ServiceAccount"}
+"""That of pods which name no other one."""
 
 
 class RecordSource:
@@ -74,11 +76,11 @@ class RecordSource:
         )
 
     def _add_namespaces(self) -> None:
-        """Add the namespaces in which the record shows objects; runs seldom ask for them."""
-        objects = self._recorded.objects
-        for name in sorted({namespace for _, _, namespace, _ in objects if namespace}):
-            key = (*_NAMESPACES, "", name)
-            objects.setdefault(key, self._recorded.whole(key, _NAMESPACE))
+        """Add the namespaces in which the record shows objects, and what each has: runs seldom ask for them."""
+        for name in sorted({namespace for _, _, namespace, _ in self._recorded.objects if namespace}):
+            account = ("", "serviceaccounts", name, "default")
+            for key, obj in (((*_NAMESPACES, "", name), _NAMESPACE), (account, _SERVICE_ACCOUNT)):
+                self._recorded.objects.setdefault(key, self._recorded.whole(key, obj))
 
 
 def _is_in(key: Key, resource: ApiResource, namespace: str) -> bool:

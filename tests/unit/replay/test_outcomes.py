@@ -65,6 +65,15 @@ def test_a_status_that_would_be_written_is_compared(tmp_path: Path) -> None:
     assert {"-  ready: 1", "+  ready: 2"} <= set(text)
 
 
+def test_secret_values_of_the_run_are_not_shown(tmp_path: Path) -> None:
+    record = stored(tmp_path, run_of(WRITE))
+    today = run_of(ask("POST", MAPS, config_map("a-planted-password"), config_map(""), 201))
+    found = outcome_of(record, ReplayedRun(today, RecordSource(record), secrets=("a-planted-password",)))
+    text = "\n".join(line.text for line in lines_of(Replays((found,)), is_summary=False))
+    assert "planted" not in text
+    assert "(sensitive)" in text
+
+
 def test_questions_that_the_record_does_not_answer_are_told_with_their_task(tmp_path: Path) -> None:
     today = [
         ask("GET", f"{MAPS}/known", None, GONE, 404),

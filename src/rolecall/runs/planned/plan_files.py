@@ -40,7 +40,7 @@ class PlanFiles:
     def outward(self, value: Any) -> Any:
         """Return a value of a result with the paths that a real run would show."""
         if isinstance(value, str):
-            return type(value)(value.replace(self._root, "")) if self._root in value else value
+            return value.replace(self._root, "")
         if isinstance(value, dict):
             return {key: self.outward(inner) for key, inner in value.items()}
         return [self.outward(inner) for inner in value] if isinstance(value, list) else value
@@ -48,7 +48,7 @@ class PlanFiles:
     def inward(self, value: Any) -> Any:
         """Return an argument of a program with the paths of files that the run has written, wherever they occur."""
         if isinstance(value, str):
-            return type(value)(_ABSOLUTE.sub(lambda found: self._inward(found.group()), value))
+            return _ABSOLUTE.sub(lambda found: self._inward(found.group()), value)
         if isinstance(value, dict):
             return {key: self.inward(inner) for key, inner in value.items()}
         return [self.inward(inner) for inner in value] if isinstance(value, list) else value
