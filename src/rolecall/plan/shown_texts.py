@@ -62,10 +62,15 @@ class ShownTexts:
         self._generated = generated
         self._from, self._until = plan.started - _PRECISION_SECONDS, plan.ended + _PRECISION_SECONDS
         self._hide: Callable[[str], str] = _mask_of(plan).hider(SENSITIVE)
+        self._shown: dict[str, str] = {}  # most texts are keys and values that are there many times
 
     def shown(self, text: str) -> str:
         """Return a text as it is shown."""
-        return self.named(TIME.sub(lambda found: self._time(found[0]), self._hide(text)))
+        found = self._shown.get(text)
+        if found is None:
+            found = self.named(TIME.sub(lambda match: self._time(match[0]), self._hide(text)))
+            self._shown[text] = found
+        return found
 
     def named(self, text: str) -> str:
         """Return a text with generated names and uids replaced; for the names of objects, which no secret hides."""

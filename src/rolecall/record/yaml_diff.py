@@ -24,11 +24,8 @@ _Line = tuple[str, str]
 """A sign, and a line of YAML."""
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes lists further right than their key and each value in full: the indentation tells what belongs to what."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        super().increase_indent(flow, indentless=False)
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the fast one, where libyaml is
+    """Writes each value in full, and texts of several lines as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
@@ -80,7 +77,7 @@ def _shown(lines: list[_Line]) -> set[int]:
     shown: set[int] = set()
     above: dict[str, list[tuple[int, int]]] = {"-": [], "+": []}
     for index, (sign, line) in enumerate(lines):
-        indent = len(line) - len(line.lstrip())
+        indent = _indent(line)
         for state in ("-", "+") if sign == " " else (sign,):
             parents = above[state]
             while line and parents and parents[-1][0] >= indent:
@@ -90,3 +87,9 @@ def _shown(lines: list[_Line]) -> set[int]:
             if line:
                 parents.append((indent, index))
     return shown
+
+
+def _indent(line: str) -> int:
+    """Return how far right a line stands; an item of a list is further right than the key above it."""
+    content = line.lstrip()
+    return 2 * (len(line) - len(content)) + content.startswith("- ")

@@ -160,7 +160,7 @@ def owners(name: str, uid: str) -> list[dict[str, str]]:
 
 def test_another_owner_of_the_same_name_is_a_change() -> None:
     before, after = (config_map(ownerReferences=owners("a", uid)) for uid in ("u-5", "u-6"))
-    assert diff(change(before, after))[-2:] == ["-      uid: u-5", "+      uid: u-6"]
+    assert diff(change(before, after))[-2:] == ["-    uid: u-5", "+    uid: u-6"]
     assert findings(change(before, before)).changes == ()
 
 
@@ -200,7 +200,7 @@ def test_a_status_that_differs_only_in_times_and_counts_stays() -> None:
 def test_a_status_that_says_something_else_is_a_difference() -> None:
     found = statuses(condition(), condition(status="False"))
     assert found.result == ExitCode.DIFFERENT
-    assert found.status.lines()[-2:] == ["-    status: 'True'", "+    status: 'False'"]
+    assert found.status.lines()[-2:] == ["-  status: 'True'", "+  status: 'False'"]
 
 
 def test_the_status_of_the_primary_is_shown_once() -> None:

@@ -22,9 +22,9 @@ def test_a_changed_line_stands_below_what_it_belongs_to() -> None:
         "+    c: d",
         " spec:",
         "   containers:",
-        "     - name: two",
-        "-      image: j:1",
-        "+      image: j:2",
+        "   - name: two",
+        "-    image: j:1",
+        "+    image: j:2",
     ]
 
 
