@@ -78,8 +78,8 @@ async def ask(world: World, *writes: PlannedWrite) -> tuple[AdmissionAnswer, ...
 
 async def everything(world: World) -> dict[str, str]:
     """Return the versions of all objects that the writes are for."""
-    found = [obj for gvk in (CONFIG_MAP, FOO) for obj in await world.objects(gvk)]
-    return {f"{obj['kind']} {metadata_of(obj)['name']}": metadata_of(obj)["resourceVersion"] for obj in found}
+    found = [(gvk.kind, metadata_of(obj)) for gvk in (CONFIG_MAP, FOO) for obj in await world.objects(gvk)]
+    return {f"{kind} {metadata['name']}": metadata["resourceVersion"] for kind, metadata in found}
 
 
 async def test_the_policies_of_the_cluster_answer_and_nothing_is_changed(guarded: World) -> None:
