@@ -3,6 +3,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# Containers often forbid it. Then every process compiles what it imports anew: the start of an operator takes half as long again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 # A uv on PATH is used as it is; without one, a private one is installed below .venv-uv.
 UV ?= $(or $(shell command -v uv),.venv-uv/bin/uv)

@@ -88,6 +88,7 @@ GUIDES = (
             "BASE=localhost/python-base:bookworm make image": OF_DEBIAN,
         },
     ),
+    Guide("docs/guides/replay.md", "tests/integration/test_replay_guide.py"),
     Guide("docs/reference/watches.md", INTEGRATION),
     Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),
     Guide("docs/concepts/reconciliation.md", "tests/integration/test_guide.py"),

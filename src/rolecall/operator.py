@@ -6,7 +6,6 @@ then everything else stops, within a limit. A second signal ends the process at 
 """
 
 import asyncio
-import faulthandler
 import os
 import signal
 import sys
@@ -50,16 +49,18 @@ logger = get_logger("operator")
 NESTING_LIMIT = 12_000
 """The API server accepts JSON up to 10,000 levels deep."""
 
-STOP_LIMIT_SECONDS = 30.0
-"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
-
 
 async def run_operator(
-    settings: Settings, watches: tuple[Watch, ...], runner: Runner | None = None, guard: LeaseGuard | None = None
+    settings: Settings,
+    watches: tuple[Watch, ...],
+    runner: Runner | None = None,
+    guard: LeaseGuard | None = None,
+    on_stop: Callable[[], object] | None = None,
 ) -> None:
     """Run until a signal. Raises KubeError if there is no usable configuration for the API server.
 
-    With leader election the ``guard`` is told until when this process may run.
+    With leader election the ``guard`` is told until when this process may run. ``on_stop`` is called after the last
+    reconcile, before everything else stops.
     """
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
@@ -99,7 +100,7 @@ async def run_operator(
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
-                await _run(manager, controllers, keeps_files=settings.work_directory is not None)
+                await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
 
 
@@ -150,7 +151,9 @@ def _add(watch: Watch, context: OperatorContext) -> WatchController:
     return controller
 
 
-async def _run(manager: Manager, controllers: list[WatchController], *, keeps_files: bool) -> None:
+async def _run(
+    manager: Manager, controllers: list[WatchController], on_stop: Callable[[], object] | None, *, keeps_files: bool
+) -> None:
     beside = [
         asyncio.create_task(watch_content(controller.watch, controller.content_changed)) for controller in controllers
     ]
@@ -159,8 +162,8 @@ async def _run(manager: Manager, controllers: list[WatchController], *, keeps_fi
     try:
         await manager.run()
     finally:
-        # Works whatever holds the loop or the interpreter, and shows where it is.
-        faulthandler.dump_traceback_later(STOP_LIMIT_SECONDS, exit=True)
+        if on_stop is not None:
+            on_stop()
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)

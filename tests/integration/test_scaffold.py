@@ -41,8 +41,14 @@ def test_the_demo_reconciles_kinds_with_a_role_with_a_playbook_and_with_both(don
 def test_the_tests_of_the_project_lint_it_and_lose_the_config_maps(done: dict[str, Done]) -> None:
     printed = "\n".join(done["make test"].printed)
     assert "Profile 'production' was required, and it passed" in printed
+    assert printed.count("TASK [Wait until the ConfigMap has the message again]") == 3
     assert printed.count("TASK [Wait until the ConfigMap is back with the message]") == 3
     assert "left out" not in printed
+
+
+def test_the_permissions_of_the_project_are_those_that_its_scenario_needs(done: dict[str, Done]) -> None:
+    printed = "\n".join(done["make test"].printed)
+    assert "equal: nothing is missing, and nothing is too much" in printed
 
 
 def test_the_tests_of_the_project_reconcile_each_kind_without_an_operator(done: dict[str, Done]) -> None:

@@ -2,10 +2,13 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
 
 import pytest
 
-from rolecall.logs import encoded_time
+from rolecall.logs import LogSettings, encoded_time
 
 PROGRAM = """
 import logging, structlog
@@ -25,10 +28,14 @@ except ZeroDivisionError:
 """
 
 
-def lines(**settings: str) -> list[str]:
-    """Run a program that logs, and return its lines."""
-    settings = {"encoder": "json", **settings}
-    program = PROGRAM.format(settings=", ".join(f"{name}={value!r}" for name, value in settings.items()))
+def lines(**settings: Any) -> list[str]:
+    """Return the lines of a program that logs, which runs once for the same settings."""
+    return _lines(replace(LogSettings(encoder="json"), **settings))
+
+
+@cache
+def _lines(settings: LogSettings) -> list[str]:
+    program = PROGRAM.format(settings=f"**{asdict(settings)}")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     return done.stderr.splitlines()

@@ -1,14 +1,14 @@
 """The program ``rolecall``: its commands and their exit codes.
 
-Exit code 0 is success, 1 a failure, 2 an invalid command line. Errors that you can fix are one line on standard error,
-without a traceback.
+Exit code 0 is success, 1 a failure, 2 an invalid command line. Of a command that compares, 2 means that something
+differs, and 64 an invalid command line. Errors that you can fix are one line on standard error, without a traceback.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from rolecall.cli import cluster, create, demo, init, rbac, record, run, validate, version
+from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, validate, version
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 
@@ -28,7 +28,7 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action=version.ShowVersion, help="print what 'rolecall version' prints, and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (run, validate, record, rbac, cluster, demo, init, create, version):
+    for command in (run, validate, plan, record, replay, rbac, cluster, demo, init, create, version):
         command.add_parser(commands)
     return top
 
@@ -36,7 +36,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (default: those of the process) and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = parser().parse_command(list(join_flag_values(words)) if words[:1] == ["run"] else words)
+    options = parser().parse_command(list(join_flag_values(words)) if words[:1] in (["run"], ["plan"]) else words)
     code: int = options.handler(options)
     return code
 

@@ -6,14 +6,23 @@ help. Flags cannot be abbreviated: a new flag must not make an existing command 
 
 import argparse
 import difflib
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 USAGE_EXIT_CODE = 2
+OTHER_USAGE_EXIT_CODE = os.EX_USAGE
+"""For commands whose exit code 2 means that something differs."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that uses the same class for its subcommands. Every command without subcommands sets ``handler``."""
+    """A parser that uses the same class for its subcommands. Every command without subcommands sets ``handler``.
+
+    A command whose exit code 2 has a meaning of its own sets ``usage_exit_code``.
+    """
+
+    usage_exit_code = USAGE_EXIT_CODE
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
@@ -28,6 +37,11 @@ class Parser(argparse.ArgumentParser):
         if "handler" not in options:
             parser.exit(USAGE_EXIT_CODE, parser.format_help())
         return options
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(self.usage_exit_code, f"{self.prog}: error: {message}\n")
 
     def refuse(self, word: str) -> NoReturn:
         """Exit because of an unexpected word."""

@@ -1,7 +1,7 @@
 """``rolecall rbac``: writes the RBAC rules that an operator needs, or compares them with those that it has.
 
 Without ``--compare`` the exit code is 0. With it, 0 means that the rules are equal, 2 that they differ. 1 means that
-the rules cannot be told; one line on standard error says why.
+the rules cannot be told; one line on standard error says why. 64 means an invalid command line.
 """
 
 import argparse
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+
 if TYPE_CHECKING:
     from rolecall.rbac.needs import Source
     from rolecall.rbac.rights import Right
@@ -18,13 +20,14 @@ if TYPE_CHECKING:
 DIFFERENT = 2
 EPILOG = (
     "The rules are the smallest that the recorded runs needed. A task that no recorded run has taken is listed: its "
-    "rights are not in the rules. Exit codes with --compare: 0 equal, 2 different, 1 an error."
+    "rights are not in the rules. Exit codes with --compare: 0 equal, 2 different, 1 an error, 64 an invalid command "
+    "line."
 )
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the program."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: Parser = commands.add_parser(
         "rbac",
         help="write the RBAC rules that the recorded runs needed, or compare them with others",
         description="Writes the smallest RBAC rules for what runs were recorded to ask for and for the operator's own "
@@ -55,6 +58,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--name", default="operator", metavar="NAME", help="the name of the roles (default: %(default)s)"
     )
+    parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
     parser.set_defaults(handler=lambda options: _rbac(options, parser))
 
 

@@ -6,27 +6,28 @@ with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 
 import argparse
 import asyncio
+import faulthandler
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from rolecall import logs
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags, apply_flags, given_flags
 from rolecall.cli.go_runner_wording import use_go_runner_wording
+from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.program import Program, rolecall_program
-from rolecall.config import ansible_defaults
-from rolecall.config.environment import ansible_debug_logs, leader_election_id, output_verbosity, watch_namespaces
 from rolecall.config.errors import ConfigurationError
-from rolecall.config.settings import LOG_EVENTS, Settings
+from rolecall.config.settings import LOG_EVENTS
 from rolecall.controller import lease_guard
 from rolecall.kube.errors import KubeError
 from rolecall.logs import LogSettings, get_logger
 
 logger = get_logger("cmd")
+
+STOP_LIMIT_SECONDS = 30.0
+"""How long a stop may take after the last reconcile; what usually takes a second may hang."""
 
 EPILOG = (
     "WATCH_NAMESPACE lists the namespaces to watch, separated by commas; unset or empty means all namespaces. "
@@ -59,25 +60,31 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     _check(options, program, parser)
     logs.configure(_log_settings(options, program), *([use_go_runner_wording] if program.is_drop_in else []))
     _warn_about_deprecated_flags(options)
-    settings = _settings(options, program, os.environ)
+    settings = settings_of(options, program.settings, os.environ)
     guard = lease_guard.start_guard() if settings.leader_elect else None
 
     # Importing the operator takes a second; the other commands and the guard should not pay for it.
     from rolecall.config.watches import load_watches  # noqa: PLC0415
     from rolecall.operator import run_operator  # noqa: PLC0415
 
-    os.environ.update(_environment(settings))
+    os.environ.update(search_paths(settings))
     try:
         watches = load_watches(settings.watches_file, os.environ)
     except ConfigurationError as error:
         return _failed(program, "Failed to load watches.", error)
-    os.environ.update(_ansible_defaults(settings, os.environ))
+    os.environ.update(ansible_defaults_for(settings, os.environ))
     logger.info("Version", **{name: version(name) for name in ("rolecall", "ansible-core", "ansible-runner")})
     try:
-        asyncio.run(run_operator(settings, watches, guard=guard))
+        asyncio.run(run_operator(settings, watches, guard=guard, on_stop=limit_stop))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
     return 0
+
+
+def limit_stop() -> None:
+    """End this process, which has nothing else to do, if it has not ended by itself in time."""
+    # Works whatever holds the loop or the interpreter, and shows where it is.
+    faulthandler.dump_traceback_later(STOP_LIMIT_SECONDS, exit=True)
 
 
 def _failed(program: Program, message: str, error: Exception) -> int:
@@ -116,32 +123,3 @@ def _log_settings(options: argparse.Namespace, program: Program) -> LogSettings:
     if options.zap_devel:
         defaults = replace(defaults, encoder="console", level="debug", stacktrace_level="warning")
     return apply_flags(defaults, options)
-
-
-def _settings(options: argparse.Namespace, program: Program, environment: Mapping[str, str]) -> Settings:
-    settings = apply_flags(program.settings, options)
-    if settings.log_events not in LOG_EVENTS:
-        logger.error("unrecognized log level", flag="--ansible-log-events", value=settings.log_events)
-        settings = replace(settings, log_events=program.settings.log_events)
-    return replace(
-        settings,
-        namespaces=watch_namespaces(environment),
-        output_verbosity=output_verbosity(environment),
-        debug_logs=ansible_debug_logs(environment),
-        leader_election_id=settings.leader_election_id or leader_election_id(environment),
-    )
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    """Return the environment variables that flags set, for both the search for roles and Ansible."""
-    paths = {"ANSIBLE_ROLES_PATH": settings.roles_path, "ANSIBLE_COLLECTIONS_PATH": settings.collections_path}
-    found = {variable: value for variable, value in paths.items() if value}
-    for variable, value in found.items():
-        logger.info("Set the environment variable", envVar=variable, value=value)
-    return found
-
-
-def _ansible_defaults(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that runs get because the user has set nothing else."""
-    roles_path = ansible_defaults.roles_path(Path.cwd(), environment)
-    return {ansible_defaults.ROLES_PATH: roles_path} | ansible_defaults.gathering(settings.gathering, environment)

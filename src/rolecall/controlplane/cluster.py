@@ -31,13 +31,23 @@ class ControlPlane:
     """A control plane of this user. As a context manager it starts and stops the control plane."""
 
     def __init__(
-        self, name: str = "default", *, state_directory: Path | None = None, nodes: int = 1, report: Report = _silent
+        self,
+        name: str = "default",
+        *,
+        state_directory: Path | None = None,
+        nodes: int = 1,
+        report: Report = _silent,
+        has_controllers: bool = True,
     ) -> None:
-        """Take the directory for the state of all control planes, and the function called with progress messages."""
+        """Take the directory for the state of all control planes, and the function called with progress messages.
+
+        Without controllers only etcd and the API server are started; ``start_component`` starts the others.
+        """
         if nodes < 1:
             raise ControlPlaneError(f"number of nodes: expected at least 1, found {nodes!r}")
         self._store = StateStore(name, state_directory)
         self._nodes = nodes
+        self._has_controllers = has_controllers
         self._report = report
         self._credentials = Credentials(name, self._store.layout)
         self._startup = Startup(self._store, self._credentials, report)
@@ -122,7 +132,7 @@ class ControlPlane:
                 self._remove()
             self._report(f"Starting control plane {self.name!r}")
             try:
-                self._startup.run(programs, self._nodes)
+                self._startup.run(programs, self._nodes, has_controllers=self._has_controllers)
             except BaseException:
                 self._remove()
                 raise
@@ -155,15 +165,16 @@ class ControlPlane:
         component_processes.end([*recorded, *strays], grace_seconds=0)
         self._store.remove()
 
-    def stop_component(self, component: str) -> None:
-        """Stop one component; the others keep running."""
+    def stop_component(self, component: str, grace_seconds: float = STOP_GRACE_SECONDS) -> None:
+        """Stop one component, with 0 seconds by killing it; the others keep running."""
         state = self._known_state()
-        component_processes.end([state.processes[component]], grace_seconds=STOP_GRACE_SECONDS)
+        if component in state.processes:
+            component_processes.end([state.processes[component]], grace_seconds=grace_seconds)
 
     def start_component(self, component: str) -> None:
         """Start a stopped component again; an API server is ready when this returns."""
         with self._store.lock():
             state = self._known_state()
-            if component_processes.is_alive(state.processes[component]):
+            if component in state.processes and component_processes.is_alive(state.processes[component]):
                 return
             self._startup.restart(state, component)

@@ -15,7 +15,11 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
-COMPONENTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
+CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER, KWOK)
+"""What works for the API server: it can be missing for a while."""
+
+COMPONENTS = (ETCD, API_SERVER, *CONTROLLERS)
+ETCD_SOCKET = "etcd.socket"
 
 SERVICE_ADDRESSES = "10.96.0.0/16"
 POD_ADDRESSES = "10.244.0.1/16"
@@ -62,8 +66,8 @@ def _etcd(_layout: Layout, _port: int) -> dict[str, str]:
     return {
         "name": "rolecall",
         "data-dir": "etcd",
-        "listen-client-urls": "unix://etcd.socket",
-        "advertise-client-urls": "unix://etcd.socket",
+        "listen-client-urls": f"unix://{ETCD_SOCKET}",
+        "advertise-client-urls": f"unix://{ETCD_SOCKET}",
         "listen-peer-urls": "unix://etcd-peer.socket",
         "initial-advertise-peer-urls": "unix://etcd-peer.socket",
         "initial-cluster": "rolecall=unix://etcd-peer.socket",
@@ -79,7 +83,7 @@ def _etcd(_layout: Layout, _port: int) -> dict[str, str]:
 def _api_server(layout: Layout, port: int) -> dict[str, str]:
     certificates = layout.certificates
     return {
-        "etcd-servers": "unix://etcd.socket",
+        "etcd-servers": f"unix://{ETCD_SOCKET}",
         "bind-address": HOST,
         "secure-port": str(port),
         "endpoint-reconciler-type": "none",  # a Service cannot point at loopback

@@ -55,8 +55,8 @@ class Startup:
         self._credentials = credentials
         self._report = report
 
-    def run(self, programs: dict[str, Path], nodes: int) -> None:
-        """Start everything in empty directories and wait until it is ready."""
+    def run(self, programs: dict[str, Path], nodes: int, *, has_controllers: bool = True) -> None:
+        """Start everything in empty directories and wait until it is ready; without controllers only the API."""
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         self._store.create_folders()
         state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
@@ -65,9 +65,10 @@ class Startup:
         self._launch(state, components.ETCD)
         server = self._start_api_server(state, deadline)
         readiness.create_nodes(server, nodes)
-        for component in (components.CONTROLLER_MANAGER, components.SCHEDULER, components.KWOK):
-            self._launch(state, component)
-        self._wait_until_working(state, server, deadline)
+        if has_controllers:
+            for component in components.CONTROLLERS:
+                self._launch(state, component)
+            self._wait_until_working(state, server, deadline)
         state.is_ready = True
         self._store.save(state)
 

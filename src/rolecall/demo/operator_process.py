@@ -20,6 +20,9 @@ class OperatorProcess:
     project: Path
     kubeconfig: Path
     log: Path
+    arguments: tuple[str, ...] = ()
+    """Further flags of ``rolecall run``."""
+
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _read_to: int = 0
@@ -27,7 +30,7 @@ class OperatorProcess:
     def start(self) -> None:
         """Start the operator."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json"]
+        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json", *self.arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.project, env=environment, stderr=log, stdout=log, start_new_session=True

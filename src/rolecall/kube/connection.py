@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.answers import decode, lines_of
+from rolecall.kube.answers import decode, lines_of, warnings_in
 from rolecall.kube.configuration import ConfigurationSource, source_of
 from rolecall.kube.credentials import UNUSABLE, Credentials
 from rolecall.kube.errors import ApiError, KubeError, NoAnswerInTimeError, UnreachableError, from_status
@@ -145,6 +145,13 @@ class Connection:
                     response.close()
                     return None
         return bytes(body)
+
+    async def warnings_to(self, request: Request) -> tuple[str, ...]:
+        """Send a request and return the warnings that come with the answer. Raise ApiError for an error status."""
+        with _translated_errors(f"{request.method} {request.path} got no answer"):
+            response = await self.open(request)
+            await response.read()
+        return warnings_in(response.headers.getall("Warning", ()))
 
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
         """Send a request and yield each line of the answer. Raise ApiError, or UnreachableError if it breaks off."""

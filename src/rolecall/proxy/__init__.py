@@ -7,6 +7,7 @@ so that they are watched, and records the run's writes so that they do not trigg
 
 from rolecall.proxy.credentials import ProxyCredentials
 from rolecall.proxy.exchanges import Asker, Exchange, OnExchange
+from rolecall.proxy.gate import Gate, GatedRequest
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.server import Proxy
 from rolecall.proxy.sessions import SessionSpec
@@ -15,6 +16,8 @@ from rolecall.proxy.writes.ownership import Ownership
 __all__ = [
     "Asker",
     "Exchange",
+    "Gate",
+    "GatedRequest",
     "OnExchange",
     "Ownership",
     "Proxy",

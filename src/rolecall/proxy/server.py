@@ -20,7 +20,8 @@ from rolecall.logs import get_logger
 from rolecall.proxy import error_responses
 from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES, BodyWorker, read_body
 from rolecall.proxy.credentials import ProxyCredentials
-from rolecall.proxy.exchanges import Observation
+from rolecall.proxy.exchanges import Asker, Observation
+from rolecall.proxy.gate import Gate, GatedRequest
 from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
 from rolecall.proxy.reads.dependent_discovery import DependentDiscovery
 from rolecall.proxy.reads.inspection import Inspection, inspect_read
@@ -52,9 +53,10 @@ CONNECTIONS = 512
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request of a run: its session, the target in origin form, the parsed target, and what is observed of it."""
+    """A request of a run: its session and task, the target in origin form and parsed, and what is observed of it."""
 
     session: Session
+    asker: Asker
     target: str
     info: RequestInfo
     observation: Observation
@@ -64,7 +66,8 @@ class Proxy:
     """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
     With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it. Writes are refused
-    when ``may_write`` returns False, because another replica may be the leader.
+    when ``may_write`` returns False, because another replica may be the leader. A ``gate`` is awaited before each
+    request.
     """
 
     def __init__(
@@ -73,10 +76,12 @@ class Proxy:
         port: int = 0,
         cache: Cache | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        gate: Gate | None = None,
     ) -> None:
         self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = "127.0.0.1", port
         self._may_write = may_write
+        self._gate = gate
         self._sessions = Sessions()
         self._tunnel = ConnectTunnel()
         self._upstream = Upstream(client)
@@ -149,7 +154,8 @@ class Proxy:
         observation = Observation(caller.session.spec.on_exchange, caller.asker, request, info)
         response: web.StreamResponse | None = None
         try:
-            response = await self._answer(request, SessionRequest(caller.session, target, info, observation))
+            session_request = SessionRequest(caller.session, caller.asker, target, info, observation)
+            response = await self._answer(request, session_request)
         finally:
             observation.finish(target, response)
         return response
@@ -157,25 +163,47 @@ class Proxy:
     async def _answer(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
         target = session_request.target
         try:
+            body = await self._body(request, session_request)
+            answer = await self._pass_gate(request, session_request, body)
+            if answer is not None:
+                return answer
             if is_upgrade(request) and session_request.info.may_upgrade:
                 if not self._may_write():
                     return error_responses.not_leading()
                 return await forward_upgrade(request, self._upstream)
-            return await self._forward(request, session_request)
+            return await self._forward(request, session_request, body)
         except Exception as error:
             response = error_responses.gateway_error(error, self._upstream.base_url)
             if response is None:
                 logger.exception("Proxy request failed", method=request.method, target=target)
             return response or error_responses.internal_error(error)
 
-    async def _forward(self, request: web.BaseRequest, session_request: SessionRequest) -> web.StreamResponse:
+    async def _body(self, request: web.BaseRequest, session_request: SessionRequest) -> bytes:
+        """Return the body of a write; that of any other request is forwarded as it arrives."""
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if not session_request.info.is_write:
+            return b""
+        body = session_request.observation.body = await read_body(request)
+        return body
+
+    async def _pass_gate(
+        self, request: web.BaseRequest, session_request: SessionRequest, body: bytes
+    ) -> web.Response | None:
+        if self._gate is None:
+            return None
+        path, _, query = session_request.target.partition("?")
+        content_type = request.headers.get("Content-Type", "")
+        spec, asker, info = session_request.session.spec, session_request.asker, session_request.info
+        return await self._gate.before(GatedRequest(spec, asker, info, path, query, body, content_type))
+
+    async def _forward(
+        self, request: web.BaseRequest, session_request: SessionRequest, body: bytes
+    ) -> web.StreamResponse:
         session, target, info = session_request.session, session_request.target, session_request.info
         observation = session_request.observation
         headers = upstream_headers(request.headers)
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if info.is_write:
-            body = observation.body = await read_body(request)
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _request_decodable_response(headers)
             write = replace(write, body=await self._owner_injector.inject(session, write))

@@ -24,7 +24,7 @@ from rolecall.kube.metadata import (
     with_finalizer,
     without_finalizer,
 )
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_reporter import EventReporter
@@ -35,8 +35,7 @@ from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.write_retry import may_pass, write_with_retry
-from rolecall.record.recorder import Recorder
-from rolecall.record.run_record import Ending
+from rolecall.record.run_record import Ending, RunRecord
 from rolecall.runs.events import RunSummary
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
@@ -55,6 +54,19 @@ class RunObserver(Protocol):
         """Take note of how a run ended, or why it did not start."""
 
 
+class RunRecorder(Protocol):
+    """Keeps what runs do; ``rolecall.record.recorder.Recorder`` is the operator's."""
+
+    def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
+        """Return the record of a run that starts now."""
+
+    async def finish(self, watch: Watch, record: RunRecord, ending: Ending) -> None:
+        """Take note of how the reconcile of a run ended. Raises nothing."""
+
+    def forget(self, gvk: GVK, key: ObjectKey) -> None:
+        """Drop what is known about an object that is gone."""
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Reconciles the objects of one kind."""
@@ -67,7 +79,7 @@ class Reconciler:
     events: EventReporter
     observer: RunObserver
     default_period_seconds: float
-    recorder: Recorder | None = None
+    recorder: RunRecorder | None = None
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""

@@ -99,10 +99,15 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
     """
     if old == new:
         return False
-    if _essence(old, like=old) != _essence(new, like=old):
+    if not says_the_same(old, new):
         return True
     completed = _completion(old)
     return completed is None or now - completed >= REFRESH_AFTER
+
+
+def says_the_same(old: Status, new: Status) -> bool:
+    """Return whether two statuses differ at most in times and counts."""
+    return _essence(old, like=old) == _essence(new, like=old)
 
 
 def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,36 +2,43 @@
 
 import hashlib
 import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from rolecall.config.content import Content
+from rolecall.runs.content_files import directories_of, files_of
+
 _COLLECTIONS: Final = ("kubernetes.core", "operator_sdk.util", "community.okd")
-_IGNORED: Final = ("__pycache__", ".git")
+_State = tuple[str, Path, int, int]
 
 
-def digest_of_content(folder: Path) -> str:
-    """Return a digest of the files below a directory, by their names and content."""
-    return _digest(folder, _state(folder))
+def digest_of_content(contents: Iterable[Content]) -> str:
+    """Return a digest of the files of roles and playbooks, by their names and content. Blocks."""
+    return _digest(tuple(state for content in contents for state in sorted(_states(content))))
 
 
-def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return what changes when a file below a directory does."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part in _IGNORED for part in path.parts):
-            stat = path.stat()
-            found.append((str(path), stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+def _states(content: Content) -> Iterator[_State]:
+    """Yield each file's name and what changes when the file does; what cannot be read to its end does not count."""
+    base = next(directories_of(content))
+    for path in files_of(content):
+        try:
+            found = path.stat()
+        except FileNotFoundError:  # a link to nowhere, or removed meanwhile
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield os.path.relpath(path, base), path, found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=64)
-def _digest(folder: Path, state: tuple[tuple[str, int, int], ...]) -> str:
+def _digest(states: tuple[_State, ...]) -> str:
     digest = hashlib.sha256()
-    for name, _, _ in state:
-        path = Path(name)
-        digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for name, path, _, _ in states:
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rolecall.disk_budget import DiskBudget
 from rolecall.kube.references import GVK
-from rolecall.private_files import write_private
+from rolecall.private_files import make_own_directory, write_private
 from rolecall.record.document import Document
 from rolecall.record.run_record import RunRecord
 
@@ -33,25 +34,25 @@ class RecordFiles:
     directory: Path
     keep_bytes: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _sizes: dict[str, int] | None = None
-    """The sizes of the records by name; None before the first look."""
+    _budget: DiskBudget | None = None
+    """The records in the directory; None before the first look."""
 
     def write(self, record: RunRecord, document: Document) -> Path:
         """Write the record of a run and return its file. Raises OSError."""
         is_failed = record.ending is not None and record.ending.outcome != "succeeded"
-        name = _name_of(record) + (FAILED_SUFFIX if is_failed else SUFFIX)
+        path = self.directory / (_name_of(record) + (FAILED_SUFFIX if is_failed else SUFFIX))
         content = document.text.encode()
         with self._lock:
             self._make_directory(self.directory / DISCOVERY)
             for digest, body in document.discovery.items():
-                path = self.directory / DISCOVERY / f"{digest.replace(':', '-')}.json"
-                if not path.exists():
-                    write_private(path, body)
-            sizes = self._known_sizes()
-            write_private(self.directory / name, content)
-            sizes[name] = len(content)
-            self._remove_old(sizes, name)
-        return self.directory / name
+                stored = self.directory / DISCOVERY / f"{digest.replace(':', '-')}.json"
+                if not stored.exists():
+                    write_private(stored, body)
+            budget = self._known_records()
+            write_private(path, content)
+            budget.add(path, len(content), is_failed=is_failed)
+            budget.remove_surplus(newest=path)
+        return path
 
     def write_access(self, gvk: GVK, content: Mapping[str, Any]) -> None:
         """Write the access set of a kind. Raises OSError."""
@@ -62,23 +63,15 @@ class RecordFiles:
             write_private(folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
 
     def _make_directory(self, path: Path) -> None:
-        for each in (self.directory, path):  # what ``parents`` makes does not get the mode
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (self.directory, path):  # what is made as a parent does not get the mode
+            make_own_directory(each)
 
-    def _known_sizes(self) -> dict[str, int]:
-        if self._sizes is None:
-            self._sizes = {path.name: path.stat().st_size for path in self.directory.glob(f"*{SUFFIX}")}
-        return self._sizes
-
-    def _remove_old(self, sizes: dict[str, int], newest: str) -> None:
-        excess = sum(sizes.values()) - self.keep_bytes
-        # A name begins with the time of its record.
-        for name in sorted(sizes, key=lambda name: (name.endswith(FAILED_SUFFIX), name)):
-            if excess <= 0:
-                return
-            if name != newest:
-                (self.directory / name).unlink(missing_ok=True)
-                excess -= sizes.pop(name)
+    def _known_records(self) -> DiskBudget:
+        if self._budget is None:
+            self._budget = DiskBudget(self.keep_bytes, lambda path: path.unlink(missing_ok=True))
+            for path in sorted(self.directory.glob(f"*{SUFFIX}")):  # a name begins with the time of its record
+                self._budget.add(path, path.stat().st_size, is_failed=path.name.endswith(FAILED_SUFFIX))
+        return self._budget
 
 
 def _name_of(record: RunRecord) -> str:

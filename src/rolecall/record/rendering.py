@@ -1,22 +1,18 @@
 """A record as a person reads it: what started the run, its tasks with their requests below them, writes as diffs.
 
-An object that a task has written is compared with what the record showed of it before. Fields that the API server keeps
-for itself are left out of diffs.
+An object that a task has written is compared with what the record showed of it before.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import yaml
-
 from rolecall.kube.durations import format_duration
 from rolecall.proxy.writes.bodies import objects_in
 from rolecall.record.reader import Line, StoredRecord
+from rolecall.record.yaml_diff import as_yaml, diff_lines, without_server_fields
 
 _COLOURS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
-_NOISE: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _FIRST_ERROR: Final = 400
 _CREATED: Final = 201
@@ -96,18 +92,16 @@ class Rendering:
         for obj in objects_in(answer):
             key = _key_of(exchange, obj)
             if exchange["verb"] in _WRITES and not exchange.get("subresource"):
-                before = None if status_is_created(exchange) else self._known.get(key)
-                yield from self._diff(before, obj, is_new=status_is_created(exchange))
+                before = None if _is_created(exchange) else self._known.get(key)
+                yield from self._diff(before, obj, is_new=_is_created(exchange))
             self._known[key] = obj
 
     def _diff(self, before: Any, after: Any, *, is_new: bool) -> Iterator[str]:
         if before is None and not is_new:
             yield "      written; the record does not show what was there before"
             return
-        old = [] if before is None else _as_yaml(before)
-        for line in list(difflib.unified_diff(old, _as_yaml(after), n=1, lineterm=""))[2:]:
-            if not line.startswith("@@"):
-                yield f"      {self._coloured(line, line[:1])}"
+        for line in diff_lines(before and without_server_fields(before), without_server_fields(after)):
+            yield f"      {self._coloured(line, line[:1])}"
 
     def _end(self) -> Iterator[str]:
         end = self.record.end
@@ -117,14 +111,14 @@ class Rendering:
             yield f"  runs again in {format_duration(end['requeueAfterSeconds'])}"
         if end["status"] is not None:
             yield "  status:"
-            yield from (f"    {line}" for line in _as_yaml(end["status"]))
+            yield from (f"    {line}" for line in as_yaml(end["status"]))
 
     def _coloured(self, text: str, kind: str) -> str:
         colour = _COLOURS.get(kind)
         return f"\x1b[{colour}m{text}\x1b[0m" if self.is_coloured and colour and text else text
 
 
-def status_is_created(exchange: Line) -> bool:
+def _is_created(exchange: Line) -> bool:
     """Return whether a request has created an object."""
     return bool(exchange["status"] == _CREATED)
 
@@ -146,10 +140,3 @@ def _key_of(exchange: Line, obj: Mapping[str, Any]) -> _Key:
     namespace = exchange.get("namespace") or metadata.get("namespace") or ""
     name = exchange.get("name") or metadata.get("name") or ""
     return exchange.get("group", ""), exchange.get("resource", ""), namespace, name
-
-
-def _as_yaml(obj: Mapping[str, Any]) -> list[str]:
-    metadata = obj.get("metadata")
-    if isinstance(metadata, dict):
-        obj = {**obj, "metadata": {key: value for key, value in metadata.items() if key not in _NOISE}}
-    return yaml.safe_dump(dict(obj), sort_keys=False, allow_unicode=True, width=1000).splitlines()

@@ -1,8 +1,7 @@
-"""Keeps the artifacts of all runs together below a limit: the oldest are removed first, those of failed runs last.
+"""Keeps the artifacts of all runs together below a limit; see ``DiskBudget``.
 
-A running total is kept, so that nothing is searched when a run ends. Only when the total is above the limit is every
-folder looked at, because runs are also removed with their object and by ``maxRunnerArtifacts``; then so much is removed
-that this happens rarely. All methods block; call them from one thread.
+Artifacts are also removed with their object and by ``maxRunnerArtifacts``. So much is removed at once that it happens
+rarely. All methods block; call them from one thread.
 """
 
 import os
@@ -12,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from rolecall.disk_budget import DiskBudget
 from rolecall.kube.quantities import format_bytes
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 from rolecall.runs.workspace import Workspace, workspaces_of
 
 logger = get_logger("artifacts")
-_REMOVE_TO_SHARE = 0.9
+_KEEP_SHARE = 0.9
 _BLOCK_BYTES = 512
 
 
@@ -26,61 +26,36 @@ class ArtifactBudget:
     """The artifact folders of runs that have ended, with their sizes on disk, in the order in which they ended."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._successful: dict[Path, int] = {}
-        self._failed: dict[Path, int] = {}
-        self._total_bytes = 0
+        self._budget = DiskBudget(limit_bytes, _remove, _KEEP_SHARE)
         self._created_at = time.time_ns()
 
     @property
     def total_bytes(self) -> int:
         """How much disk space is counted; folders that others have removed since are included."""
-        return self._total_bytes
+        return self._budget.total_bytes
 
     def load(self, root: Path, kinds: Iterable[GVK]) -> None:
         """Add what earlier operators have left below the directory of the workspaces."""
         found = {folder: _changed_at(folder) for gvk in kinds for folder in _folders(root, gvk)}
         for folder in sorted(found, key=lambda each: found[each]):
             if found[folder] < self._created_at:  # what is newer belongs to a run that has not ended
-                self._add(folder, is_failed=not _was_successful(folder))
+                self._budget.add(folder, size_on_disk(folder), is_failed=not _was_successful(folder))
         self._remove_surplus()
 
     def add(self, folder: Path, *, is_failed: bool) -> None:
         """Add the artifacts of a run that has ended, and remove others if there are too many now."""
-        self._add(folder, is_failed=is_failed)
+        self._budget.add(folder, size_on_disk(folder), is_failed=is_failed)
         self._remove_surplus(newest=folder)
 
-    def _add(self, folder: Path, *, is_failed: bool) -> None:
-        size = size_on_disk(folder)
-        (self._failed if is_failed else self._successful)[folder] = size
-        self._total_bytes += size
-
     def _remove_surplus(self, newest: Path | None = None) -> None:
-        if self._total_bytes <= self._limit_bytes:
-            return
-        self._forget_removed()
-        if self._total_bytes <= self._limit_bytes:
-            return
-        before, count = self._total_bytes, 0
-        for runs in (self._successful, self._failed):
-            for folder in list(runs):
-                if self._total_bytes <= self._limit_bytes * _REMOVE_TO_SHARE:
-                    break
-                if folder != newest:  # it may still be read
-                    _remove(folder)
-                    self._total_bytes -= runs.pop(folder)
-                    count += 1
-        logger.info(
-            "Removed old artifacts, because all together have more than --max-artifacts-size",
-            runs=count,
-            removed=format_bytes(before - self._total_bytes),
-            limit=format_bytes(self._limit_bytes),
-        )
-
-    def _forget_removed(self) -> None:
-        for runs in (self._successful, self._failed):
-            for folder in [each for each in runs if not each.is_dir()]:
-                self._total_bytes -= runs.pop(folder)
+        before = self._budget.total_bytes
+        if count := self._budget.remove_surplus(newest):
+            logger.info(
+                "Removed old artifacts, because all together have more than --max-artifacts-size",
+                runs=count,
+                removed=format_bytes(before - self._budget.total_bytes),
+                limit=format_bytes(self._budget.limit_bytes),
+            )
 
 
 def size_on_disk(folder: Path) -> int:

@@ -39,7 +39,7 @@ def digests_of(contents: Iterable[Content]) -> Digests:
     """Return a digest of each file; those that cannot be read are left out. Blocks."""
     found = {}
     for content in contents:
-        for path in _files(content):
+        for path in files_of(content):
             try:
                 found[path] = _digest(path)
             except OSError:
@@ -47,7 +47,8 @@ def digests_of(contents: Iterable[Content]) -> Digests:
     return found
 
 
-def _files(content: Content) -> Iterator[Path]:
+def files_of(content: Content) -> Iterator[Path]:
+    """Return these files. Blocks."""
     folder, *roles = directories_of(content)
     yield from _parts(folder)
     if not isinstance(content, RoleContent):

@@ -46,18 +46,25 @@ class GuardedRunner:
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
         """Run the spec; see ``runner.Runner``."""
-        limited = replace(spec, memory_limit_bytes=self.limit_bytes)
-        if self.guard is None:
-            return explain_memory_limit(await self.runner.run(limited, on_event), self.limit_bytes)
-        kills = self.guard.memory.kernel_kills()
-        self.guard.add(spec.ident)
+        guard, limited = self.guard, replace(spec, memory_limit_bytes=self.limit_bytes)
+        if guard is None:
+            return self._explained(await self.runner.run(limited, on_event))
+        kills = guard.memory.kernel_kills()
+        guard.add(spec.ident)
         killed: Killed | None = None
         try:
             summary = await self.runner.run(limited, on_event)
         finally:
-            killed = self.guard.remove(spec.ident)
+            killed = guard.remove(spec.ident)
+        full_bytes = guard.memory.limit_bytes if guard.memory.kernel_kills() > kills else 0
+        return self._explained(summary, killed, full_bytes)
+
+    def _explained(self, summary: RunSummary, killed: Killed | None = None, full_bytes: int = 0) -> RunSummary:
+        """Return the summary with the reason why it failed; ``full_bytes`` if the kernel killed in a full container."""
+        if summary.is_successful:
+            return summary
         if killed:
             return explain_kill(summary, killed)
-        if self.guard.memory.kernel_kills() > kills:
-            return explain_kernel_kill(summary, self.guard.memory.limit_bytes)
-        return explain_memory_limit(summary, self.limit_bytes)
+        return (
+            explain_kernel_kill(summary, full_bytes) if full_bytes else explain_memory_limit(summary, self.limit_bytes)
+        )

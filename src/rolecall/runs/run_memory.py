@@ -1,7 +1,8 @@
 """How much memory a run may take and has taken, and what a run that took too much is told.
 
 Ansible often does not say that memory ran out: it shows the text of an exception, and a ``MemoryError`` has none. So a
-failure without a reason is judged by the size of the largest process of the run.
+failure without a reason is judged by the size of the largest process of the run. The functions explain runs that have
+failed: one that succeeded before it could be killed has succeeded.
 """
 
 import re
@@ -38,7 +39,7 @@ def resolve_memory_limit(asked_bytes: int | None, container_bytes: int | None) -
 
 def explain_memory_limit(summary: RunSummary, limit_bytes: int) -> RunSummary:
     """Return the summary with "out of memory" in front of a failure for which a process reached its limit."""
-    if summary.is_successful or limit_bytes <= 0:
+    if limit_bytes <= 0:
         return summary
     limit, peak = format_bytes(limit_bytes), format_bytes(summary.peak_memory_bytes)
     advice = "let the role handle less at once, or raise --run-memory-limit"
@@ -54,8 +55,6 @@ def explain_memory_limit(summary: RunSummary, limit_bytes: int) -> RunSummary:
 
 def explain_kernel_kill(summary: RunSummary, container_bytes: int) -> RunSummary:
     """Return the summary of a run in whose time the kernel killed a process of the container for want of memory."""
-    if summary.is_successful:
-        return summary
     text = (
         f"probably out of memory: the {format_bytes(container_bytes)} of the container were full, and the kernel "
         "killed a process (lower --max-concurrent-runs, or raise the memory limit of the container)"
@@ -65,8 +64,6 @@ def explain_kernel_kill(summary: RunSummary, container_bytes: int) -> RunSummary
 
 def explain_kill(summary: RunSummary, why: object) -> RunSummary:
     """Return the summary of a run that was killed: what it reports itself is a consequence, except the task."""
-    if summary.is_successful:
-        return summary
     task = summary.failures[-1].task if summary.failures else ""
     return replace(summary, failures=(TaskFailure(task, "", cut(str(why))),))
 

@@ -59,11 +59,6 @@ class RunSummaryBuilder:
         self._requeue_failure: TaskFailure | None = None
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
-    @property
-    def task(self) -> str:
-        """The task that started last; empty before the first one and after the recap."""
-        return self._task
-
     def add(self, event: RunEvent) -> None:
         """Add the next event, in the order in which Ansible emitted them."""
         self._last_created = event.created or self._last_created

@@ -4,10 +4,14 @@ A tree of templates becomes a tree of files. In paths, ``_name_`` and ``_plural_
 for a leading dot. A missing value is a ``KeyError``: a bug.
 """
 
+import json
 import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
+
+from rolecall.record.files import SUFFIX
+from rolecall.record.lines import digest_of, to_line
 
 FOLDER = Path(__file__).parent / "templates"
 _ENDING = ".tmpl"
@@ -22,14 +26,22 @@ class _Text(string.Template):
 def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the files of a tree, by their path in the project."""
     top = FOLDER / tree
-    return {
+    texts = {
         _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
     }
+    return {path: _sealed(text) if path.endswith(SUFFIX) else text for path, text in texts.items()}
 
 
 def render_snippet(name: str, values: Mapping[str, str]) -> str:
     """Return a part of a file, without a newline at the end."""
     return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
+
+
+def _sealed(record: str) -> str:
+    """Return a record with the digest of its lines, which have other names than those that were recorded."""
+    *lines, end = record.splitlines()
+    last = to_line({**json.loads(end), "digest": digest_of(lines)})
+    return "".join(f"{line}\n" for line in (*lines, last))
 
 
 def _path(template: Path, values: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.cli.main import main
 
-COMMANDS = ("run", "validate", "cluster", "demo", "init", "create", "version")
+COMMANDS = ("run", "validate", "plan", "cluster", "demo", "init", "create", "version")
 
 
 def printed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rolecall import operator as operator_module
-from rolecall.cli import ansible_operator, run
+from rolecall.cli import ansible_operator
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.main import main, parser
+from rolecall.cli.operator_settings import settings_of
 from rolecall.cli.program import rolecall_program
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
@@ -31,7 +32,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def settings(*arguments: str) -> Settings:
     """Return what the flags make of the settings."""
     options = parser().parse_args(["run", *join_flag_values(arguments)])
-    return run._settings(options, rolecall_program(), os.environ)
+    return settings_of(options, rolecall_program().settings, os.environ)
 
 
 def test_without_flags_the_settings_are_the_defaults() -> None:

@@ -1,7 +1,8 @@
 """The Markdown pages of the repository, and what tests look for in them: links, paths, code blocks, commands."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
@@ -11,17 +12,23 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def pages() -> list[Path]:
+@cache
+def pages() -> tuple[Path, ...]:
     """Return every page that we wrote."""
     top = list(PROJECT.glob("*.md"))
     below = [
         page for folder in ("docs", "roles", "src", "bench", "changelog.d") for page in (PROJECT / folder).rglob("*.md")
     ]
-    return sorted(top + below)
+    return tuple(sorted(top + below))
+
+
+def wrong(look: Callable[[Path], object]) -> dict[str, object]:
+    """Return what a look finds wrong in the pages, by page; a test for each page would take longer than the look."""
+    return {name_of(page): found for page in pages() if (found := look(page))}
 
 
 def name_of(page: Path) -> str:
-    """Return a page's path in the repository, as the name of a test case."""
+    """Return a page's path in the repository."""
     return str(page.relative_to(PROJECT))
 
 

@@ -2,11 +2,14 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from rolecall.record.document import Surroundings, document_of
 from rolecall.record.files import RecordFiles
 from rolecall.record.run_record import Ending
 from tests.unit.proxy.conftest import DEMO
 from tests.unit.record.records import exchange, make_record
+from tests.unit.test_private_files import give_away
 
 DISCOVERY = {"kind": "APIResourceList", "resources": []}
 
@@ -40,3 +43,22 @@ def test_the_oldest_records_are_removed_and_failures_last(tmp_path: Path) -> Non
     assert not old.exists()
     newest = write(RecordFiles(directory, 1), 4)
     assert list(directory.glob("*.jsonl")) == [newest]
+
+
+def test_a_record_that_somebody_has_removed_takes_no_room(tmp_path: Path) -> None:
+    length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
+    files = RecordFiles(tmp_path / "records", 2 * length)
+    first, second = (write(files, number) for number in (0, 1))
+    second.unlink()
+    third = write(files, 2)
+    assert sorted((tmp_path / "records").glob("*.jsonl")) == [first, third]
+
+
+def test_a_directory_of_another_user_in_a_shared_place_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o1777)
+    (tmp_path / "records").mkdir()
+    give_away(tmp_path / "records", monkeypatch)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        write(RecordFiles(tmp_path / "records", 1 << 20), 0)

@@ -75,6 +75,15 @@ def test_a_longer_value_is_replaced_before_one_within_it() -> None:
     }
 
 
+def test_a_line_of_a_long_value_that_is_a_value_itself_is_found_in_every_spelling() -> None:
+    mask = Mask()
+    mask.add("\n".join(f"planted-line-{number}" for number in range(100)))
+    mask.add("planted-line-7")
+    text = mask.apply(to_line({"a": encoded("planted-line-7"), "b": "planted-line-8"}))
+    assert encoded("planted-line-7") not in text
+    assert "planted" not in text
+
+
 def test_a_short_value_is_replaced_where_it_is_a_whole_text_and_not_as_a_key() -> None:
     mask = Mask()
     pin = mask.add("1234")
@@ -107,3 +116,13 @@ def test_the_beginning_of_a_value_is_removed_where_a_text_was_cut() -> None:
     assert mask.without_cut_value(f"failed with planted-se{CUT_MARK}") == f"failed with {CUT_MARK}"
     assert mask.without_cut_value(f"nothing of it{CUT_MARK}") == f"nothing of it{CUT_MARK}"
     assert mask.without_cut_value("ends in planted-se") == "ends in planted-se"
+
+
+def test_one_word_can_stand_for_every_value() -> None:
+    mask = Mask()
+    mask.add("correct horse")
+    mask.add("abc")
+    hide = mask.hider("(hidden)")
+    assert hide("u:correct horse@h, correct+horse") == "u:(hidden)@h, (hidden)"
+    assert hide(base64.b64encode(b"correct horse").decode()) == "(hidden)"
+    assert (hide("abc"), hide("abcd")) == ("(hidden)", "abcd")

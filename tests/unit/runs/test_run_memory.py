@@ -44,9 +44,8 @@ def test_a_failure_that_does_not_say_why_is_probably_out_of_memory_if_a_process_
         (failed(OTHER, peak_bytes=LIMIT // 4), LIMIT),
         (failed(TaskFailure("Eat", "", "no more coffee"), peak_bytes=LIMIT), LIMIT),
         (failed(FAILURE, peak_bytes=LIMIT), 0),
-        (RunSummary("successful", peak_memory_bytes=LIMIT), LIMIT),
     ],
-    ids=["small", "says why", "no limit", "successful"],
+    ids=["small", "says why", "no limit"],
 )
 def test_any_other_end_stays_as_it_is(summary: RunSummary, limit: int) -> None:
     assert explain_memory_limit(summary, limit) == summary
@@ -57,11 +56,6 @@ def test_a_killed_run_is_told_why_and_in_which_task() -> None:
     assert (
         explain_kill(failed(gone), "out of memory: it was killed").message == "Task 'Eat': out of memory: it was killed"
     )
-
-
-def test_a_run_that_succeeded_before_it_could_be_killed_succeeds() -> None:
-    summary = RunSummary("successful")
-    assert explain_kill(summary, "why") == explain_kernel_kill(summary, 1) == summary
 
 
 def test_a_failure_while_the_kernel_killed_says_so() -> None:

@@ -175,15 +175,6 @@ def test_a_timeout_names_the_task_that_was_running() -> None:
     assert messages(summary) == ["Task 'Wait for it': took longer than 5s"]
 
 
-def test_the_running_task_is_known() -> None:
-    folder = RunSummaryBuilder()
-    assert folder.task == ""
-    folder.add(started("A"))
-    assert folder.task == "A"
-    folder.add(recap())
-    assert folder.task == ""
-
-
 def test_the_stats_of_the_role_are_passed_on() -> None:
     assert fold([recap(stats={"pods": 3})], GOOD).stats == {"pods": 3}
 

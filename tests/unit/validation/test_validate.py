@@ -95,21 +95,27 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        "- rolecall.util.requeue_after: {time: 5s}\n- operator_sdk.util.k8s_status: {}\n",
-        "- action: '{{ chosen }}'\n",
-        "- include_tasks: '{{ chosen }}.yml'\n- include_tasks: {file: more.yml}\n- import_tasks: more.yml\n",
-        "- ansible.builtin.meta: end_role\n",
-        "- own: {}\n",
-        "- debug:\n    msg: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162\n",
-    ],
-)
-def test_what_a_run_would_take_is_taken(project: Path, tasks: str) -> None:
-    write(project, tasks__main=tasks, tasks__more=DEBUG, vars__hidden="$ANSIBLE_VAULT;1.1;AES256\n6162\n")
-    (project / "roles/thing/library").mkdir()
-    (project / "roles/thing/library/own.py").write_text("from ansible.module_utils.basic import AnsibleModule\n")
+TAKEN = {
+    "ours": "- rolecall.util.requeue_after: {time: 5s}\n- operator_sdk.util.k8s_status: {}\n",
+    "chosen": "- action: '{{ chosen }}'\n",
+    "included": "- include_tasks: '{{ chosen }}.yml'\n- include_tasks: {file: more.yml}\n- import_tasks: more.yml\n",
+    "ended": "- ansible.builtin.meta: end_role\n",
+    "own": "- own: {}\n",
+    "vault": "- debug:\n    msg: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162\n",
+}
+
+
+def test_what_a_run_would_take_is_taken(project: Path) -> None:
+    entries = [f"- {{version: v1, kind: {role.title()}, role: {role}}}\n" for role in TAKEN]
+    (project / "watches.yaml").write_text(ENTRY + "".join(entries))
+    for role, tasks in TAKEN.items():
+        place = project / "roles" / role
+        for folder in ("tasks", "vars", "library"):
+            (place / folder).mkdir(parents=True)
+        (place / "tasks/main.yml").write_text(tasks)
+        (place / "tasks/more.yml").write_text(DEBUG)
+        (place / "vars/hidden.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
+        (place / "library/own.py").write_text("from ansible.module_utils.basic import AnsibleModule\n")
     assert found() == []
 
 

@@ -5,7 +5,7 @@
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,12 +26,13 @@ class FlagFormatter(argparse.HelpFormatter):
         return super()._format_action_invocation(action).replace(f" {BOOLEAN.metavar}", BOOLEAN.metavar)
 
 
-def add_flags(parser: argparse.ArgumentParser, *defaults: object) -> None:
-    """Add all flags; the help shows the values of ``defaults``, the settings, as their defaults."""
+def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Container[str] | None = None) -> None:
+    """Add all flags, or ``only`` some; the help shows the values of ``defaults``, the settings, as their defaults."""
     by_type: Mapping[type, object] = {type(settings): settings for settings in defaults}
     for group in GROUPS:
-        section = parser.add_argument_group(group.title)
-        for flag in group.flags:
+        flags = [flag for flag in group.flags if only is None or flag.name in only]
+        section = parser.add_argument_group(group.title) if flags else parser
+        for flag in flags:
             section.add_argument(
                 f"--{flag.name}",
                 type=flag.type.parse,
@@ -60,7 +61,7 @@ def join_flag_values(words: Sequence[str]) -> Iterator[str]:
 
 def given_flags(options: argparse.Namespace) -> Iterator[Flag]:
     """Yield the flags that the command line sets."""
-    return (flag for flag in all_flags() if getattr(options, flag.dest) is not None)
+    return (flag for flag in all_flags() if getattr(options, flag.dest, None) is not None)
 
 
 def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
@@ -69,7 +70,7 @@ def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
     for group in GROUPS:
         if group.settings_type is type(defaults):
             for flag in group.flags:
-                if (value := getattr(options, flag.dest)) is not None:
+                if (value := getattr(options, flag.dest, None)) is not None:
                     values[flag.setting] = value
     return replace(defaults, **values)
 

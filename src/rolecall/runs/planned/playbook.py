@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
+from rolecall.runs.planned import clock
 from rolecall.runs.planned.journal import DIRECTORY_VARIABLE
 
 PROGRAM = "ansible-playbook"
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     from rolecall.runs.planned.hooks import install  # noqa: PLC0415
     from rolecall.runs.planned.unknown_result import PlanEnded  # noqa: PLC0415
 
+    clock.install(os.environ)
     install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ))
     try:
         playbook.main(list(arguments))

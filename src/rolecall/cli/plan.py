@@ -1,0 +1,198 @@
+"""``rolecall plan``: says what the roles would change, without changing anything.
+
+Exit code 0 means that nothing would change, 2 that something would, 3 that the plan is only complete up to a task, 1
+that there is no plan or that a role would fail; one line on standard error says why there is none. 64 means an invalid
+command line. Progress goes to standard error, so that standard output has only the plan.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rolecall import logs
+from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
+from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+from rolecall.cli.terminal import print_lines, progress
+from rolecall.config.errors import ConfigurationError
+from rolecall.config.settings import Settings
+from rolecall.controlplane.errors import ControlPlaneError
+from rolecall.kube.errors import KubeError
+from rolecall.logs import LogSettings
+
+if TYPE_CHECKING:
+    from rolecall.plan.differences import Findings
+    from rolecall.plan.request import PlanRequest
+    from rolecall.plan.results import Plan
+
+INTERRUPTED = 130
+FLAGS = frozenset(
+    {
+        "ansible-args",
+        "ansible-collections-path",
+        "ansible-roles-path",
+        "inject-owner-ref",
+        "kubeconfig",
+        "mark-unsafe",
+        "max-object-values",
+        "reconcile-period",
+        "run-timeout",
+        "unreachable-ok",
+        "warm",
+        "watches-file",
+    }
+)
+"""The flags of ``rolecall run`` that decide what a run does."""
+
+EPILOG = (
+    "Give the flags and the environment that the operator has. Exit codes: 0 nothing would change, 2 something would, "
+    "3 the plan is only complete up to a task, 1 a role would fail or there is no plan, 64 an invalid command line."
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the program."""
+    parser: Parser = commands.add_parser(
+        "plan",
+        help="say what the roles would change, without changing anything",
+        description="Runs the roles of this directory against a shadow of the cluster, and says what they would "
+        "change: for one object, for the objects in files as if these had been applied, or for all objects. The "
+        "cluster is only read, unless you ask for dry runs with --admission.",
+        epilog=EPILOG,
+        formatter_class=FlagFormatter,
+    )
+    _add_subjects(parser)
+    _add_output(parser)
+    add_flags(parser, Settings(), only=FLAGS)
+    parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
+    parser.set_defaults(handler=lambda options: _plan(options, parser))
+
+
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="the kind of the object, or its plural")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of the object")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        help="the namespace of the object, of objects in files that name none, or of all objects (default: default; "
+        "WATCH_NAMESPACE for all objects)",
+    )
+    parser.add_argument(
+        "-f",
+        "--file",
+        dest="files",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="plan the objects in this file; can be repeated",
+    )
+    parser.add_argument("--all", action="store_true", help="plan all objects of the kinds in the watches file")
+    parser.add_argument("--kind", dest="only_kind", metavar="KIND", help="with --all: only the objects of this kind")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show all that was found out about unchanged objects, too"
+    )
+    parser.add_argument(
+        "--admission",
+        action="store_true",
+        help="also ask the cluster what its webhooks, quotas and policies say to each planned write, by dry runs",
+    )
+    parser.add_argument(
+        "--run-commands",
+        action="store_true",
+        help="run commands and whatever else leaves Kubernetes for real, instead of ending the plan there",
+    )
+
+
+def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    _check(options, parser)
+    # Importing what runs roles takes a second; the other commands should not pay for it.
+    from rolecall.plan.differences import findings_of  # noqa: PLC0415
+    from rolecall.plan.request import PlanError  # noqa: PLC0415
+    from rolecall.plan.results import worst_of  # noqa: PLC0415
+    from rolecall.shadow.source import SourceError  # noqa: PLC0415
+
+    logs.configure(LogSettings(level="error"))
+    try:
+        plan = _made(options)
+    except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
+        sys.stderr.write(f"rolecall plan: {' '.join(str(error).split())}\n")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    findings = findings_of(plan)
+    _print(findings, plan.assumptions, options)
+    return worst_of(found.result for found in findings)
+
+
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Exit unless exactly one of an object, files and all objects is asked for."""
+    asked = [bool(options.kind), bool(options.files), options.all]
+    if sum(asked) != 1:
+        parser.error("expected one of KIND NAME, -f FILE and --all")
+    if options.kind and not options.name:
+        parser.error(f"expected the name of the object after {options.kind!r}, or --all --kind {options.kind}")
+    if options.only_kind and not options.all:
+        parser.error("argument --kind: only with --all; the kind of one object stands before its name")
+
+
+def _made(options: argparse.Namespace) -> "Plan":
+    """Return the plan that was asked for. Raises one of the errors that ``_plan`` reports."""
+    request = _request(options)
+    with progress() as report:
+        return asyncio.run(_plan_and_ask(request, report, asks=options.admission))
+
+
+async def _plan_and_ask(request: "PlanRequest", report: Callable[[str], None], *, asks: bool) -> "Plan":
+    """Return a plan, with what the cluster says to its writes if it ``asks``."""
+    from rolecall.kube.client import Client  # noqa: PLC0415
+    from rolecall.plan.admission import with_admission  # noqa: PLC0415
+    from rolecall.plan.planner import make_plan  # noqa: PLC0415
+
+    plan = await make_plan(request, report)
+    if not asks:
+        return plan
+    async with await Client.connect(request.settings.kubeconfig) as client:
+        return await with_admission(plan, client, report)
+
+
+def _request(options: argparse.Namespace) -> "PlanRequest":
+    from rolecall.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.plan.request import PlanRequest  # noqa: PLC0415
+
+    settings = settings_of(options, Settings(), os.environ)
+    os.environ.update(search_paths(settings))
+    watches = load_watches(settings.watches_file, os.environ)
+    os.environ.update(ansible_defaults_for(settings, os.environ))
+    request = PlanRequest(
+        settings,
+        watches,
+        kind=options.kind or options.only_kind or "",
+        name=options.name or "",
+        namespace=options.namespace or "",
+        runs_commands=options.run_commands,
+    )
+    return replace(request, files=tuple(options.files or ()), everything=options.all)
+
+
+def _print(findings: "tuple[Findings, ...]", assumptions: tuple[str, ...], options: argparse.Namespace) -> None:
+    from rolecall.plan.document import document_of  # noqa: PLC0415
+    from rolecall.plan.rendering import Rendering  # noqa: PLC0415
+
+    if options.output == "json":
+        sys.stdout.write(json.dumps(document_of(findings, assumptions), indent=2, ensure_ascii=False) + "\n")
+        return
+    print_lines(Rendering(findings, assumptions, not options.all, options.verbose).lines())

@@ -1,0 +1,105 @@
+"""``rolecall replay``: runs the roles of this directory on the records of runs, and compares their writes.
+
+Exit code 0 means that each run would be the same today, 2 that one would write something else, 3 that one is only
+complete up to a task, 1 that a role would fail. What cannot be replayed is one line on standard error, and the others
+go on; the first such record decides the exit code. 64 means an invalid command line. Progress goes to standard error.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rolecall import logs
+from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
+from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+from rolecall.cli.plan import FLAGS, INTERRUPTED
+from rolecall.cli.terminal import print_lines, progress
+from rolecall.config.errors import ConfigurationError
+from rolecall.config.settings import Settings
+from rolecall.controlplane.errors import ControlPlaneError
+from rolecall.kube.errors import KubeError
+from rolecall.logs import LogSettings
+from rolecall.record.reader import exit_codes_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rolecall.replay.results import Replays
+
+EPILOG = (
+    "Nothing is sent to a cluster. Exit codes: 0 the same writes, 2 other writes, 3 only complete up to a task, 1 a "
+    f"role fails today, a kind or role is not there; {exit_codes_text()}; 64 an invalid command line. If some records "
+    "cannot be replayed, the first of these decides."
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the program."""
+    parser: Parser = commands.add_parser(
+        "replay",
+        help="run the roles on the records of runs, and compare what they write",
+        description="Runs the roles of this directory again on the records that 'rolecall run --record-dir DIR' has "
+        "written, against a shadow of the cluster that each record shows, and says how their writes differ from those "
+        "in the record.",
+        epilog=EPILOG,
+        formatter_class=FlagFormatter,
+    )
+    parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="a record, or a directory with records")
+    parser.add_argument("--summary", action="store_true", help="print one line for each record, without differences")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--run-commands",
+        action="store_true",
+        help="run commands and whatever else leaves Kubernetes for real, instead of ending the replay there",
+    )
+    add_flags(parser, Settings(), only=FLAGS - {"kubeconfig"})
+    parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
+    parser.set_defaults(handler=_replay)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    logs.configure(LogSettings(level="error"))
+    try:
+        with progress() as report:
+            replays = asyncio.run(_replays(options, report))
+    except (ConfigurationError, ControlPlaneError, KubeError, OSError) as error:
+        sys.stderr.write(f"rolecall replay: {' '.join(str(error).split())}\n")
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    _print(replays, options)
+    return replays.exit_code
+
+
+async def _replays(options: argparse.Namespace, report: "Callable[[str], None]") -> "Replays":
+    # Importing what runs roles takes a second; the other commands should not pay for it.
+    from rolecall.config.watches import parse_watches  # noqa: PLC0415
+    from rolecall.replay.request import ReplayRequest  # noqa: PLC0415
+    from rolecall.replay.session import replay_all  # noqa: PLC0415
+
+    settings = settings_of(options, Settings(), os.environ)
+    os.environ.update(search_paths(settings))
+    parsed = parse_watches(settings.watches_file, os.environ)
+    os.environ.update(ansible_defaults_for(settings, os.environ))
+    request = ReplayRequest(settings, parsed, Path.cwd(), runs_commands=options.run_commands)
+    return await replay_all(request, options.records, report)
+
+
+def _print(replays: "Replays", options: argparse.Namespace) -> None:
+    from rolecall.replay.rendering import document_of, lines_of  # noqa: PLC0415
+    from rolecall.replay.results import BadRecord  # noqa: PLC0415
+
+    for each in replays.found:
+        if isinstance(each, BadRecord):
+            sys.stderr.write(f"rolecall replay: {' '.join(each.text.split())}\n")
+    if options.output == "json":
+        sys.stdout.write(json.dumps(document_of(replays), indent=2, ensure_ascii=False) + "\n")
+        return
+    print_lines(lines_of(replays, is_summary=options.summary))

@@ -1,0 +1,115 @@
+"""What a replay says about its record: the same, other writes, complete up to a task, or failed.
+
+A run that failed is the same if the role fails today at the same task for the same reason.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rolecall.plan.shown_texts import SENSITIVE
+from rolecall.record.masking import Mask
+from rolecall.record.reader import StoredRecord
+from rolecall.record.run_record import Ending, RunRecord
+from rolecall.replay.comparison import Compared, compare
+from rolecall.replay.equality import Equality
+from rolecall.replay.questions import open_questions
+from rolecall.replay.record_source import RecordSource
+from rolecall.replay.results import Difference, Replay, Verdict
+from rolecall.replay.run_lines import RunLines
+
+_ANEW: Final = re.compile(
+    r"0x[0-9a-f]{6,}|(?:/[\w.+-]+)*/(?:ansible[-_.]tmp|tmp)[\w.+-]*(?:/[\w.+-]+)*|127\.0\.0\.1:\d+"
+)
+"""What messages have anew in each run: addresses in memory, temporary files, the port of the proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRun:
+    """A run in the shadow, for which ``source`` stood in; ``stopped_at`` says up to which task it is complete.
+
+    ``secrets`` are values that must not be shown.
+    """
+
+    record: RunRecord
+    source: RecordSource
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    stopped_at: str = ""
+    secrets: tuple[str, ...] = ()
+
+
+def outcome_of(record: StoredRecord, replayed: ReplayedRun) -> Replay:
+    """Return what came of a record."""
+    run = RunLines.of_run(replayed.record)
+    ending = replayed.record.ending or Ending("failed")
+    failure = "" if ending.outcome == "succeeded" else _failure_of(ending)
+    recorded = "\n".join(record.end["failures"]) if record.end["outcome"] != "succeeded" else ""
+    has_failed_anew = bool(failure) and not recorded
+    compared = compare(RunLines.of_record(record), run, has_ended_early=bool(replayed.stopped_at) or has_failed_anew)
+    is_same_failure = bool(failure) == bool(recorded) and _is_same_message(compared.equality, recorded, failure)
+    status = None if replayed.stopped_at else _status(compared.equality, record, ending)
+    hide = _hider(replayed.secrets)
+    return Replay(
+        path=record.path,
+        kind=record.kind,
+        name=record.name,
+        verdict=_verdict(compared, replayed.stopped_at, failure, is_same=is_same_failure and status is None),
+        differences=tuple(_hidden_in(each, hide) for each in compared.differences),
+        status=None if status is None else (_hidden(status[0], hide), _hidden(status[1], hide)),
+        failure="" if is_same_failure else hide(failure),
+        recorded_failure="" if is_same_failure else recorded,
+        stopped_at=replayed.stopped_at,
+        not_reached=compared.not_reached,
+        questions=open_questions(run, replayed.source),
+        notes=(*compared.notes, *replayed.source.assumptions, *replayed.notes),
+        seconds=replayed.seconds,
+    )
+
+
+def _verdict(compared: Compared, stopped_at: str, failure: str, *, is_same: bool) -> Verdict:
+    if stopped_at:
+        return Verdict.INCOMPLETE
+    if is_same and not compared.differences:
+        return Verdict.SAME
+    return Verdict.FAILED if failure else Verdict.DIFFERENT
+
+
+def _hider(secrets: tuple[str, ...]) -> Callable[[str], str]:
+    mask = Mask()
+    for text in secrets:
+        mask.add(text)
+    return mask.hider(SENSITIVE)
+
+
+def _hidden_in(difference: Difference, hide: Callable[[str], str]) -> Difference:
+    return replace(difference, before=_hidden(difference.before, hide), after=_hidden(difference.after, hide))
+
+
+def _hidden(value: Any, hide: Callable[[str], str]) -> Any:
+    """Return a value without secrets; what is the same before and after stays the same."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {key: _hidden(inner, hide) for key, inner in value.items()}
+    return [_hidden(inner, hide) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _failure_of(ending: Ending) -> str:
+    summary = ending.summary
+    failures = [] if summary is None else [str(each) for each in summary.failures]
+    return "\n".join(failures) or "the reconcile failed; its status says why"
+
+
+def _is_same_message(equality: Equality, before: str, after: str) -> bool:
+    return equality.are_same_texts(_ANEW.sub("…", before), _ANEW.sub("…", after))
+
+
+def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[Any, Any] | None:
+    """Return the status of the record and that of today if they differ."""
+    before = {"status": record.end["status"], "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
+    status = None if ending.status is None else dict(ending.status)
+    after = {"status": status, "requeueAfterSeconds": ending.requeue_after_seconds}
+    unified = equality.unified(before, after)
+    return None if unified == before else (before, unified)

@@ -1,0 +1,51 @@
+"""Shadows for tests: one control plane without controllers for a file, emptied after each test."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier
+from rolecall.shadow.shadow import Shadow, shadow_in
+
+READ_ONLY = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+"""
+
+
+@pytest.fixture(scope="module")
+def shadow_plane() -> Iterator[ControlPlane]:
+    """Give a control plane for the shadows of a file."""
+    with ControlPlane(f"test-shadow-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def shadow(shadow_plane: ControlPlane) -> AsyncIterator[Shadow]:
+    """Give an empty shadow."""
+    async with shadow_in(shadow_plane) as shadow:
+        yield shadow
+        await shadow.forget()
+
+
+@pytest.fixture(scope="session")
+def reader_kubeconfig(defined: ControlPlane) -> Path:
+    """Give the kubeconfig of an account that may read everything, and do nothing else."""
+    Applier(defined.kubeconfig).apply(list(yaml.safe_load_all(READ_ONLY)))
+    return defined.service_account_kubeconfig("default", "reader")

@@ -1,0 +1,126 @@
+"""Replays of real records: the four operators do the same again, and a changed role is found wherever it matters."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.record.reader import read_record
+from tests.integration.operators import PROJECT, copy_project
+from tests.integration.test_rbac import recorded_stories
+from tests.integration.world import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMESPACE = "replayed-stories"
+NO_CLUSTER = {"KUBECONFIG": "/nowhere/kubeconfig", "KUBERNETES_SERVICE_HOST": "", "NO_COLOR": "1"}
+ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+"""Runs a command where there is no network but the loopback interface."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A copy of this repository's operators with the records of their stories."""
+
+    folder: Path
+
+    @property
+    def records(self) -> list[Path]:
+        """The records of runs whose exchanges are all there."""
+        found = sorted((self.folder / "records").glob("*.jsonl"))
+        return [path for path in found if read_record(path).end["complete"]]
+
+    def replay(self, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run ``rolecall replay`` without a cluster."""
+        command = [*prefix, sys.executable, "-m", "rolecall", "replay", *arguments]
+        environment = {**os.environ, **NO_CLUSTER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """Return what came of each record, by its name."""
+        done = self.replay(*map(str, self.records), "--output", "json")
+        assert done.stdout, done.stderr
+        return {Path(each["file"]).name: each for each in json.loads(done.stdout)["records"]}
+
+    def changed(self, folder: Path) -> "Project":
+        """Return a copy whose roles can be changed."""
+        shutil.copytree(self.folder, folder)
+        return Project(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def project(
+    defined: ControlPlane, account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Project]:
+    """Give the operators after their stories."""
+    async with await Client.connect(str(defined.kubeconfig)) as client:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        folder = tmp_path_factory.mktemp("replay") / "project"
+        async with recorded_stories(folder, account_kubeconfig, World(client, NAMESPACE)):
+            pass
+    await asyncio.to_thread(copy_project, folder, "deploy/crds")
+    yield Project(folder)
+
+
+async def test_unchanged_roles_do_the_same_again_where_there_is_no_network(project: Project) -> None:
+    records = project.records
+    assert {path.name.split("-")[1] for path in records} == {"foo", "hikawa", "podscaler", "replicaset"}
+    done = await asyncio.to_thread(project.replay, *map(str, records), prefix=ALONE)
+    lines = done.stdout.splitlines()
+    assert lines[-1] == f"{len(records)} records: {len(records)} same", done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+CHANGES = {
+    "another message": ("roles/foo/tasks/main.yml", "message: Foo synced successfully", "message: Foo is synced"),
+    "another word": ("roles/hikawa/vars/main.yml", "said-at-millis:", "said-at:"),
+    "another label": ("roles/podcount/tasks/main.yml", "pod-count: ", "number-of-pods: "),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+async def test_a_changed_role_is_found_in_every_record_that_it_concerns(
+    case: str, project: Project, tmp_path: Path
+) -> None:
+    file, before, after = CHANGES[case]
+    changed = project.changed(tmp_path / "changed")
+    path = changed.folder / file
+    text = await asyncio.to_thread(path.read_text)
+    assert before in text
+    await asyncio.to_thread(path.write_text, text.replace(before, after))
+    written = before.removesuffix(": ").removesuffix(":").removeprefix("message: ")
+    concerned = {path.name for path in project.records if has_written(path, written)}
+    assert concerned
+    results = await asyncio.to_thread(changed.results)
+    assert {name for name, each in results.items() if each["result"] == "other writes"} == concerned
+    assert {name for name, each in results.items() if each["result"] == "same"} == results.keys() - concerned
+
+
+def has_written(path: Path, text: str) -> bool:
+    """Tell whether the run of a record has written something with a text."""
+    writes = (each for each in read_record(path).exchanges if each["verb"] in ("create", "update", "patch"))
+    return any(text in json.dumps(each.get("request", {})) for each in writes)
+
+
+async def test_a_hundred_records_need_one_shadow(project: Project) -> None:
+    done = await asyncio.to_thread(project.replay, *map(str, project.records), "--output", "json")
+    seconds = [each["seconds"] for each in json.loads(done.stdout)["records"]]
+    assert sum(seconds) / len(seconds) < 2.0, "a replay takes a second on a quiet machine"
+    assert done.stderr.count("Starting") <= 1, done.stderr
+
+
+def test_the_project_of_these_tests_is_that_of_the_repository() -> None:
+    assert all(before in (PROJECT / file).read_text() for file, before, _ in CHANGES.values())

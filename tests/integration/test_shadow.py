@@ -1,0 +1,255 @@
+"""A shadow has what the source has, as it is there, and its controllers leave it alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.metadata import is_being_deleted, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy.request_info import parse
+from rolecall.shadow.importer import Importer
+from rolecall.shadow.live_source import LiveSource
+from rolecall.shadow.shadow import Shadow
+from rolecall.shadow.source import SourceError
+from tests.integration.shadows import reader_kubeconfig, shadow, shadow_plane
+from tests.integration.things import THING
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
+
+__all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
+
+PATIENCE = 60.0
+DEPLOYMENT_OF_TWO = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+"""
+ANOTHER = DEPLOYMENT_OF_TWO.replace("web", "other").replace("replicas: 2", "replicas: 1")
+
+
+def unversioned(obj: RawObject) -> RawObject:
+    """Return an object without what is of the store it is in."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    return {**obj, "metadata": metadata}
+
+
+async def is_available(world: World, name: str) -> None:
+    await world.wait_for(DEPLOYMENT, name, lambda obj: (obj.get("status") or {}).get("availableReplicas"), PATIENCE)
+
+
+async def ask(importer: Importer, method: str, target: str, name: str = "") -> None:
+    """Import what a request asks about."""
+    await importer.before(parse(method, target), target.partition("?")[2], name)
+
+
+@pytest.fixture
+async def importer(shadow: Shadow, reader_kubeconfig: Path) -> AsyncIterator[Importer]:
+    async with await Client.connect(str(reader_kubeconfig)) as client:
+        yield shadow.importer(LiveSource(client))
+
+
+async def test_an_imported_object_is_the_same_with_uid_status_and_managed_fields(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {a: b}}, data: {c: d}}")
+    await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
+
+    assert unversioned(await shadow.client.get(CONFIG_MAP, world.key("one"))) == unversioned(
+        await world.get(CONFIG_MAP, "one")
+    )
+
+
+async def test_a_deployment_comes_with_its_pods_and_the_controllers_keep_them(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    await world.create(DEPLOYMENT_OF_TWO)
+    await is_available(world, "web")
+    await ask(importer, "GET", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
+    there = World(shadow.client, world.namespace)
+    before = {uid_of(pod) for pod in await world.pods(app="web")}
+
+    await shadow.controllers.need()
+    await there.create(ANOTHER)
+    await is_available(there, "other")  # by now every controller has looked at everything
+
+    assert {uid_of(pod) for pod in await there.pods(app="web")} == before
+    assert names(await there.objects(REPLICA_SET))[1:] == names(await world.objects(REPLICA_SET))
+
+
+async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_shadow(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    await world.create(DEPLOYMENT_OF_TWO)
+    await is_available(world, "web")
+    there = World(shadow.client, world.namespace)
+    target = f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web"
+    await ask(importer, "PATCH", target)
+    before = set(names(await world.pods(app="web")))
+    await there.patch(DEPLOYMENT, "web", {"spec": {"replicas": 3}})
+
+    def is_scaled(obj: RawObject) -> bool:
+        return bool(obj["status"].get("availableReplicas") == 3)
+
+    await there.wait_for(DEPLOYMENT, "web", is_scaled, PATIENCE)
+    assert before < set(names(await there.pods(app="web")))
+    assert len(await world.pods(app="web")) == 2
+
+
+async def test_workloads_imported_while_controllers_work_keep_their_pods(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    await shadow.controllers.need()
+    await world.create(DEPLOYMENT_OF_TWO)
+    await is_available(world, "web")
+    await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/pods?labelSelector=app%3Dweb")
+    there = World(shadow.client, world.namespace)
+    await there.create(ANOTHER)
+    await is_available(there, "other")
+
+    assert {uid_of(pod) for pod in await there.pods(app="web")} == {uid_of(pod) for pod in await world.pods(app="web")}
+
+
+async def test_what_was_deleted_in_the_shadow_is_not_imported_again(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    for name in ("one", "two"):
+        await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{a: b}}}}}}")
+    target = f"/api/v1/namespaces/{world.namespace}/configmaps"
+    await ask(importer, "DELETE", f"{target}/one")
+    await shadow.client.delete(CONFIG_MAP, world.key("one"))
+    await ask(importer, "GET", f"{target}?labelSelector=a%3Db")
+
+    there = World(shadow.client, world.namespace)
+    assert names([each for each in await there.objects(CONFIG_MAP) if "labels" in each["metadata"]]) == ["two"]
+
+
+async def test_custom_objects_come_with_their_definition_and_owner(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    [owner] = await world.create("{apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: one}}")
+    reference = {"apiVersion": THING.api_version, "kind": "Thing", "name": "one", "uid": uid_of(owner)}
+    await world.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "owned", "namespace": world.namespace, "ownerReferences": [reference]},
+        }
+    )
+    await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/owned")
+
+    assert uid_of(await shadow.client.get(THING, world.key("one"))) == uid_of(owner)
+
+
+async def test_an_object_with_a_finalizer_is_being_deleted_in_the_shadow_as_well(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, finalizers: [example.com/f]}}")
+    await world.delete(CONFIG_MAP, "one")
+    await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
+
+    assert is_being_deleted(await shadow.client.get(CONFIG_MAP, world.key("one")))
+    await world.patch(CONFIG_MAP, "one", {"metadata": {"finalizers": None}})
+
+
+async def test_a_kind_of_the_source_is_served_before_anybody_has_asked_for_an_object(
+    importer: Importer, shadow: Shadow
+) -> None:
+    await importer.install(THING.group)
+
+    assert (await shadow.client.resource(THING)).plural == "things"
+
+
+async def test_what_the_account_must_not_read_is_said_with_the_kind(
+    shadow: Shadow, world: World, powerless_kubeconfig: Path
+) -> None:
+    async with await Client.connect(str(powerless_kubeconfig)) as client:
+        importer = shadow.importer(LiveSource(client))
+        with pytest.raises(SourceError, match=r"configmaps .*one cannot be read: .*needs the right to read it"):
+            await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
+
+
+@pytest.fixture
+async def powerless_kubeconfig(world: World, defined: ControlPlane) -> Path:
+    await world.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: nobody}}")
+    return await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "nobody")
+
+
+async def test_the_shadow_is_empty_after_it_has_forgotten(importer: Importer, shadow: Shadow, world: World) -> None:
+    await world.create(DEPLOYMENT_OF_TWO)
+    await is_available(world, "web")
+    await ask(importer, "GET", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
+    await shadow.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "made"}})
+    await shadow.forget()
+
+    for gvk in (DEPLOYMENT, REPLICA_SET, POD):
+        assert [each async for page, _ in shadow.client.list_pages(gvk) for each in page] == []
+    namespaces = [each async for page, _ in shadow.client.list_pages(GVK("", "v1", "Namespace")) for each in page]
+    assert not {"made", world.namespace} & set(names(namespaces))
+    assert ObjectKey("", "default") in {ObjectKey.of_object(each) for each in namespaces}
+
+
+UNUSUAL_PLACES = """
+apiVersion: v1
+kind: Service
+metadata: {name: one}
+spec: {selector: {app: none}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: separate}
+subsets: [{addresses: [{ip: 192.0.2.1}], ports: [{port: 80}]}]
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: one}
+spec:
+  replicas: 0
+  selector: {app: none}
+  template: {metadata: {labels: {app: none}}, spec: {containers: [{name: a, image: a}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: one}
+spec: {defaultBackend: {service: {name: one, port: {number: 80}}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: one}
+data: {password: aHVudGVyMg==}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: one}
+spec: {minAvailable: 1, selector: {matchLabels: {app: none}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: one}
+spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}
+"""
+
+
+async def test_kinds_that_the_api_server_keeps_in_unusual_places_are_found_there(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    for made in await world.create(UNUSUAL_PLACES):
+        gvk, key = GVK.of_object(made), ObjectKey.of_object(made)
+        await importer.import_object(gvk, key)
+        assert uid_of(await shadow.client.get(gvk, key)) == uid_of(made), gvk
+
+
+async def test_a_cluster_scoped_object_is_imported(importer: Importer, shadow: Shadow, world: World) -> None:
+    namespace = GVK("", "v1", "Namespace")
+    await importer.import_object(namespace, ObjectKey("", world.namespace))
+
+    there = await shadow.client.get(namespace, ObjectKey("", world.namespace))
+    assert uid_of(there) == uid_of(await world.client.get(namespace, ObjectKey("", world.namespace)))

@@ -1,0 +1,63 @@
+"""Writes the template of the recorded run that new projects have: ``python -m tools.scaffold_record``.
+
+A project is made as users make it, its operator runs on the embedded control plane and records, and the first run of
+the sample that succeeded becomes the template. Run it again when the tasks of the scaffold or the format of records
+change.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.scaffold_record.generalise import DOMAIN, KIND, template_of
+
+from rolecall.controlplane.cluster import ControlPlane
+from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.demo.operator_process import OperatorProcess
+from rolecall.record.files import FAILED_SUFFIX, SUFFIX
+from rolecall.scaffold.project import create_api, init_project
+from rolecall.scaffold.templates import FOLDER
+
+TEMPLATE = FOLDER / "api/tests/records/_name_.jsonl.tmpl"
+WITHIN_SECONDS = 120.0
+LOOK_EVERY_SECONDS = 0.2
+
+
+def record_sample(project: Path) -> Path:
+    """Make a project and return the record of the first run of its sample that succeeded."""
+    init_project(project, "web", DOMAIN).write()
+    create_api(project, KIND).write()
+    with ControlPlane("scaffold-record", report=print) as plane:
+        applier = Applier(plane.kubeconfig)
+        applier.apply(read_manifests(project / "deploy/crds"))
+        operator = OperatorProcess(project, plane.kubeconfig, project / "operator.log", ("--record-dir", "records"))
+        operator.start()
+        try:
+            applier.apply(read_manifests(project / "deploy/samples"))
+            return _first_record(project / "records", operator)
+        finally:
+            operator.stop()
+
+
+def _first_record(folder: Path, operator: OperatorProcess) -> Path:
+    for _ in range(int(WITHIN_SECONDS / LOOK_EVERY_SECONDS)):
+        found = [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not path.name.endswith(FAILED_SUFFIX)]
+        if found:
+            return found[0]
+        time.sleep(LOOK_EVERY_SECONDS)  # a directory tells nobody
+    sys.exit(f"no run succeeded within {WITHIN_SECONDS:.0f} s:\n{operator.tail()}")
+
+
+def main() -> None:
+    """Write the template."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder).resolve() / "project"
+        text = template_of(record_sample(project), project)
+    TEMPLATE.parent.mkdir(exist_ok=True)
+    TEMPLATE.write_text(text, encoding="utf-8")
+    print(f"{TEMPLATE}: {len(text)} bytes")  # noqa: T201 - a script
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Turns the record of one project into a template for all: its names become the marks of the scaffold."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from rolecall.record.lines import to_line
+from rolecall.record.reader import StoredRecord, read_record
+from rolecall.scaffold.project import NewKind
+
+DOMAIN: Final = "domain-of-zyx"
+KIND: Final = NewKind("group-of-zyx", "v9beta9", "Zyxkind", plural="zyxkinds", with_role=True)
+"""Names that occur nowhere else, so that each can be told from all other text."""
+
+MARKS: Final = (
+    (f"{KIND.group}.{DOMAIN}", "group"),
+    (KIND.version, "version"),
+    (KIND.kind, "kind"),
+    (str(KIND.plural), "plural"),
+    (KIND.kind.lower(), "name"),
+)
+_OF_THE_ROLE: Final = "content"
+"""A digest of the role's files, which has no meaning for other names."""
+
+
+def template_of(path: Path, project: Path) -> str:
+    """Return the template that a record of a project becomes. The digest is made anew with each project."""
+    record = read_record(path)
+    text = "".join(f"{to_line(line)}\n" for line in _lines(record))
+    text = text.replace("%", "%%").replace(f"{project}/", "")
+    for word, mark in MARKS:
+        text = text.replace(word, f"%{{{mark}}}")
+    return text
+
+
+def _lines(record: StoredRecord) -> list[dict[str, object]]:
+    head = {name: value for name, value in record.head.items() if name != _OF_THE_ROLE}
+    lines = [head, *record.exchanges, *record.tasks, record.end]
+    return [json.loads(json.dumps(line)) for line in lines]
