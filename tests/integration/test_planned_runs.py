@@ -179,6 +179,7 @@ async def test_no_rescue_no_always_and_no_default_hides_that_a_result_was_used(p
         "ansible.builtin.debug: {msg: \"{{ vars['asked'].rc | default(0) }}\"}",
         "ansible.builtin.debug: {}\n  when: asked.rc | default(0) == 0",
         "ansible.builtin.debug: {}\n  when: asked is changed",
+        "ansible.builtin.debug: {}\n  when: asked is defined",
         "ansible.builtin.debug: {}\n  loop: '{{ asked.stdout_lines | default([]) }}'",
         "ansible.builtin.debug: {}\n  loop: ['{{ asked.stdout }}']",
         "ansible.builtin.debug: {}\n  with_items: '{{ asked.stdout_lines }}'",

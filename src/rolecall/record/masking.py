@@ -136,7 +136,7 @@ class Mask:
             if form in text:
                 text = text.replace(form, placeholder)
         for value, placeholder in self._texts.items():
-            if " " in value and len(value) >= MIN_ANYWHERE:
+            if " " in value and len(value) >= MIN_ANYWHERE and value not in self._plain_only:
                 text = without_broken(text, value, placeholder, escape)
         return text
 

@@ -16,6 +16,7 @@ MIN_FORM: Final = 6
 
 _ROUNDS: Final = 2
 _MAX_WORDS: Final = 200
+_MAX_IN_URL: Final = 16 << 10
 _BREAK: Final = r"( |\\*(?:\n|\\n) *(?:\\+ )?)"
 """A space, or where YAML breaks a line instead: also in double quotes, and with the line end escaped."""
 
@@ -78,6 +79,8 @@ def _once_escaped(text: str) -> Iterator[str]:
     yield text.replace("'", "'\"'\"'")  # in a shell
     yield html.escape(text)
     yield html.escape(text, quote=False)
+    if len(text) > _MAX_IN_URL:
+        return
     for encoded in (quote(text, safe="", errors="replace"), quote_plus(text, errors="replace")):
         yield encoded
         yield _PERCENT.sub(lambda match: match[0].lower(), encoded)

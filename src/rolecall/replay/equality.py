@@ -16,6 +16,8 @@ from rolecall.replay.times import Clocks
 from rolecall.replay.writes import RunWrites
 
 _LEAST_TOLERANCE_SECONDS: Final = 10.0
+_DURATION: Final = re.compile(r"(?P<unit>Seconds|Millis|Milliseconds)$")
+"""How the names of fields with durations end."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,10 @@ class Equality:
             return before
         return after
 
+    def unified_status(self, before: Any, after: Any) -> Any:
+        """Return the same for a status, which may also tell how long something took."""
+        return self.unified(before, self._with_durations(before, after))
+
     def are_same_texts(self, before: str, after: str, *, is_hidden: bool = False) -> bool:
         """Tell whether a text of the record and one of the run are the same."""
         if before == after or (before in self._record.versions and after in self._run.versions):
@@ -101,6 +107,20 @@ class Equality:
                 found[key] = value
             else:
                 found[own] = self.unified(before[own], value, is_hidden=is_hidden and own not in IDENTIFYING)
+        return found
+
+    def _with_durations(self, before: Any, after: Any) -> Any:
+        """Return a status with the durations of another one, as far as they are no longer apart than runs are."""
+        if not (isinstance(before, dict) and isinstance(after, dict)):
+            return after
+        found = {}
+        for key, value in after.items():
+            known = before.get(key)
+            found[key] = self._with_durations(known, value)
+            if (match := _DURATION.search(key)) and _is_number(known) and _is_number(value):
+                scale = 1.0 if match["unit"] == "Seconds" else 1000.0
+                is_near = abs(known - value) / scale <= self._clocks.tolerance_seconds
+                found[key] = known if is_near else value
         return found
 
     def _are_same_secrets(self, before: str, after: str) -> bool:

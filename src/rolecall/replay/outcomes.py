@@ -110,6 +110,6 @@ def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[A
     """Return the status of the record and that of today if they differ."""
     before = {"status": record.end["status"], "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
     status = None if ending.status is None else dict(ending.status)
-    after = {"status": status, "requeueAfterSeconds": ending.requeue_after_seconds}
-    unified = equality.unified(before, after)
+    found = equality.unified_status(before["status"], status)
+    unified = {"status": found, "requeueAfterSeconds": ending.requeue_after_seconds}
     return None if unified == before else (before, unified)

@@ -61,7 +61,9 @@ class RecordedKinds:
             self._add_discovery(path, answer)
         for resource in map(_of_head, record.head.get("resources", ())):
             self._add(resource)
-        self._add_defined(GVK.of_object(record.head["object"]))
+        self._recorded = {*self._resources, GVK.of_object(record.head["object"])}
+        for definition in self._definitions:
+            self._add_defined(definition["spec"])
 
     def find(self, group: str, plural: str) -> ApiResource | None:
         """Return a kind by its plural name, in any version; None if the record does not know it."""
@@ -87,14 +89,16 @@ class RecordedKinds:
         return [self._definition(each) for each in by_plural.values()]
 
     def _definition(self, resources: list[ApiResource]) -> RawObject:
+        """Return the definition of a kind: that of the project, unless it does not have what the record has."""
         wanted = resources[0].gvk
+        recorded = [each for each in resources if each.gvk in self._recorded]
         for definition in self._definitions:
             spec = definition["spec"]
             if (spec.get("group"), spec["names"].get("kind")) == (wanted.group, wanted.kind):
                 served = {each["name"] for each in spec["versions"] if each.get("served") is not False}
-                if {each.gvk.version for each in resources} & served:
+                if not recorded or {each.gvk.version for each in recorded} & served:
                     return definition
-        return _made(resources)
+        return _made(recorded)
 
     def _add_discovery(self, path: str, answer: RawObject) -> None:
         kind = answer.get("kind")
@@ -109,13 +113,13 @@ class RecordedKinds:
             for resource in _aggregated(answer):
                 self._add(resource)
 
-    def _add_defined(self, gvk: GVK) -> None:
-        """Add the kind of the primary by its definition, because runs need not have asked for it."""
-        for spec in (each["spec"] for each in self._definitions):
-            names, versions = spec["names"], {each["name"]: each for each in spec["versions"]}
-            if (spec.get("group"), names.get("kind")) == (gvk.group, gvk.kind) and gvk.version in versions:
-                subresources = frozenset(versions[gvk.version].get("subresources") or ())
-                self._add(ApiResource(gvk, names["plural"], spec["scope"] == "Namespaced", frozenset(), subresources))
+    def _add_defined(self, spec: RawObject) -> None:
+        """Add the kind of a definition: the run need not have asked for what the role asks for today."""
+        for version in (each for each in spec["versions"] if each.get("served") is not False):
+            gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
+            subresources = frozenset(version.get("subresources") or ())
+            is_namespaced = spec.get("scope") == "Namespaced"
+            self._add(ApiResource(gvk, spec["names"]["plural"], is_namespaced, frozenset(), subresources))
 
     def _add(self, resource: ApiResource) -> None:
         gvk = resource.gvk

@@ -65,6 +65,16 @@ def test_a_status_that_would_be_written_is_compared(tmp_path: Path) -> None:
     assert {"-  ready: 1", "+  ready: 2"} <= set(text)
 
 
+def test_how_long_something_took_is_no_difference_of_a_status(tmp_path: Path) -> None:
+    def verdict(then: int, now: int) -> Verdict:
+        record = stored(tmp_path, run_of(status={"timing": {"sayingMillis": then}}))
+        today = run_of(status={"timing": {"sayingMillis": now}})
+        return outcome_of(record, ReplayedRun(today, RecordSource(record))).verdict
+
+    assert verdict(1017, 336) is Verdict.SAME
+    assert verdict(1017, 60_000) is Verdict.DIFFERENT
+
+
 def test_secret_values_of_the_run_are_not_shown(tmp_path: Path) -> None:
     record = stored(tmp_path, run_of(WRITE))
     today = run_of(ask("POST", MAPS, config_map("a-planted-password"), config_map(""), 201))

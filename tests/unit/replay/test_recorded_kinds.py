@@ -48,6 +48,14 @@ def test_a_definition_of_the_project_is_used_if_it_has_the_version(tmp_path: Pat
     assert [each["name"] for each in made["spec"]["versions"]] == [DEMO.version]
 
 
+def test_kinds_of_the_project_are_known_even_if_the_run_has_not_asked_for_them(tmp_path: Path) -> None:
+    other = definition()
+    other["spec"] |= {"group": "new.example.com", "names": {"kind": "New", "plural": "news"}}
+    found = kinds(tmp_path, other)
+    assert "new.example.com" in [each["name"] for each in found.groups()["groups"]]
+    assert found.definitions_of("new.example.com") == [other]
+
+
 def test_a_definition_that_is_made_takes_every_field_and_has_what_discovery_says(tmp_path: Path) -> None:
     (made,) = kinds(tmp_path).definitions_of("other.k8s.io")
     spec = made["spec"]
