@@ -75,6 +75,16 @@ def test_how_long_something_took_is_no_difference_of_a_status(tmp_path: Path) ->
     assert verdict(1017, 60_000) is Verdict.DIFFERENT
 
 
+def test_counts_of_tasks_are_no_difference_of_a_status(tmp_path: Path) -> None:
+    def status(count: int, reason: str) -> dict[str, object]:
+        return {"conditions": [{"type": "Running", "reason": reason, "ansibleResult": {"ok": count}}]}
+
+    record = stored(tmp_path, run_of(status=status(3, "Successful")))
+    source = RecordSource(record)
+    assert outcome_of(record, ReplayedRun(run_of(status=status(4, "Successful")), source)).verdict is Verdict.SAME
+    assert outcome_of(record, ReplayedRun(run_of(status=status(3, "Failed")), source)).verdict is Verdict.DIFFERENT
+
+
 def test_secret_values_of_the_run_are_not_shown(tmp_path: Path) -> None:
     record = stored(tmp_path, run_of(WRITE))
     today = run_of(ask("POST", MAPS, config_map("a-planted-password"), config_map(""), 201))
