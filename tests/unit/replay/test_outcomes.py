@@ -52,6 +52,7 @@ def test_a_verdict_says_what_is_different(case: str, tmp_path: Path) -> None:
 def test_a_replay_that_ends_at_a_task_does_not_miss_what_comes_later(tmp_path: Path) -> None:
     found = replayed(tmp_path, ([WRITE, LAST], []), ([WRITE], [BROKEN]), "3: ask: uses a command")
     assert (found.verdict, found.differences, found.not_reached) == (Verdict.INCOMPLETE, (), 1)
+    assert found.failure == "", "it is how a replay ends there"
 
 
 def test_a_status_that_would_be_written_is_compared(tmp_path: Path) -> None:
