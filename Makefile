@@ -22,7 +22,7 @@ endif
 WORKERS ?= 2
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
-MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py)
+MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev
 KUBECTL ?= kubectl

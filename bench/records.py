@@ -17,11 +17,12 @@ from rolecall.kube.references import ObjectKey
 
 OFF, MEMORY, FILES = "records-off", "records-memory", "records-files"
 MOST_PERCENT, MOST_MILLISECONDS = 3.0, 3.0
-_OBJECTS, _PODS, _TURNS = 8, 4, 12
+TURNS, QUICK_TURNS = 12, 2
+_OBJECTS, _PODS = 8, 4
 _Samples = dict[str, list[float]]
 
 
-async def measure(stage: Stage) -> list[Row]:
+async def measure(stage: Stage, turns: int) -> list[Row]:
     """Reconcile unchanged objects of each subject with and without records."""
     rows: list[Row] = []
     directory = stage.subfolder("records")
@@ -30,13 +31,13 @@ async def measure(stage: Stage) -> list[Row]:
     chosen = [Contender(name, (*warm.command, *flags)) for name, flags in variants.items()]
     async with rings(stage, "cost", chosen) as all_rings:
         for subject in SUBJECTS:
-            cpu, seconds = await _turns(all_rings, subject)
+            cpu, seconds = await _turns(all_rings, subject, turns)
             rows += _rows(subject, cpu, seconds)
             progress(f"{subject.title}: " + ", ".join(f"{row.what} {row.value:.3g} {row.unit}" for row in rows[-5:]))
     return rows
 
 
-async def _turns(all_rings: Sequence[Ring], subject: Subject) -> tuple[_Samples, _Samples]:
+async def _turns(all_rings: Sequence[Ring], subject: Subject, turns: int) -> tuple[_Samples, _Samples]:
     cpu: _Samples = {ring.name: [] for ring in all_rings}
     seconds: _Samples = {ring.name: [] for ring in all_rings}
     keys = {ring.name: ring.keys("cost", _OBJECTS) for ring in all_rings}
@@ -44,7 +45,7 @@ async def _turns(all_rings: Sequence[Ring], subject: Subject) -> tuple[_Samples,
         await ring.create_content(subject, keys[ring.name], _PODS)
         await ring.change(subject, keys[ring.name])
         await ring.quiet()
-    for _ in range(_TURNS):
+    for _ in range(turns):
         for ring in all_rings:
             cpu[ring.name].append(await _cpu_of_a_turn(ring, subject, keys[ring.name]))
         for ring in all_rings:
@@ -63,7 +64,7 @@ async def _cpu_of_a_turn(ring: Ring, subject: Subject, keys: Sequence[ObjectKey]
 
 def _rows(subject: Subject, cpu: _Samples, seconds: _Samples) -> list[Row]:
     base = statistics.mean(cpu[OFF])
-    remark = f"{_TURNS} turns of {_OBJECTS} objects, {Samples(cpu[OFF]).spread} CPU s"
+    remark = f"{len(cpu[OFF])} turns of {_OBJECTS} objects, {Samples(cpu[OFF]).spread} CPU s"
     rows = [Row(f"{subject.title}: CPU of an unchanged reconcile without records", base, "CPU s", remark=remark)]
     for name, title in ((MEMORY, "in memory"), (FILES, "in files")):
         goal = name == MEMORY

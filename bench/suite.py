@@ -47,6 +47,7 @@ class Plan:
     populations: tuple[int, ...]
     effort: Effort
     endurance: Endurance
+    record_turns: int
     contenders: Sequence[Contender]
 
 
@@ -59,7 +60,7 @@ ALONE: Mapping[str, Alone] = {
     "plays": lambda stage, _: plays.measure(stage),
     "delay": lambda stage, _: loop_delay.measure(stage),
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
-    "records": lambda stage, _: records.measure(stage),
+    "records": lambda stage, plan: records.measure(stage, plan.record_turns),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,
@@ -87,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
         endurance.QUICK if options.quick else Endurance(),
+        records.QUICK_TURNS if options.quick else records.TURNS,
         _chosen(options),
     )
     try:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ GO_ON = """
 - name: Go on
   ansible.builtin.set_stats: {data: {went_on: true}}
 """
+REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if version("ansible-core").startswith("2.19.") else 2]
+"""What this ansible-core takes for ``register``: 2.21 evaluates expressions."""
+
 CHANGING_MODULE = """
 #!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
@@ -175,6 +179,7 @@ async def test_no_rescue_no_always_and_no_default_hides_that_a_result_was_used(p
         "ansible.builtin.debug: {msg: \"{{ vars['asked'].rc | default(0) }}\"}",
         "ansible.builtin.debug: {}\n  when: asked.rc | default(0) == 0",
         "ansible.builtin.debug: {}\n  when: asked is changed",
+        "ansible.builtin.debug: {}\n  when: asked is defined",
         "ansible.builtin.debug: {}\n  loop: '{{ asked.stdout_lines | default([]) }}'",
         "ansible.builtin.debug: {}\n  loop: ['{{ asked.stdout }}']",
         "ansible.builtin.debug: {}\n  with_items: '{{ asked.stdout_lines }}'",
@@ -211,6 +216,25 @@ async def test_the_result_of_a_loop_is_not_known_either(warm: Planner) -> None:
           ansible.builtin.debug: {msg: "{{ asked.results | length }}"}
     """)
     assert planned.ended.startswith("complete up to task 2: Count: uses the result of 'Ask twice'")
+
+
+async def test_an_item_that_looks_at_the_one_before_ends_the_plan(warm: Planner) -> None:
+    planned = await warm.role("""
+        - name: Ask twice
+          ansible.builtin.command: "echo {{ item }}"
+          loop: [1, 2]
+          register: asked
+          when: item == 1 or asked.rc | default(0) == 0
+    """)
+    assert planned.ended.startswith("complete up to task 1: Ask twice: uses the result of 'Ask twice'")
+
+
+@pytest.mark.parametrize("loop", ["", "  loop: [1, 2]\n"])
+@pytest.mark.parametrize("register", REGISTERS)
+async def test_whatever_a_withheld_task_registers_is_unknown(warm: Planner, register: str, loop: str) -> None:
+    ask = f"- name: Ask\n  ansible.builtin.command: uptime\n  register: {register}\n{loop}"
+    planned = await warm.role(f"{ask}- name: Use it\n  ansible.builtin.debug: {{var: asked}}\n")
+    assert planned.ended.startswith("complete up to task 2: Use it: uses the result of 'Ask'")
 
 
 async def test_conditions_on_a_withheld_task_s_own_result_are_left_out(warm: Planner) -> None:
@@ -310,6 +334,21 @@ async def test_what_would_run_elsewhere_is_withheld_and_what_computes_runs(warm:
         "By environment": "its environment sets K8S_AUTH_HOST, which leads to another API server",
         "Chart": "gets a chart from another host, unless its path begins with /, ./ or ../",
     }
+    assert warm.outside_names() == []
+
+
+async def test_defaults_of_modules_are_looked_at_too(warm: Planner) -> None:
+    planned = await warm.role(
+        """
+        - module_defaults:
+            ansible.builtin.file: {path: "{{ outside }}/file", state: touch, mode: "0600"}
+            group/k8s: {host: "https://prod:6443"}
+          block:
+            - {name: File, ansible.builtin.file: }
+            - {name: Kubernetes, kubernetes.core.k8s: {kind: Pod, name: a}}
+        """
+    )
+    assert planned.withheld == {"Kubernetes": "its host leads to another API server"}
     assert warm.outside_names() == []
 
 

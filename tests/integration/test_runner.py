@@ -42,6 +42,8 @@ time.sleep(300)
 """
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
 IGNORE = "- name: Ignore\n  stubborn:\n"
+WARM_ONLY = pytest.mark.parametrize("runner", ["warm"], indirect=True)
+"""For rules that do not depend on how a run starts, or of which the parity suite shows that they do not."""
 SECRET = "s3cret-of-this-run"  # noqa: S105 - the value that must not be found anywhere
 
 
@@ -85,18 +87,21 @@ class Bench:
         return [path for path in self.workspace.path.rglob("*") if path.is_file()]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["cold", "warm"])
-async def runner(request: pytest.FixtureRequest) -> AsyncIterator[ProcessRunner]:
-    """Give a runner of each kind, whose server starts with the environment that its runs have."""
-    reap_children()  # operators that tests have killed with the other runner have left some to this process
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def warm() -> AsyncIterator[ProcessRunner]:
+    """Give a warm runner, whose server starts with the environment that its runs have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.delenv("ANSIBLE_INVENTORY", raising=False)
-        if request.param == "cold":
-            yield ProcessRunner(SubprocessStarter())
-            return
         async with ForkserverStarter() as starter:
             yield ProcessRunner(starter)
+
+
+@pytest.fixture(params=["cold", "warm"])
+def runner(request: pytest.FixtureRequest, warm: ProcessRunner) -> ProcessRunner:
+    """Give a runner of each kind."""
+    reap_children()  # operators that tests have killed have left some to this process
+    return warm if request.param == "warm" else ProcessRunner(SubprocessStarter())
 
 
 @pytest.fixture
@@ -142,6 +147,7 @@ def _is_module(process: psutil.Process) -> bool:
     return "sleep" in command or any("AnsiballZ_stubborn" in part for part in command)
 
 
+@WARM_ONLY
 async def test_a_role_runs_with_its_variables(bench: Bench) -> None:
     role = bench.role("""
         - name: Say
@@ -156,6 +162,7 @@ async def test_a_role_runs_with_its_variables(bench: Bench) -> None:
     assert [event.message for event in bench.events if event.action == "ansible.builtin.debug"][-1] == "size 3 in x"
 
 
+@WARM_ONLY
 async def test_facts_are_gathered_for_roles_unless_gathering_is_explicit(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +174,7 @@ async def test_facts_are_gathered_for_roles_unless_gathering_is_explicit(
     assert "Gathering Facts" in {event.task for event in bench.events}
 
 
+@WARM_ONLY
 async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
     (bench.folder / "vars.yml").write_text("word: found")
     playbook = bench.playbook("""
@@ -182,6 +190,7 @@ async def test_a_playbook_runs_where_it_lies(bench: Bench) -> None:
     assert command["cwd"] == str(bench.workspace.path / "project")
 
 
+@WARM_ONLY
 async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -> None:
     role = bench.role("- ansible.builtin.debug: {msg: '{{ ansible_check_mode }} {{ ansible_verbosity }} {{ mine }}'}\n")
     job = replace(bench.job(role, Inputs({"mine": "object"}, cmdline="--check -e mine=args")), verbosity=3)
@@ -189,12 +198,14 @@ async def test_words_of_ansible_args_and_verbosity_reach_ansible(bench: Bench) -
     assert "True 3 object" in {event.message for event in bench.events}
 
 
+@WARM_ONLY
 async def test_modules_of_our_collection_are_found(bench: Bench) -> None:
     summary = await bench.run(bench.role("- rolecall.util.requeue_after: {time: 7s}\n"))
     assert summary.message == ""
     assert summary.requeue_after_seconds == 7
 
 
+@WARM_ONLY
 async def test_a_failing_task_is_named_and_a_rescued_one_is_not(bench: Bench) -> None:
     role = bench.role("""
         - block:
@@ -215,6 +226,7 @@ async def test_a_failing_task_is_named_and_a_rescued_one_is_not(bench: Bench) ->
     assert summary.counts.failures == 1
 
 
+@WARM_ONLY
 async def test_a_rescued_failure_alone_is_a_success(bench: Bench) -> None:
     role = bench.role("""
         - block:
@@ -225,6 +237,7 @@ async def test_a_rescued_failure_alone_is_a_success(bench: Bench) -> None:
     assert (await bench.run(role)).is_successful
 
 
+@WARM_ONLY
 async def test_a_syntax_error_is_named_with_file_and_line(bench: Bench) -> None:
     role = bench.role('- name: A\n  ansible.builtin.debug: {msg: "a"\n')
     summary = await bench.run(role)
@@ -233,20 +246,24 @@ async def test_a_syntax_error_is_named_with_file_and_line(bench: Bench) -> None:
     assert f"{role.path}/tasks/main.yml:" in summary.message
 
 
+@WARM_ONLY
 async def test_an_unknown_module_is_named(bench: Bench) -> None:
     assert "nosuchmodule" in (await bench.run(bench.role("- nosuchmodule:\n"))).message
 
 
+@WARM_ONLY
 async def test_a_missing_role_is_named(bench: Bench) -> None:
     assert "gone" in (await bench.run(RoleContent(bench.folder / "roles" / "gone"))).message
 
 
+@WARM_ONLY
 async def test_an_undefined_variable_is_named_with_its_task(bench: Bench) -> None:
     summary = await bench.run(bench.role('- name: Say\n  ansible.builtin.debug: {msg: "{{ nope.x }}"}\n'))
     assert summary.message.startswith("Task 'Say': ")
     assert "'nope' is undefined" in summary.message
 
 
+@WARM_ONLY
 async def test_an_unreachable_host_is_a_failure(bench: Bench) -> None:
     role = bench.role("""
         - name: Go there
@@ -259,6 +276,7 @@ async def test_an_unreachable_host_is_a_failure(bench: Bench) -> None:
     assert summary.message.startswith("Task 'Go there': unreachable: ")
 
 
+@WARM_ONLY
 async def test_what_no_log_hides_is_told_to_nobody(bench: Bench) -> None:
     role = bench.role("""
         - name: Quiet
@@ -304,6 +322,7 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
     assert "<>" in {event.message for event in bench.events}
 
 
+@WARM_ONLY
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
     bench.runner = ProcessRunner(SubprocessStarter())
@@ -344,6 +363,7 @@ async def test_a_run_that_is_cancelled_while_it_starts_leaves_no_process(bench: 
     assert processes_of_run(job.ident) == []
 
 
+@WARM_ONLY
 async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Bench) -> None:
     alive: list[bool] = []
     job = bench.job(bench.role(SLEEP))
@@ -359,6 +379,7 @@ async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Ben
     assert alive == [True]
 
 
+@WARM_ONLY
 async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> None:
     async def revoke() -> None:
         raise ConnectionError
@@ -368,6 +389,7 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
     assert processes_of_run(job.ident) == []
 
 
+@WARM_ONLY
 async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
     job = bench.job(bench.role("""- ansible.builtin.debug: {msg: "at {{ lookup('env', 'K8S_AUTH_HOST') }}"}"""))
     await bench.runner.run(replace(job, environment={"K8S_AUTH_HOST": "http://localhost:8888"}), bench.events.append)
@@ -436,6 +458,7 @@ async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench:
     assert processes_of_run(job.ident) == []
 
 
+@WARM_ONLY
 async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
     def listen(event: RunEvent) -> None:
         if event.name == "playbook_on_task_start":
@@ -447,6 +470,7 @@ async def test_an_error_of_the_listener_ends_the_play(bench: Bench) -> None:
     assert processes_of_run(job.ident) == []
 
 
+@WARM_ONLY
 async def test_runs_of_several_objects_do_not_mix(bench: Bench, tmp_path: Path) -> None:
     other = Bench(tmp_path / "other", bench.runner)
     tasks = "- ansible.builtin.set_stats: {data: {who: '{{ who }}'}}\n"
@@ -517,6 +541,7 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
     assert processes_of_run(spec.ident) == []
 
 
+@WARM_ONLY
 async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
     """A task that prints without end fills no disk: the run ends, says why, and leaves no more than it may have."""
     loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) | list }}"\n'
@@ -527,6 +552,7 @@ async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
     assert processes_of_run(spec.ident) == []
 
 
+@WARM_ONLY
 async def test_what_a_task_prints_is_stored_once_unless_events_repeat_it(bench: Bench) -> None:
     role = bench.role("- name: Say\n  ansible.builtin.debug: {msg: printed}\n")
     found = []

@@ -28,7 +28,7 @@ from tests.integration.test_runner import Bench, has_module, until, zombies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "200"))
+MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "60"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
 WAIT = """
 - name: Wait

@@ -81,7 +81,7 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def runners(operator_environment: None) -> AsyncIterator[tuple[Runner, Runner]]:  # noqa: ARG001 - the order
     """Give a cold runner and a warm one."""
-    async with start_warm() as warm:
+    async with start_warm(CONTENT) as warm:
         yield ProcessRunner(SubprocessStarter()), warm
 
 
@@ -96,13 +96,13 @@ def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path
 
 
 @asynccontextmanager
-async def start_cold() -> AsyncIterator[Runner]:
+async def start_cold(_content: Path) -> AsyncIterator[Runner]:
     """Give a runner that starts plays cold."""
     yield ProcessRunner(SubprocessStarter())
 
 
 @asynccontextmanager
-async def start_warm() -> AsyncIterator[Runner]:
-    """Give a runner whose server starts now, in this process's environment."""
-    async with ForkserverStarter([CONTENT]) as starter:
+async def start_warm(content: Path) -> AsyncIterator[Runner]:
+    """Give a runner whose server starts now, in this process's environment, and prepares itself for this content."""
+    async with ForkserverStarter([content]) as starter:
         yield ProcessRunner(starter)

@@ -30,7 +30,8 @@ Grants = Callable[[str], AbstractAsyncContextManager[RunCredentials]]
 """Gives the run of that name its way to an API server."""
 
 
-StartRunner = Callable[[], AbstractAsyncContextManager[Runner]]
+StartRunner = Callable[[Path], AbstractAsyncContextManager[Runner]]
+"""Starts a runner for the content in a folder."""
 
 
 async def _revoke_nothing() -> None:
@@ -87,7 +88,7 @@ class Stage:
         if not case.environment:
             yield self.runner
             return
-        async with self.start_runner() as runner:
+        async with self.start_runner(CONTENT / case.name) as runner:
             yield runner
 
     async def _run(self, case: Case, runner: Runner) -> Observation:

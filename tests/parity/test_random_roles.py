@@ -14,7 +14,7 @@ from tests.parity.random_roles import TASKS, write_role
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
-ROLES = int(os.environ.get("ROLECALL_RANDOM_ROLES", "5"))
+ROLES = int(os.environ.get("ROLECALL_RANDOM_ROLES", "3"))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROLES))

@@ -13,6 +13,7 @@ from rich.console import Console
 from rolecall.controlplane.cluster import ControlPlane
 from rolecall.demo.demo_file import Goal, read_demo_file
 from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.demo.next_steps import KeptDemo, next_steps, write_edited_sample
 from rolecall.demo.operator_process import OperatorProcess
 from rolecall.demo.status_table import Row, StatusTable
 from rolecall.kube.client import Client
@@ -53,7 +54,9 @@ def run_demo(options: Options, console: Console) -> int:
         applier = Applier(plane.kubeconfig)
         console.print(f"Applied {len(applier.apply(definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
-        operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log")
+        records = plane.layout.root / "records"
+        arguments = ("--record-dir", str(records)) if options.keep else ()
+        operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
         console.print(f"Applied {len(applier.apply(samples))} sample objects")
@@ -64,9 +67,19 @@ def run_demo(options: Options, console: Console) -> int:
             if operator:
                 operator.stop()
             plane.stop()
-    if options.keep:
-        kinds = ",".join(f"{goal.gvk.kind}.{goal.gvk.group}".lower().rstrip(".") for goal in demo_file.goals)
-        console.print(_how_to_use(options, plane, operator, kinds), soft_wrap=True, highlight=False)
+    if options.keep and not operator.has_ended:
+        kinds = tuple(goal.gvk for goal in demo_file.goals)
+        kept = KeptDemo(
+            name=options.name,
+            kubeconfig=plane.kubeconfig,
+            program_directory=plane.program_directory,
+            log=operator.log,
+            records=records,
+            operator_pid=operator.pid,
+            kinds=kinds,
+            edited_sample=write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml"),
+        )
+        console.print(next_steps(kept), soft_wrap=True, highlight=False)
     return 0 if succeeded else 1
 
 
@@ -132,15 +145,3 @@ def _condition(obj: RawObject) -> str:
     conditions = (status if isinstance(status, dict) else {}).get("conditions") or ()
     true = {item.get("type") for item in conditions if isinstance(item, dict) and item.get("status") == "True"}
     return next((kind for kind in ("Failure", "Successful", "Running") if kind in true), "-")
-
-
-def _how_to_use(options: Options, plane: ControlPlane, operator: OperatorProcess | None, kinds: str) -> str:
-    log = operator.log if operator else "-"
-    return f"""
-Everything is still running. To use it:
-  export KUBECONFIG={plane.kubeconfig}
-  export PATH={plane.program_directory}:$PATH        # kubectl
-  kubectl get {kinds} --all-namespaces
-  tail -f {log}
-To stop it:
-  kill {operator.pid if operator else ""}; rolecall cluster stop --name {options.name}"""

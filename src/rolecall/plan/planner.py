@@ -115,11 +115,15 @@ class Planner:
         try:
             if target.edited is not None:
                 await apply_file(self.world.client, gvk, key, target.edited)
-            return await PlannedObject(PlannedReconciles(self.world, target.watch, key)).plan()
+            return await PlannedObject(self.reconciles_of(target)).plan()
         except InvalidError as error:
             return ObjectPlan(gvk, key, failure=f"the API server would refuse the object: {error.message}")
         except (PlanError, SourceError, KubeError) as error:
             return ObjectPlan(gvk, key, failure=str(error))
+
+    def reconciles_of(self, target: Target) -> PlannedReconciles:
+        """Return the reconciles of an object, of which there was none so far."""
+        return PlannedReconciles(self.world, target.watch, target.key)
 
 
 async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject) -> None:

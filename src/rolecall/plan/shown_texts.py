@@ -6,7 +6,6 @@ uid of an object that is only planned and a time while the runs ran become words
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of, uid_of
@@ -16,11 +15,11 @@ from rolecall.proxy.request_info import RequestInfo, parse
 from rolecall.proxy.writes.bodies import decode
 from rolecall.record.masking import Mask
 from rolecall.record.secret_values import mask_body
+from rolecall.record.times import TIME, seconds_of
 
 SENSITIVE: Final = "(sensitive)"
 TIME_OF_RUN: Final = "(time of the run)"
 
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)")
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _LABEL: Final = re.compile(r"[a-z0-9-]+")
 _NO_REQUEST: Final = RequestInfo("get")
@@ -66,7 +65,7 @@ class ShownTexts:
 
     def shown(self, text: str) -> str:
         """Return a text as it is shown."""
-        return self.named(_TIME.sub(lambda found: self._time(found[0]), self._hide(text)))
+        return self.named(TIME.sub(lambda found: self._time(found[0]), self._hide(text)))
 
     def named(self, text: str) -> str:
         """Return a text with generated names and uids replaced; for the names of objects, which no secret hides."""
@@ -96,11 +95,9 @@ class ShownTexts:
         return _LABEL.sub(lambda found: self._generated.get(found[0], found[0]), word)
 
     def _time(self, text: str) -> str:
-        try:
-            seconds = datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError):
-            return text
-        return TIME_OF_RUN if self._from <= seconds <= self._until else text
+        seconds = seconds_of(text)
+        is_of_run = seconds is not None and self._from <= seconds <= self._until
+        return TIME_OF_RUN if is_of_run else text
 
 
 def _mask_of(plan: ObjectPlan) -> Mask:

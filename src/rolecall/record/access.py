@@ -1,13 +1,14 @@
 """The access set of a kind: what its runs have asked the API server for, and which tasks did.
 
 It is the base of the rules that the operator needs (``rolecall rbac``), so it is kept for as long as the operator runs.
-It holds no values: verbs, resources, names, and the places of tasks. Of names that differ from object to object only a
-bounded number is kept.
+It holds no values: verbs, resources, names, and the places of tasks. A name that is a secret value of the run is left
+out. Of names that differ from object to object only a bounded number is kept.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
@@ -28,6 +29,11 @@ MAX_NAMES: Final = 50
 _SEVERAL: Final = 2
 _CREATED: Final = 201
 _FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+
+
+def _nothing(_: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +56,14 @@ class Usage:
     primaries: set[str] = field(default_factory=set)
     is_refused: bool = False
     details: set[str] = field(default_factory=set)
-    """For a role or a binding, the rules or the role that was given."""
+    """For a binding, the roles that were given."""
+
+    def add(self, task: str, primary: str, status: int | None) -> None:
+        """Add one request."""
+        self.tasks.add(task)
+        if len(self.primaries) < _SEVERAL:
+            self.primaries.add(primary)
+        self.is_refused |= status == _FORBIDDEN
 
 
 @dataclass(slots=True)
@@ -69,20 +82,22 @@ class AccessSet:
     is_written: bool = False
     """Whether there is a file of it."""
 
-    def add(self, record: RunRecord) -> bool:
-        """Add what a run has asked for."""
+    def add(self, record: RunRecord, hides: Callable[[str], bool] = _nothing) -> bool:
+        """Add what a run has asked for; ``hides`` tells whether a text has a secret value of the run."""
         before = self._size
+        hides = lru_cache(maxsize=None)(hides)
         places = {task.ident: task.path for task in record.tasks.values()}
+        primary = _shown(str(record.key), hides)
         for kept in record.exchanges:
             exchange = kept.exchange
+            if exchange.status == _NOT_FOUND and any(map(hides, (exchange.info.group, exchange.info.resource))):
+                continue  # the API server has no such resource
             for access in self._accesses(exchange, record):
-                usage = self.usages.setdefault(self._bounded(access), Usage())
-                usage.tasks.add(places.get(exchange.asker.task, ""))
-                if len(usage.primaries) < _SEVERAL:
-                    usage.primaries.add(str(record.key))
-                usage.is_refused |= exchange.status == _FORBIDDEN
+                shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))
+                usage = self.usages.setdefault(self._bounded(shown), Usage())
+                usage.add(places.get(exchange.asker.task, ""), primary, exchange.status)
                 if len(usage.details) < MAX_NAMES:
-                    usage.details |= set(_details(record, kept))
+                    usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
             self._add_references(record, kept)
         taken = {task.path for task in record.tasks.values() if task.has_run}
         self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
@@ -150,6 +165,10 @@ class AccessSet:
             yield Access(*base, "create", namespace, "")
 
 
+def _shown(text: str, hides: Callable[[str], bool]) -> str:
+    return ANY if hides(text) else text
+
+
 _IMPERSONATED: Final = {
     "impersonate-user": "users",
     "impersonate-group": "groups",
@@ -164,7 +183,7 @@ def _without_name(access: Access) -> tuple[str, str, str, str, str]:
 def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
     """Yield the owner references to the primary in an answer."""
     uid = str(metadata_of(record.obj).get("uid") or "")
-    if not uid or kept.answer is None or not kept.exchange.info.is_resource:
+    if not uid or kept.answer is None or not kept.may_refer or not kept.exchange.info.is_resource:
         return
     body = decompress(record.bodies.get(kept.answer), MAX_INSPECTED_BYTES)
     if body and uid.encode() in body:
@@ -174,12 +193,12 @@ def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
 
 
 def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:
-    """Yield what a request for a role or a binding gives away."""
+    """Yield the role that a request for a binding gives away."""
     exchange = kept.exchange
     if exchange.info.group != "rbac.authorization.k8s.io" or kept.body is None:
         return
     obj: RawObject | None = decode(record.bodies.get(kept.body), exchange.content_type)
-    if isinstance(obj, dict) and (given := obj.get("roleRef") or obj.get("rules")):
+    if isinstance(obj, dict) and (given := obj.get("roleRef")):
         yield json.dumps(given, sort_keys=True)
 
 

@@ -20,7 +20,7 @@ def content_of(body: bytes, content_type: str, *, is_secret: bool) -> Content:
     """Return a body without compression as it stands in a record; what may hold a Secret must be decodable."""
     found = decode(body, content_type or "application/json")
     if found is not None:
-        return {"json": found}
+        return {"json": _as_json(found) if "yaml" in content_type else found}
     lines = _lines(body)
     if lines is not None:
         return {"lines": lines}
@@ -35,6 +35,17 @@ def content_of(body: bytes, content_type: str, *, is_secret: bool) -> Content:
 def omitted(reason: str) -> Content:
     """Return what stands in place of a body that was not kept."""
     return {"omitted": reason}
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of YAML as one of JSON, which has no bytes, sets and times, and only texts for keys."""
+    if isinstance(value, dict):
+        return {str(key): _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_as_json(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _lines(body: bytes) -> list[Any] | None:

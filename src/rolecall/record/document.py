@@ -6,7 +6,8 @@ has a digest of the lines before it, by which a reader knows that nothing is mis
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -20,11 +21,13 @@ from rolecall.record.contents import NO_ROOM, TOO_LONG, Content, content_of, omi
 from rolecall.record.lines import FORMAT, digest_of, time_text, to_line, with_structure
 from rolecall.record.masking import Mask
 from rolecall.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
-from rolecall.record.secret_values import is_about_secrets, mask_body, may_have_secrets
+from rolecall.record.secret_values import is_about_secrets, mask_body, mask_query, may_have_secrets
 
 _OK: Final = 200
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
 _NO_REQUEST: Final = RequestInfo("get")
+_DISCOVERY: Final = re.compile(r"/(api(/v1)?|apis(/[^/?]+(/[^/?]+)?)?|openapi/[^?]*|version)/?(\?|\Z)")
+"""The paths at which the API server describes itself, to everybody."""
 
 
 def _resource(resource: ApiResource) -> dict[str, Any]:
@@ -38,6 +41,10 @@ def _resource(resource: ApiResource) -> dict[str, Any]:
         "verbs": sorted(resource.verbs),
         "subresources": sorted(resource.subresources),
     }
+
+
+def _words(resource: ApiResource) -> Iterator[str]:
+    yield from (resource.gvk.group, resource.gvk.version, resource.plural, *resource.subresources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +63,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A record as text, and the discovery that its exchanges refer to, by digest."""
+    """A record as text, and the discovery that its exchanges refer to, by digest.
+
+    ``hides`` tells whether a text is, or contains, a secret value of the run.
+    """
 
     text: str
     discovery: Mapping[str, bytes]
+    hides: Callable[[str], bool]
 
 
 def document_of(record: RunRecord, surroundings: Surroundings) -> Document:
@@ -73,28 +84,33 @@ class _Writer:
         self._record, self._surroundings = record, surroundings
         self._mask = Mask()
         self._discovery: dict[str, bytes] = {}
+        self._words = {word for each in surroundings.resources for word in _words(each)}
         self._hidden = {task.ident for task in record.tasks.values() if task.is_hidden}
 
     def document(self) -> Document:
         for secret in self._surroundings.secrets:
             self._mask.add(secret)
+        head = self._head()
         exchanges = [self._exchange(number, kept) for number, kept in enumerate(self._record.exchanges, 1)]
+        for line in exchanges:  # now that all values are known
+            if "%" in line["path"]:
+                line["path"] = self._mask.apply_to_path(line["path"])
         tasks = [self._task(task) for task in self._record.tasks.values()]
-        lines = [self._head(), *exchanges, *tasks, self._end()]
+        lines = [head, *exchanges, *tasks, self._end()]
         text = "\n".join(map(to_line, lines)).encode(errors="replace").decode()  # half a surrogate pair is no text
         masked = self._mask.apply(text)
         pairs = zip(lines, text.split("\n"), masked.split("\n"), strict=True)
         *before, end = [after if after == plain else self._restored(line, after) for line, plain, after in pairs]
         found = [each for each in self._mask.placeholders if each in masked]
         last = json.loads(end) | {"masked": found, "digest": digest_of(before)}
-        return Document("".join(f"{line}\n" for line in (*before, to_line(last))), self._discovery)
+        return Document("".join(f"{line}\n" for line in (*before, to_line(last))), self._discovery, self._mask.hides)
 
     def _restored(self, line: Mapping[str, Any], masked: str) -> str:
         try:
-            return with_structure(line, json.loads(masked))
+            return with_structure(line, json.loads(masked), self._words)
         except ValueError:
             plain = json.loads(to_line(line).encode(errors="replace"))
-            return with_structure(line, self._mask.apply_to(plain))
+            return with_structure(line, self._mask.apply_to(plain), self._words)
 
     def _head(self) -> dict[str, Any]:
         record, surroundings = self._record, self._surroundings
@@ -115,7 +131,8 @@ class _Writer:
     def _exchange(self, number: int, kept: KeptExchange) -> dict[str, Any]:
         exchange = kept.exchange
         info, asker = exchange.info, exchange.asker
-        path, _, query = exchange.target.partition("?")
+        path, _, text = exchange.target.partition("?")
+        query = parse_qsl(text, keep_blank_values=True)
         line: dict[str, Any] = {
             "type": "exchange",
             "number": number,
@@ -127,7 +144,7 @@ class _Writer:
             **{name: getattr(info, name) for name in _RESOURCE_FIELDS if info.is_resource},
             "method": exchange.method,
             "path": path,
-            "query": parse_qsl(query, keep_blank_values=True),
+            "query": mask_query(self._mask, query) if self._is_hidden(exchange) else query,
             "status": exchange.status,
         }
         if exchange.impersonated:
@@ -157,14 +174,17 @@ class _Writer:
             return omitted(TOO_LONG)
         body = unpacked
         content = content_of(body, content_type, is_secret=is_about_secrets(info))
-        if name == "answer" and not info.is_resource and exchange.status == _OK and "json" in content:
+        if name == "answer" and _DISCOVERY.match(exchange.target) and exchange.status == _OK and "json" in content:
             digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
             self._discovery[digest] = body
             return {"discovery": digest}
-        is_hidden = exchange.asker.is_hidden or exchange.asker.task in self._hidden
+        is_hidden = self._is_hidden(exchange)
         if not (is_hidden or may_have_secrets(body, info)):
             return content
         return {key: mask_body(self._mask, value, info, is_hidden=is_hidden) for key, value in content.items()}
+
+    def _is_hidden(self, exchange: Exchange) -> bool:
+        return exchange.asker.is_hidden or exchange.asker.task in self._hidden
 
     def _task(self, task: TaskRecord) -> dict[str, Any]:
         line = {

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,10 +21,6 @@ _STRUCTURE: Final = frozenset(
         "job",
         "verb",
         "method",
-        "group",
-        "version",
-        "resource",
-        "subresource",
         "action",
         "result",
         "outcome",
@@ -31,6 +28,9 @@ _STRUCTURE: Final = frozenset(
     }
 )
 """Fields whose values are words of the format, of Kubernetes or of Ansible."""
+
+_RESOURCE: Final = frozenset({"group", "version", "resource", "subresource"})
+"""Fields whose values come from a path: they are words of Kubernetes if the API server serves such a resource."""
 
 
 def digest_of(lines: Iterable[str]) -> str:
@@ -51,17 +51,18 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def with_structure(line: Mapping[str, Any], masked: Mapping[str, Any]) -> str:
+def with_structure(line: Mapping[str, Any], masked: Mapping[str, Any], words: AbstractSet[str]) -> str:
     """Return a masked line with the format's own words, in case that a secret value is one of them.
 
-    Masking changes texts, not their number and their order.
+    ``words`` are the names of resources and their groups that the API server serves. Masking changes texts and numbers,
+    not how many there are and their order.
     """
     values = zip(line.items(), masked.values(), strict=True)
-    return to_line({name: _restored(name, plain, value) for (name, plain), value in values})
+    return to_line({name: _restored(name, plain, value, words) for (name, plain), value in values})
 
 
-def _restored(name: str, plain: Any, masked: Any) -> Any:
-    if name in _STRUCTURE:
+def _restored(name: str, plain: Any, masked: Any, words: AbstractSet[str]) -> Any:
+    if name in _STRUCTURE or isinstance(plain, int | float) or (name in _RESOURCE and plain in words):
         return plain
     if name in _BODIES:
         values = zip(plain.items(), masked.values(), strict=True)

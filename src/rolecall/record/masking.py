@@ -1,9 +1,9 @@
 """Replaces secret values in the text of a record by placeholders of the same length.
 
-A value is found as it is, escaped for JSON, Go, Python, YAML or a URL (also twice), and in base64, at any place of a
-longer text that was encoded. Within a record the same value always gets the same placeholder; the key from which
-placeholders are made is random and is never stored. What is not found: parts, hashes and other encodings of a value,
-and values of less than ``MIN_ANYWHERE`` characters inside of longer text.
+A value is found as it is, in the spellings of ``spellings`` (also twice), and in base64, at any place of a longer text
+that was encoded. Within a record the same value always gets the same placeholder; the key from which placeholders are
+made is random and is never stored. What is not found: parts, hashes and other encodings of a value, and values of less
+than ``MIN_ANYWHERE`` characters inside of longer text.
 """
 
 import base64
@@ -12,9 +12,11 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, unquote
+
+from rolecall.record.spellings import escaped, in_base64, in_json, without_broken
 
 MIN_ANYWHERE: Final = 6
 """Values of this length are replaced wherever they occur."""
@@ -25,6 +27,9 @@ MIN_WHOLE: Final = 3
 CUT_MARK: Final = "…"
 _MIN_LINE: Final = 8
 _MAX_PARTS: Final = 1000
+_MANY_LINES: Final = 50
+"""The lines of a longer value are found as they are only: in every spelling of each, the search would take seconds."""
+
 _HARMLESS: Final = frozenset({"default", "false", "kube-public", "kube-system", "localhost", "null", "true"})
 _ALPHABETS: Final = (
     (0x7F, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
@@ -34,6 +39,8 @@ _ALPHABETS: Final = (
 )
 """The characters of placeholders, by the highest code point that has as many bytes in UTF-8."""
 
+_ASCII: Final = bytes(ord(_ALPHABETS[0][1][number % len(_ALPHABETS[0][1])]) for number in range(256))
+
 
 class Mask:
     """The secret values of one record and their placeholders."""
@@ -42,6 +49,8 @@ class Mask:
         self._key = secrets.token_bytes(32)
         self._texts: dict[str, str] = {}
         self._binary: dict[bytes, bytes] = {}
+        self._plain_only: set[str] = set()
+        self._known_forms: dict[Callable[[str], str], dict[str, str]] = {}
 
     @property
     def placeholders(self) -> list[str]:
@@ -50,11 +59,17 @@ class Mask:
 
     def add(self, value: str) -> str:
         """Take note of a secret value, of its lines and of the strings in it if it is JSON; return its placeholder."""
-        placeholder = self._placeholder(value)
-        for part in (value, *_parts(value)):
-            if len(part) >= MIN_WHOLE and part.lower() not in _HARMLESS:
-                self._texts.setdefault(part, self._placeholder(part))
-        return placeholder
+        if value in self._plain_only:
+            self._plain_only.remove(value)
+            self._known_forms.clear()
+        parts = dict.fromkeys(_parts(value))
+        for part in (value, *parts):
+            if part not in self._texts and len(part) >= MIN_WHOLE and part.lower() not in _HARMLESS:
+                self._texts[part] = self._placeholder(part)
+                self._known_forms.clear()
+                if part != value and len(parts) > _MANY_LINES:
+                    self._plain_only.add(part)
+        return self._texts.get(value) or self._placeholder(value)
 
     def add_here(self, value: str) -> str:
         """Return the placeholder of a value that is to be replaced in this place only."""
@@ -67,6 +82,7 @@ class Mask:
         except UnicodeDecodeError:
             placeholder = self._placeholder("x" * len(value), value).encode()
             self._binary[value] = placeholder
+            self._known_forms.clear()
             return placeholder
 
     def add_base64(self, text: str) -> str:
@@ -84,7 +100,7 @@ class Mask:
         if not text.endswith(CUT_MARK):
             return text
         body = text.removesuffix(CUT_MARK)
-        lengths = (_overlap(body, form) for value in self._texts for form in (value, _escaped(value)))
+        lengths = (_overlap(body, form) for value in self._texts for form in (value, in_json(value)))
         return body[: len(body) - max(lengths, default=0)] + CUT_MARK
 
     def apply(self, text: str) -> str:
@@ -92,17 +108,37 @@ class Mask:
 
         This is fast, and may spoil a line: a value may begin with what ends an escape sequence. See ``apply_to``.
         """
-        text = _replaced(text, self._forms(_escaped))
-        short = {_escaped(value): placeholder for value, placeholder in self._short.items()}
+        text = self._replaced(text, in_json)
+        short = {in_json(value): placeholder for value, placeholder in self._short.items()}
         if not short:
             return text
         pattern = re.compile(f'"({"|".join(map(re.escape, short))})"(?!:)')
         return pattern.sub(lambda match: f'"{short[match[1]]}"', text)
 
     def apply_to(self, value: Any) -> Any:
-        """Return a JSON value with placeholders in place of all values, in every text and every key of it."""
-        forms = self._forms(str)
-        return _map_all(value, lambda text: self._short.get(text) or _replaced(text, forms))
+        """Return a JSON value with placeholders in place of all values, in every text, key and number of it."""
+        short = self._short
+        return _map_all(value, lambda text: short.get(text) or self._replaced(text, str), self._texts.get)
+
+    def apply_to_path(self, path: str) -> str:
+        """Return the path of a URL with placeholders in place of values, whichever characters of it are escaped."""
+        plain = unquote(path)
+        masked = self._replaced(plain, str)
+        return path if masked == plain else quote(masked)
+
+    def hides(self, text: str) -> bool:
+        """Return whether a text is a secret value or contains one."""
+        return text in self._texts or self._replaced(text, str) != text
+
+    def _replaced(self, text: str, escape: Callable[[str], str]) -> str:
+        """Replace the longest forms first: one may contain another. ``escape`` is what was done to all text."""
+        for form, placeholder in self._forms(escape).items():
+            if form in text:
+                text = text.replace(form, placeholder)
+        for value, placeholder in self._texts.items():
+            if " " in value and len(value) >= MIN_ANYWHERE and value not in self._plain_only:
+                text = without_broken(text, value, placeholder, escape)
+        return text
 
     def hider(self, word: str) -> Callable[[str], str]:
         """Return what puts the same word in place of each value in a text, for the values that are known now."""
@@ -120,14 +156,19 @@ class Mask:
         return hide
 
     def _forms(self, escape: Callable[[str], str]) -> dict[str, str]:
-        """Return how values look, with what replaces each; ``escape`` is what is done to all text."""
-        forms: dict[str, str] = {}
-        for value, placeholder in self._texts.items():
-            if len(value) >= MIN_ANYWHERE:
-                forms |= dict.fromkeys(map(escape, _spellings(value)), placeholder)
-        for content, placeholder_bytes in self._all_bytes():
-            forms |= dict(_in_base64(content, placeholder_bytes))
-        return forms
+        """Return how values look, the longest first, with what replaces each."""
+        found = self._known_forms.get(escape)
+        if found is None:
+            forms: dict[str, str] = {}
+            for value, placeholder in self._texts.items():
+                if len(value) >= MIN_ANYWHERE:
+                    spellings = (value,) if value in self._plain_only else escaped(value)
+                    forms |= dict.fromkeys(map(escape, spellings), placeholder)
+            for content, placeholder_bytes in self._all_bytes():
+                forms |= dict(in_base64(content, placeholder_bytes))
+            found = {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
+            self._known_forms[escape] = found
+        return found
 
     @property
     def _short(self) -> dict[str, str]:
@@ -136,7 +177,7 @@ class Mask:
 
     def _all_bytes(self) -> Iterator[tuple[bytes, bytes]]:
         for value, placeholder in self._texts.items():
-            if len(value) >= MIN_ANYWHERE:
+            if len(value) >= MIN_ANYWHERE and value not in self._plain_only:
                 yield value.encode(errors="surrogatepass"), placeholder.encode()
         yield from self._binary.items()
 
@@ -144,24 +185,26 @@ class Mask:
         """Return random characters, each of as many bytes in UTF-8 as that of the value; equal for an equal source."""
         source = value.encode(errors="surrogatepass") if source is None else source
         stream = hashlib.shake_256(hmac.digest(self._key, source, "sha256")).digest(2 * len(value))
+        if value.isascii():
+            return stream[: len(value)].translate(_ASCII).decode()
         numbers = (int.from_bytes(stream[index : index + 2]) for index in range(0, len(stream), 2))
         return "".join(_like(character, number) for character, number in zip(value, numbers, strict=True))
 
 
-def _replaced(text: str, forms: Mapping[str, str]) -> str:
-    """Replace the longest forms first: one may contain another."""
-    for form in sorted(forms, key=len, reverse=True):
-        if form in text:
-            text = text.replace(form, forms[form])
-    return text
-
-
-def _map_all(value: Any, change: Callable[[str], str]) -> Any:
+def _map_all(value: Any, change: Callable[[str], str], number: Callable[[str], str | None]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): _map_all(inner, change) for key, inner in value.items()}
-    return [_map_all(inner, change) for inner in value] if isinstance(value, list | tuple) else value
+        return {change(key): _map_all(inner, change, number) for key, inner in value.items()}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = to_text(value)
+        return (number(text) if len(text) >= MIN_ANYWHERE else None) or value
+    return [_map_all(inner, change, number) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def to_text(number: float) -> str:
+    """Return a number as it stands in JSON."""
+    return json.dumps(number)
 
 
 def _like(character: str, number: int) -> str:
@@ -188,54 +231,6 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from texts_in(inner)
-
-
-def _spellings(value: str) -> Iterable[str]:
-    """Return the value and how it looks inside of other text, in which it may have been escaped up to twice."""
-    found = last = {value}
-    for _ in range(2):
-        last = {spelling for text in last for spelling in _once_escaped(text)} - found
-        found = found | last
-    return found
-
-
-def _once_escaped(text: str) -> Iterator[str]:
-    plain = _escaped(text)
-    yield plain
-    yield plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")  # as Go writes JSON
-    yield json.dumps(text)[1:-1]
-    yield repr(text)[1:-1]
-    yield text.replace("'", "''")
-    yield quote(text, safe="", errors="replace")
-    yield quote_plus(text, errors="replace")
-
-
-def _escaped(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _in_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the forms of a value in base64, once and twice encoded, each with the same form of its placeholder."""
-    for _ in range(2):
-        whole = base64.b64encode(value).decode()
-        yield from _with_url_alphabet(whole, base64.b64encode(placeholder).decode())
-        for offset in range(3):
-            core, replacement = _core(value, offset), _core(placeholder, offset)
-            if len(core) >= MIN_ANYWHERE:
-                yield from _with_url_alphabet(core, replacement)
-        value, placeholder = base64.b64encode(value), base64.b64encode(placeholder)
-
-
-def _with_url_alphabet(form: str, replacement: str) -> Iterator[tuple[str, str]]:
-    yield form, replacement
-    yield form.replace("+", "-").replace("/", "_"), replacement
-
-
-def _core(value: bytes, offset: int) -> str:
-    """Return the characters of base64 that depend on the value alone if so many bytes (modulo 3) stand before it."""
-    encoded = base64.b64encode(bytes(offset) + value).decode().rstrip("=")
-    rest = (offset + len(value)) % 3
-    return encoded[offset + 1 if offset else 0 : len(encoded) - (1 if rest else 0)]
 
 
 def _overlap(text: str, value: str) -> int:

@@ -5,7 +5,8 @@ A record is never a reason for a run to fail: what goes wrong here is logged, an
 
 import os
 import re
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.record.access import AccessSet
 from rolecall.record.content_digest import collections_near, digest_of_content
-from rolecall.record.document import Surroundings, document_of
+from rolecall.record.document import Document, Surroundings, document_of
 from rolecall.record.files import RecordFiles
 from rolecall.record.masking import texts_in
 from rolecall.record.memory import RecordMemory
@@ -76,32 +77,45 @@ class Recorder:
         """Keep the record of a run that has ended."""
         record.ending = ending
         try:
-            access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
-            has_grown = access.add(record) or not access.is_written
-            if self.files is not None:
-                resources = await self._resources(record)
-                await in_thread(partial(self._write, self.files, watch, record, resources))
-                if has_grown:
-                    plurals = await self._plurals(watch)
-                    await in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
-                    access.is_written = True
+            await self._finish(watch, record)
+        except OSError as error:
+            logger.warning("Could not write the record of a run", error=str(error), job=record.ident)
         except Exception as error:  # noqa: BLE001 - a record must not fail a run
-            logger.warning("Could not write the record of a run", error=repr(error), job=record.ident)
+            # Not its text, in which there may be a secret: the type and the place must do.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            reason = f"{type(error).__name__} at {place.filename}:{place.lineno}"
+            logger.warning("Could not write the record of a run", error=reason, job=record.ident)
         self.memory.add(record)
 
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Drop the record of an object that is gone from memory."""
         self.memory.forget(gvk, key)
 
-    def _write(self, files: RecordFiles, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...]) -> None:
+    async def _finish(self, watch: Watch, record: RunRecord) -> None:
+        access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
+        if self.files is None:
+            access.add(record)
+            return
+        resources = await self._resources(record)
+        document = await in_thread(partial(self._write, self.files, watch, record, resources))
+        if access.add(record, document.hides) or not access.is_written:
+            plurals = await self._plurals(watch)
+            await in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
+            access.is_written = True
+
+    def _write(
+        self, files: RecordFiles, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...]
+    ) -> Document:
         surroundings = Surroundings(
             watch=entry_of(watch),
             versions=_versions(watch),
             secrets=(*secret_texts(watch, self.environment), *marked_texts(watch, record.obj)),
             resources=resources,
         )
-        path = files.write(record, document_of(record, surroundings))
+        document = document_of(record, surroundings)
+        path = files.write(record, document)
         logger.debug("Record written", file=str(path), job=record.ident)
+        return document
 
     async def _plurals(self, watch: Watch) -> dict[GVK, str]:
         """Return the plural names of the kinds in a watch, as far as the API server serves them."""
@@ -133,9 +147,21 @@ def _kinds(watch: Watch) -> set[GVK]:
 def secret_texts(watch: Watch, environment: Mapping[str, str]) -> list[str]:
     """Return the values that are secret by the names of their variables: of the environment and of a watch's vars."""
     finalizer = watch.finalizer.variables if watch.finalizer else {}
-    named: list[tuple[str, Any]] = [*environment.items(), *watch.variables.items(), *finalizer.items()]
-    texts = [value for name, value in named if _TELLING.search(name) and isinstance(value, str)]
+    texts = (text for named in (environment, watch.variables, finalizer) for text in _told(named, is_secret=False))
     return [text for text in texts if len(text) >= _MIN_SECRET and not text.startswith("/")]
+
+
+def _told(value: Any, *, is_secret: bool) -> Iterator[str]:
+    """Yield the texts and numbers that are below a telling name, or beside one in ``{name: …, value: …}``."""
+    if isinstance(value, Mapping):
+        named = {"value"} if _TELLING.search(str(value.get("name", ""))) else set()
+        for name, inner in value.items():
+            yield from _told(inner, is_secret=is_secret or name in named or bool(_TELLING.search(str(name))))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _told(inner, is_secret=is_secret)
+    elif is_secret and isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
 
 
 def marked_texts(watch: Watch, obj: RawObject) -> list[str]:

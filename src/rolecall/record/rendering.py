@@ -92,8 +92,8 @@ class Rendering:
         for obj in objects_in(answer):
             key = _key_of(exchange, obj)
             if exchange["verb"] in _WRITES and not exchange.get("subresource"):
-                before = None if status_is_created(exchange) else self._known.get(key)
-                yield from self._diff(before, obj, is_new=status_is_created(exchange))
+                before = None if _is_created(exchange) else self._known.get(key)
+                yield from self._diff(before, obj, is_new=_is_created(exchange))
             self._known[key] = obj
 
     def _diff(self, before: Any, after: Any, *, is_new: bool) -> Iterator[str]:
@@ -118,7 +118,7 @@ class Rendering:
         return f"\x1b[{colour}m{text}\x1b[0m" if self.is_coloured and colour and text else text
 
 
-def status_is_created(exchange: Line) -> bool:
+def _is_created(exchange: Line) -> bool:
     """Return whether a request has created an object."""
     return bool(exchange["status"] == _CREATED)
 

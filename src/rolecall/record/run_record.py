@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Exchange
+from rolecall.proxy.body_worker import GZIP_MAGIC
 from rolecall.record.bodies import Bodies
 from rolecall.runs.events import RunEvent, RunSummary
 
@@ -40,6 +42,8 @@ class KeptExchange:
     sent: bytes | None = None
     answer: bytes | None = None
     is_without_room: bool = False
+    may_refer: bool = True
+    """Whether the answer may have an owner reference to the primary; most have none, and to decode them takes time."""
 
     @property
     def digests(self) -> list[bytes]:
@@ -121,6 +125,7 @@ class RunRecord:
         before = self.bodies.stored_bytes
         store = self._store
         kept = KeptExchange(bare, store(exchange.body or None), store(exchange.sent), store(exchange.answer))
+        kept.may_refer = self._may_refer(exchange.answer or b"")
         self._used_bytes += self.bodies.stored_bytes - before
         self.is_complete &= not exchange.is_cut
         self.exchanges.append(kept)
@@ -145,6 +150,9 @@ class RunRecord:
             for digest in kept.digests:
                 self.bodies.drop(digest)
         self.exchanges.clear()
+
+    def _may_refer(self, answer: bytes) -> bool:
+        return answer.startswith(GZIP_MAGIC) or uid_of(self.obj).encode() in answer
 
     def _store(self, body: bytes | None) -> bytes | None:
         return None if body is None else self.bodies.add(body)

@@ -19,6 +19,7 @@ SERVER_FIELDS: Final = frozenset(
 """The fields of the metadata that the API server sets."""
 
 _WIDTH: Final = 1000
+_LONG: Final = 2000
 _Line = tuple[str, str]
 """A sign, and a line of YAML."""
 
@@ -64,7 +65,8 @@ def diff_lines(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 
 
 def _merged(old: list[str], new: list[str]) -> Iterator[_Line]:
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    is_long = max(len(old), len(new)) > _LONG  # lines that are there many times would take quadratic time
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=is_long)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
             yield from ((" ", line) for line in old[old_start:old_end])

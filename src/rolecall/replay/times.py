@@ -6,22 +6,14 @@ of their runs, within a tolerance. A run whose clock was set back means the same
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-_TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|(?<!\d)\d{8}T\d{6}\d*Z?"
-    r"|(?<![\d.])1\d{9}(?:\d{3})?(?:\.\d+)?(?!\d)"
-)
-"""RFC 3339 and what Python prints, the short forms of ISO 8601, and POSIX time in seconds or milliseconds."""
+from rolecall.record.times import FIRST_MILLISECONDS, TIME, seconds_of
 
 _DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?![\dT])")
-_BASIC_CHARACTERS: Final = 15
 _NEAR_SECONDS: Final = 400 * 86400.0
 """A number is taken for a POSIX time if it is not farther from the start than this."""
-
-_FIRST_MILLISECONDS: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +26,7 @@ class Clocks:
 
     def are_same_texts(self, first: str, second: str) -> bool:
         """Tell whether two texts are equal apart from times, which mean the same."""
-        for pattern, compare in ((_TIME, self._are_same_times), (_DATE, self._are_same_dates)):
+        for pattern, compare in ((TIME, self._are_same_times), (_DATE, self._are_same_dates)):
             one, two = pattern.findall(first), pattern.findall(second)
             if one and len(one) == len(two) and pattern.split(first) == pattern.split(second):
                 return all(map(compare, one, two))
@@ -42,11 +34,11 @@ class Clocks:
 
     def are_same_numbers(self, first: float, second: float) -> bool:
         """Tell whether two numbers are POSIX times that mean the same."""
-        scale = 1000.0 if first >= _FIRST_MILLISECONDS else 1.0
+        scale = 1000.0 if first >= FIRST_MILLISECONDS else 1.0
         return self._are_near(first / scale, second / scale)
 
     def _are_same_times(self, first: str, second: str) -> bool:
-        one, two = _seconds_of(first), _seconds_of(second)
+        one, two = seconds_of(first), seconds_of(second)
         return first == second or (one is not None and two is not None and self._are_near(one, two))
 
     def _are_near(self, first: float, second: float) -> bool:
@@ -58,17 +50,3 @@ class Clocks:
 
     def _are_same_dates(self, first: str, second: str) -> bool:
         return first == second or (first == f"{self.first:%Y-%m-%d}" and second == f"{self.second:%Y-%m-%d}")
-
-
-def _seconds_of(text: str) -> float | None:
-    try:
-        if "T" in text[:9] and "-" not in text:
-            found = datetime.strptime(text[:_BASIC_CHARACTERS], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
-        elif "-" in text:
-            found = datetime.fromisoformat(text.replace(",", "."))
-        else:
-            number = float(text)
-            return number / 1000 if number >= _FIRST_MILLISECONDS else number
-    except ValueError:
-        return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

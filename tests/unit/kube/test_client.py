@@ -253,7 +253,7 @@ class LongList:
 
 @pytest.mark.parametrize(
     "sizes",
-    [[1_000_000] * 60, [100] * 1000 + [1_000_000] * 60, [20_000] * 500 + [100] * 2000, [3_000_000] * 5, [9_000_000]],
+    [[1_000_000] * 20, [100] * 1000 + [1_000_000] * 20, [20_000] * 500 + [100] * 2000, [3_000_000] * 5, [9_000_000]],
 )
 async def test_no_page_of_large_objects_is_large(client: Client, api_server: ApiServer, sizes: list[int]) -> None:
     """Each object is in one page, and no page of several objects is above 8 MiB."""

@@ -169,7 +169,11 @@ def test_another_owner_of_the_same_name_is_a_change() -> None:
     [
         ("2026-01-10T12:00:02Z", "(time of the run)"),
         ("at 2026-01-10T13:00:01.5+01:00", "at (time of the run)"),
+        ("2026-01-10 12:00:01.123456", "(time of the run)"),
+        ("20260110T120001", "(time of the run)"),
+        ("since 1768046402", "since (time of the run)"),
         ("2026-01-10T11:59:00Z", "2026-01-10T11:59:00Z"),
+        ("1768040000", "1768040000"),
         ("2026-99-99T99:99:99Z", "2026-99-99T99:99:99Z"),
     ],
 )

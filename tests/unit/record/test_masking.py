@@ -75,6 +75,15 @@ def test_a_longer_value_is_replaced_before_one_within_it() -> None:
     }
 
 
+def test_a_line_of_a_long_value_that_is_a_value_itself_is_found_in_every_spelling() -> None:
+    mask = Mask()
+    mask.add("\n".join(f"planted-line-{number}" for number in range(100)))
+    mask.add("planted-line-7")
+    text = mask.apply(to_line({"a": encoded("planted-line-7"), "b": "planted-line-8"}))
+    assert encoded("planted-line-7") not in text
+    assert "planted" not in text
+
+
 def test_a_short_value_is_replaced_where_it_is_a_whole_text_and_not_as_a_key() -> None:
     mask = Mask()
     pin = mask.add("1234")

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from rolecall.cli.main import main
-from rolecall.kube.references import RawObject
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, RawObject
 from rolecall.record.bodies import Bodies
 from rolecall.record.document import Document, Surroundings, document_of
 from rolecall.record.reader import read_record
@@ -266,7 +267,10 @@ async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
     item = RunEvent(name="runner_item_on_ok", task_id="t", host="h", item="message", message="request", changed=True)
     recorded.record.on_event(item)
     recorded.record.on_event(RunEvent(name="runner_on_ok", task_id="t", host="h", task="exchange", changed=True))
-    (tmp_path / "one.jsonl").write_text(recorded.ended().text)
+    served = ApiResource(
+        GVK("", "v1", "ConfigMap"), "configmaps", namespaced=True, verbs=frozenset(), subresources=frozenset()
+    )
+    (tmp_path / "one.jsonl").write_text(recorded.ended(resources=(served,)).text)
     capsys.readouterr()
     assert main(["record", "show", str(tmp_path / "one.jsonl")]) == 0
     record = read_record(tmp_path / "one.jsonl")

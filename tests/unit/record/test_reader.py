@@ -43,6 +43,7 @@ BAD: dict[str, tuple[Callable[[str], str], str, int]] = {
     "cut between lines": (lambda text: "".join(text.splitlines(keepends=True)[:-1]), "is cut", 4),
     "cut within a line": (lambda text: text[: len(text) // 2], "is cut", 4),
     "cut within the first line": (lambda text: text[:100], "is cut", 4),
+    "cut after a head of another program": (lambda _: '{"format": 1, "type": "head"}', "is cut", 4),
     "cut before the last line end": (lambda text: text[:-1], "is cut", 4),
     "edited": (lambda text: text.replace('"changed"', '"ok"'), "was edited", 5),
     "a line removed": (lambda text: without_line(2, text), "was edited", 5),
@@ -54,7 +55,6 @@ BAD: dict[str, tuple[Callable[[str], str], str, int]] = {
     "newer": (newer, "format 2", 7),
     "something else": (lambda _: "apiVersion: v1\n", "not the head of a record", 8),
     "other JSON": (lambda _: '{"kind": "Pod"}\n', "not the head of a record", 8),
-    "a field missing": (lambda text: without_field("verb", text), "line 2 has no field 'verb'", 8),
 }
 
 
@@ -73,6 +73,16 @@ def test_a_bad_record_is_refused_in_one_line_and_by_its_exit_code(
         assert len(printed.out.splitlines()) == ("list" in command)
         assert printed.err.startswith(f"rolecall record: {path}: ")
         assert printed.err.count("\n") == 1
+
+
+def test_a_record_that_lacks_a_field_is_refused_where_the_field_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("1")))
+    path.write_text(without_field("verb", path.read_text()))
+    assert main(["record", "show", str(path)]) == NotARecordError.exit_code
+    assert "line 2 has no field 'verb'" in capsys.readouterr().err
+    assert main(["record", "list", str(tmp_path)]) == 0
 
 
 def test_a_record_that_is_cut_within_a_character_is_cut_and_other_bytes_are_no_record(tmp_path: Path) -> None:

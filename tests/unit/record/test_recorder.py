@@ -1,17 +1,20 @@
 """What a recorder keeps of the runs of a real reconciler, and that it never fails one."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rolecall.config.content import RoleContent
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.kube.jsonpath import parse_path
+from rolecall.record import recorder as recorder_module
 from rolecall.record.reader import read_record
 from rolecall.record.recorder import Recorder, marked_texts, secret_texts
 from tests.integration.things import MANIFEST, THING
@@ -71,6 +74,21 @@ async def test_a_record_that_cannot_be_written_does_not_fail_the_run(rig: Rig, t
     assert not (await rig.reconcile()).failed
 
 
+async def test_what_goes_wrong_is_logged_without_what_was_recorded(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("planted-text of a record")
+
+    monkeypatch.setattr(recorder_module, "document_of", fail)
+    rig.reconciler.recorder = recorder(rig.world, record_directory=tmp_path / "records")
+    with capture_logs() as lines:
+        assert not (await rig.reconcile()).failed
+    (line,) = [line for line in lines if line["event"] == "Could not write the record of a run"]
+    assert re.fullmatch(r"ValueError at .*test_recorder.py:\d+", line["error"])
+    assert "planted" not in str(lines)
+
+
 def test_nothing_is_recorded_without_memory_and_directory(world: World) -> None:
     assert Recorder.of_settings(replace(Settings(), record_memory_bytes=0), world.client) is None
 
@@ -81,9 +99,12 @@ def test_nothing_is_recorded_without_memory_and_directory(world: World) -> None:
         ({"DB_PASSWORD": "hunter2!"}, ["hunter2!"]),
         ({"API_KEY": "abcdefgh", "apiToken": "ijklmnop"}, ["abcdefgh", "ijklmnop"]),
         ({"TOKEN_FILE": "/var/run/token", "PASSES": "3", "HOME": "somewhere"}, []),
+        ({"db": {"user": "somebody", "password": "hunter2!"}}, ["hunter2!"]),
+        ({"passwords": [{"of": "abcdefgh"}, 12345678]}, ["abcdefgh", "12345678"]),
+        ({"env": [{"name": "DB_PASSWORD", "value": "hunter2!"}, {"name": "HOME", "value": "here"}]}, ["hunter2!"]),
     ],
 )
-def test_variables_are_secret_by_their_names(environment: Mapping[str, str], secrets: list[str]) -> None:
+def test_variables_are_secret_by_their_names(environment: Mapping[str, Any], secrets: list[str]) -> None:
     assert secret_texts(Watch(THING, RoleContent(Path("/r"))), environment) == secrets
     assert secret_texts(Watch(THING, RoleContent(Path("/r")), variables=environment), {}) == secrets
 

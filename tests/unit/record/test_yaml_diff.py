@@ -52,3 +52,8 @@ def test_equal_parts_are_written_in_full() -> None:
 def test_what_the_api_server_keeps_for_itself_is_left_out() -> None:
     assert without_server_fields(DEPLOYMENT)["metadata"] == {"name": "web", "labels": {"a": "b"}}
     assert without_server_fields({"data": {}}) == {"data": {}}
+
+
+def test_a_long_text_of_equal_lines_is_compared_in_time() -> None:
+    before = {"data": {"f": "same\n" * 30_000}}
+    assert diff_lines(before, {"data": {"f": "same\n" * 30_000 + "other\n"}})[-1] == "+    other"

@@ -78,6 +78,7 @@ def _import_ansible() -> None:
         "ansible._internal._templating._engine",
         "rolecall.runs.ansible_patches.forked_modules",
         "rolecall.runs.ansible_patches.in_process_tasks",
+        "rolecall.runs.planned.hooks",
     ):
         importlib.import_module(name)
 

@@ -124,7 +124,11 @@ def classify(task: TaskFacts, own: Mapping[str, str]) -> Verdict:
         return _verdict(Kind.COMPUTES, reason)
     if task.name in _KUBERNETES:
         elsewhere = reason_elsewhere(task.arguments, task.environment, own)
-        return Verdict(Kind.WITHHELD, elsewhere, is_final=True) if elsewhere else _verdict(Kind.KUBERNETES, _helm(task))
+        return (
+            Verdict(Kind.WITHHELD, elsewhere, is_final=True)
+            if elsewhere
+            else _verdict(Kind.KUBERNETES, _source(task) or _helm(task))
+        )
     if task.name in FILE_MODULES:
         return _verdict(Kind.FILES, _file_module(task))
     reason = _POD_REASONS.get(task.name) or _REASONS.get(task.name, _UNKNOWN)
@@ -141,6 +145,8 @@ def _reason_by_place(task: TaskFacts) -> str:
         return "a module or action plugin of the role"
     if not task.is_local:
         return "runs on another host"
+    if task.arguments.get("fact_path") or task.arguments.get("post_renderer") or task.arguments.get("binary_path"):
+        return "runs a program"
     return "runs as another user" if task.becomes else ""
 
 
@@ -161,11 +167,15 @@ def _helm(task: TaskFacts) -> str:
     return "" if is_local else "gets a chart from another host, unless its path begins with /, ./ or ../"
 
 
+def _source(task: TaskFacts) -> str:
+    """Return why a task reads from another host; an empty string if it does not."""
+    return "reaches another host" if str(task.arguments.get("src") or "").startswith(_REMOTE_SCHEMES) else ""
+
+
 def _file_module(task: TaskFacts) -> str:
     """Return why a module for files does more than that."""
-    source = str(task.arguments.get("src") or "")
-    if source.startswith(_REMOTE_SCHEMES):
-        return "reaches another host"
+    if reason := _source(task):
+        return reason
     if task.name == f"{_BUILTIN}.wait_for" and {"host", "port"} & task.arguments.keys():
         return "reaches a port"
     provider = task.arguments.get("provider")

@@ -33,6 +33,7 @@ def install(folder: Path, environment: Mapping[str, str]) -> None:
     actions = TaskActions(progress, files, environment, runs_commands=runs_commands)
     _Hooks(progress, actions).install()
     unknown_result.install(progress.end_by_use)
+    unknown_result.register_whole_results(lambda: progress.withheld_now)
     lookups.install(name_of, actions.check_lookup, files)
     lookups.read_from(files)
     waiting.install()

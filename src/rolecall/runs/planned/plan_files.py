@@ -5,6 +5,7 @@ machine is copied before it is changed, and what is removed stays where it is an
 on disk, because every task may have a process of its own. Paths are mapped outwards again before anybody sees them.
 """
 
+import json
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ class PlanFiles:
 
     def __init__(self, folder: Path) -> None:
         self._root = str(folder / "files")
-        self._removed = folder / "removed"
+        self._removed = folder / "removed.jsonl"
 
     def is_inside(self, path: str) -> bool:
         """Whether a path leads into the folder already."""
@@ -40,7 +41,7 @@ class PlanFiles:
     def outward(self, value: Any) -> Any:
         """Return a value of a result with the paths that a real run would show."""
         if isinstance(value, str):
-            return type(value)(value.replace(self._root, "")) if self._root in value else value
+            return value.replace(self._root, "")
         if isinstance(value, dict):
             return {key: self.outward(inner) for key, inner in value.items()}
         return [self.outward(inner) for inner in value] if isinstance(value, list) else value
@@ -48,7 +49,7 @@ class PlanFiles:
     def inward(self, value: Any) -> Any:
         """Return an argument of a program with the paths of files that the run has written, wherever they occur."""
         if isinstance(value, str):
-            return type(value)(_ABSOLUTE.sub(lambda found: self._inward(found.group()), value))
+            return _ABSOLUTE.sub(lambda found: self._inward(found.group()), value)
         if isinstance(value, dict):
             return {key: self.inward(inner) for key, inner in value.items()}
         return [self.inward(inner) for inner in value] if isinstance(value, list) else value
@@ -78,7 +79,7 @@ class PlanFiles:
         own = self.inside(path)
         if own == path or not os.path.isdir(path) or self._is_hidden(path):  # noqa: PTH112 - plain text
             return self.readable(path)
-        if not os.path.isdir(own) and not self._removed.is_dir():  # noqa: PTH112 - plain text
+        if not os.path.isdir(own) and not self._removed.exists():  # noqa: PTH112 - plain text
             return path
         rest = MOST_COPIED_BYTES
         for folder, _, names in os.walk(path):
@@ -96,8 +97,8 @@ class PlanFiles:
     def hide(self, path: str) -> None:
         """Hide what is really at a path, because the run has removed it."""
         if not self.is_inside(path) and os.path.lexists(path):
-            self._removed.mkdir(parents=True, exist_ok=True)
-            (self._removed / os.path.normpath(path).replace("%", "%25").replace("/", "%2F")).touch()
+            with self._removed.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(os.path.normpath(path)) + "\n")
 
     def _inward(self, path: str) -> str:
         folder = os.path.dirname(path)  # noqa: PTH120 - plain text
@@ -107,9 +108,10 @@ class PlanFiles:
         return self.readable(path) if os.path.lexists(own) else path
 
     def _is_hidden(self, path: str) -> bool:
-        if not self._removed.is_dir():
+        try:
+            hidden = {json.loads(line) for line in self._removed.read_text(encoding="utf-8").splitlines()}
+        except FileNotFoundError:
             return False
-        hidden = {name.replace("%2F", "/").replace("%25", "%") for name in os.listdir(self._removed)}  # noqa: PTH208
         return any(each in hidden for each in _with_parents(os.path.normpath(path)))
 
     def _add_directory(self, path: str) -> None:

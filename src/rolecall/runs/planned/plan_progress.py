@@ -18,12 +18,15 @@ class PlanProgress:
         self.journal = journal
         self.ended: EndedAt | None = None
         """Where this process has ended the plan."""
+        self.withheld_now: WithheldTask | None = None
+        """The current task of this process, if it or an item of its loop was not run."""
         self._task: Any = None
         self._host = ""
         self._begun: set[str] = set()
 
     def begin(self, host: Any, task: Any) -> None:
         """Note that a task begins."""
+        self.withheld_now = None
         self._begun.add(task._uuid)  # noqa: SLF001 - what events call task_uuid
         self.enter(host, task)
 
@@ -36,6 +39,11 @@ class PlanProgress:
         withheld = self.withheld(action, verdict)
         self.journal.withhold(withheld)
         return withheld
+
+    def skip(self, withheld: WithheldTask) -> None:
+        """Note that the current task was not run."""
+        self.withheld_now = withheld
+        self.journal.withhold(withheld)
 
     def withheld(self, action: str, verdict: Verdict) -> WithheldTask:
         """Return what to note when the current task has come to the action."""

@@ -14,7 +14,7 @@ from rolecall.runs.planned.file_arguments import KUBERNETES_PATHS, Redirection
 from rolecall.runs.planned.journal import WithheldTask
 from rolecall.runs.planned.plan_files import PlanFiles, TooLargeError
 from rolecall.runs.planned.plan_progress import PlanProgress
-from rolecall.runs.planned.unknown_result import RESULT_KEY
+from rolecall.runs.planned.unknown_result import RESULT_KEY, hide_in_loop
 
 _ANSIBLE = os.path.dirname(os.path.abspath(ansible.__file__))  # noqa: PTH100, PTH120 - plain text
 _LOCAL = "ansible.plugins.connection.local"
@@ -58,11 +58,11 @@ class TaskActions:
         task, connection, name = executor._task, executor._connection, _action_name(executor)  # noqa: SLF001 - no public way
         verdict = self._verdict(name, task, connection)
         if verdict.kind is Kind.WITHHELD and not self._runs_anyway(verdict):
-            return self._stand_in(name, task, verdict), None
+            return self._stand_in(name, executor, verdict), None
         try:
             self._prepare(name, task, connection, verdict.kind)
         except TooLargeError as error:
-            return self._stand_in(name, task, Verdict(Kind.WITHHELD, str(error))), None
+            return self._stand_in(name, executor, Verdict(Kind.WITHHELD, str(error))), None
         action, module = find()
         if verdict.kind is not Kind.COMPUTES:
             self._map_result(action, name, task)
@@ -127,15 +127,17 @@ class TaskActions:
 
         action.run = mapped
 
-    def _stand_in(self, name: str, task: Any, verdict: Verdict) -> WithheldAction:
+    def _stand_in(self, name: str, executor: Any, verdict: Verdict) -> WithheldAction:
         """Return what takes the place of a withheld action; end the plan if a handler depends on what it gives."""
+        task = executor._task  # noqa: SLF001 - no public way
         withheld = self._progress.withheld(name or task.action, verdict)
         task.until, task.retries, task.async_val = [], 0, 0
         if task.notify and task.changed_when != [False]:
             self._progress.journal.withhold(withheld)
             handlers = " and ".join(repr(str(each)) for each in task.notify)
             self._progress.end(withheld, f"notifies {handlers} after its action, if that changes something")
-        return WithheldAction(withheld, self._progress.journal.withhold)
+        hide_in_loop(executor, withheld, self._progress.end_by_use)
+        return WithheldAction(withheld, self._progress.skip)
 
 
 def name_of(path: str) -> str:

@@ -7,8 +7,10 @@ these objects that is the end of the plan. Python code that takes the variable w
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, NoReturn
 
+from ansible._internal import _task
 from ansible._internal._templating import _transform
 from ansible.module_utils._internal import _datatag
 from ansible.vars.manager import VariableManager
@@ -65,6 +67,43 @@ def install(on_use: OnUse) -> None:
         register(manager, host, {name: _stand_in(value, on_use) for name, value in facts.items()})
 
     VariableManager.set_nonpersistent_facts = set_nonpersistent_facts
+
+
+def hide_in_loop(executor: Any, withheld: WithheldTask, on_use: OnUse) -> None:
+    """Let the next items of a loop, and its ``break_when``, meet the unknown result of an item that was not run.
+
+    The task is the copy that ansible-core makes for an item; what the loop as a whole registers is not changed.
+    """
+    task = executor._task  # noqa: SLF001 - no public way
+    if not task.register or not (task.loop or task.loop_with):
+        return
+    names = [task.register] if isinstance(task.register, str) else list(task.register)
+    unknown = dict.fromkeys(names, UnknownResult(withheld, on_use))
+    if _registers_expressions():
+        _task.TaskContext.current().update_task_vars(unknown)
+    else:
+        executor._job_vars.update(unknown)  # noqa: SLF001 - no public way
+    task.register = None
+
+
+def register_whole_results(withheld_now: Callable[[], WithheldTask | None]) -> None:
+    """With ansible-core 2.21: a withheld task has no result on which the expressions of ``register`` could work."""
+    if not _registers_expressions():
+        return
+    finalize = _task.UnifiedTaskResult.finalize_registered_values
+
+    def finalize_registered_values(result: Any) -> None:
+        names = _task.TaskContext.current().get_register_projections() or {}
+        if withheld := withheld_now():
+            result.registered_values = {name: {RESULT_KEY: asdict(withheld)} for name in names}
+        else:
+            finalize(result)
+
+    _task.UnifiedTaskResult.finalize_registered_values = finalize_registered_values
+
+
+def _registers_expressions() -> bool:
+    return hasattr(_task, "UnifiedTaskResult")
 
 
 def unknown_if_withheld(result: Mapping[str, Any]) -> WithheldTask | None:

@@ -99,13 +99,26 @@ def test_helm_runs_with_a_local_chart(arguments: dict[str, Any], kind: Kind) -> 
     ("name", "arguments"),
     [
         ("ansible.builtin.copy", {"src": "https://example.com/x", "dest": "/x"}),
+        ("kubernetes.core.k8s", {"src": "https://example.com/x.yaml"}),
         ("ansible.builtin.wait_for", {"port": 80}),
         ("ansible.builtin.wait_for", {"host": "web1", "timeout": 3}),
         ("community.crypto.x509_certificate", {"provider": "acme"}),
     ],
 )
-def test_a_module_for_files_that_reaches_other_hosts_is_withheld(name: str, arguments: dict[str, Any]) -> None:
+def test_a_known_module_that_reaches_other_hosts_is_withheld(name: str, arguments: dict[str, Any]) -> None:
     assert verdict(name, **arguments).kind is Kind.WITHHELD
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("ansible.builtin.setup", "fact_path"),
+        ("kubernetes.core.helm", "binary_path"),
+        ("kubernetes.core.helm", "post_renderer"),
+    ],
+)
+def test_a_known_action_that_is_given_a_program_is_withheld(name: str, argument: str) -> None:
+    assert verdict(name, **{argument: "/bin/other"}) == Verdict(Kind.WITHHELD, "runs a program")
 
 
 def test_modules_for_files_work_in_the_folder() -> None:

@@ -19,6 +19,7 @@ def machine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def files(tmp_path: Path) -> PlanFiles:
+    (tmp_path / "plan").mkdir()
     return PlanFiles(tmp_path / "plan")
 
 

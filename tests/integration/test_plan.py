@@ -1,0 +1,182 @@
+"""A plan says what the run after it does: the same writes, found out with rights to read alone."""
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.plan.differences import Findings, findings_of
+from rolecall.plan.document import document_of
+from rolecall.plan.rendering import Rendering
+from rolecall.plan.results import ExitCode, Plan
+from rolecall.shadow.shadow import shadow_in
+from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
+from tests.integration.proofs import KeptPlan, Place, Project, Proof, follow, plan_of
+from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.shared import Role, Shared
+from tests.integration.things import KINDS, THING
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, POD, REPLICA_SET, World
+
+__all__ = ["reader_kubeconfig", "shadow_plane"]
+
+SECRET, SERVICE = GVK("", "v1", "Secret"), GVK("", "v1", "Service")
+FINALIZER = "test.rolecall.dev/finalizer"
+PLAIN, FINAL = KINDS[0], KINDS[1]
+COMMON = '- name: Do what the object asks for\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
+NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
+SHARED = Shared(
+    {
+        "plain": Role(COMMON, NAMES),
+        "final": Role(FINALIZING, f"{NAMES}\nfinalizer: {{name: {FINALIZER}, vars: {{state: absent}}}}"),
+    },
+    files={
+        **{f"roles/plain/tasks/{name}.yml": tasks for name, tasks in CASES.items()},
+        "roles/plain/templates/copy.j2": COPY,
+    },
+)
+"""Kinds ``plain``, whose objects name their case, and ``final``, whose objects have a finalizer."""
+
+PATIENCE = 120.0
+IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied", "present"})
+
+
+def manifest(gvk: GVK, name: str, **spec: object) -> RawObject:
+    """Return an object of a kind of ``SHARED``."""
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Project:
+    """Give the project of ``SHARED`` for a namespace of this file."""
+    folder = tmp_path_factory.mktemp("planned")
+    SHARED.operator(folder, defined.kubeconfig)
+    return Project(folder, f"plan-{uuid.uuid4().hex[:8]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was planned before the operator was started, and all objects of the namespace before and after that."""
+
+    kept: KeptPlan
+    versions: tuple[Mapping[str, str], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What came of what was planned, and what is planned afterwards."""
+
+    proofs: Mapping[Place, Proof]
+    kept: KeptPlan
+
+
+@pytest.fixture(scope="module")
+def before(project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path) -> Before:
+    """Give the plan of all cases."""
+
+    async def plan() -> Before:
+        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+            world = World(client, project.namespace)
+            await prepare(world)
+            first = await versions_in(world)
+            kept = await plan_of(project, shadow, reader_kubeconfig)
+            return Before(kept, (first, await versions_in(world)))
+
+    return asyncio.run(plan())
+
+
+@pytest.fixture(scope="module")
+def after(
+    before: Before, project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path
+) -> After:
+    """Give what the operator did, and the plan of the same objects afterwards."""
+
+    async def do() -> After:
+        proofs = await follow(project, before.kept, defined.kubeconfig)
+        async with shadow_in(shadow_plane) as shadow:
+            return After(proofs, await plan_of(project, shadow, reader_kubeconfig))
+
+    return asyncio.run(do())
+
+
+async def prepare(world: World) -> None:
+    """Make what is there before, and an object for each case."""
+    await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
+    await world.create(SETUP)
+    for name in DEPLOYMENTS:
+        await world.wait_for(DEPLOYMENT, name, is_available, PATIENCE)
+    await world.create(yaml.safe_dump_all([manifest(PLAIN, name, case=name) for name in CASES]))
+    ending = manifest(FINAL, "ending")
+    ending["metadata"]["finalizers"] = [FINALIZER]
+    await world.create(yaml.safe_dump_all([ending, manifest(FINAL, "living")]))
+    await world.delete(FINAL, "ending")
+
+
+def is_available(obj: RawObject) -> bool:
+    """Tell whether a Deployment has what it asks for."""
+    return bool((obj.get("status") or {}).get("availableReplicas") == obj["spec"]["replicas"])
+
+
+async def versions_in(world: World) -> dict[str, str]:
+    """Return the resource versions of the objects in a namespace, by kind and name."""
+    kinds = (CONFIG_MAP, SECRET, DEPLOYMENT, REPLICA_SET, POD, SERVICE, EVENT, THING, PLAIN, FINAL)
+    found = [obj for gvk in kinds for obj in await world.objects(gvk)]
+    return {f"{each['kind']} {each['metadata']['name']}": each["metadata"]["resourceVersion"] for each in found}
+
+
+def found_for(plan: Plan, name: str) -> Findings:
+    """Return what a plan shows of an object."""
+    return next(each for each in findings_of(plan) if each.plan.key.name == name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_planned_writes_are_those_of_the_run_that_follows(after: After, project: Project, case: str) -> None:
+    proof = after.proofs[PLAIN.kind, ObjectKey(project.namespace, case)]
+    assert proof.differences == []
+    assert bool(proof.planned_writes) == (case != "unchanged")
+
+
+@pytest.mark.parametrize("name", ["ending", "living"])
+def test_what_a_finalizer_does_is_planned(after: After, project: Project, name: str) -> None:
+    proof = after.proofs[FINAL.kind, ObjectKey(project.namespace, name)]
+    assert proof.differences == []
+    assert len(proof.planned_writes) == 1
+
+
+def test_a_plan_changes_nothing_and_only_reads(before: Before) -> None:
+    assert set(before.kept.requests) == {"GET"}
+    assert before.versions[0] == before.versions[1]
+
+
+@pytest.mark.parametrize("case", IDEMPOTENT)
+def test_what_was_done_is_not_planned_again(after: After, case: str) -> None:
+    assert found_for(after.kept.plan, case).result == ExitCode.SAME
+
+
+def test_a_refusal_of_the_api_server_is_planned_as_the_failure_that_it_is(
+    before: Before, after: After, project: Project
+) -> None:
+    found = found_for(before.kept.plan, "invalid")
+    assert found.result == ExitCode.FAILED
+    assert "Make what is refused" in found.failure
+    assert after.proofs[PLAIN.kind, ObjectKey(project.namespace, "invalid")].real_failure == found.failure
+
+
+def test_no_secret_value_is_shown(before: Before) -> None:
+    findings = findings_of(before.kept.plan)
+    encoded = base64.b64encode(PASSWORD.encode()).decode()
+    for text in (
+        json.dumps(document_of(findings)),
+        "\n".join(line.text for line in Rendering(findings, (), is_verbose=True).lines()),
+    ):
+        assert "secret-passed" in text
+        assert PASSWORD not in text
+        assert encoded not in text
