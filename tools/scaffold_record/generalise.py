@@ -1,6 +1,7 @@
 """Turns the record of one project into a template for all: its names become the marks of the scaffold."""
 
 import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,9 @@ MARKS: Final = (
     (str(KIND.plural), "plural"),
     (KIND.kind.lower(), "name"),
 )
+_WORKSPACE: Final = re.compile(r"/[^\s\"]*/rolecall-work-\w+/")
+"""Where the operator keeps the files of runs: another directory each time."""
+
 _OF_THE_ROLE: Final = "content"
 """A digest of the role's files, which has no meaning for other names."""
 
@@ -27,7 +31,7 @@ def template_of(path: Path, project: Path) -> str:
     """Return the template that a record of a project becomes. The digest is made anew with each project."""
     record = read_record(path)
     text = "".join(f"{to_line(line)}\n" for line in _lines(record))
-    text = text.replace("%", "%%").replace(f"{project}/", "")
+    text = _WORKSPACE.sub("", text.replace("%", "%%").replace(f"{project}/", ""))
     for word, mark in MARKS:
         text = text.replace(word, f"%{{{mark}}}")
     return text

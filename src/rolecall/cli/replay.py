@@ -65,11 +65,14 @@ def add_parser(commands: Any) -> None:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    # Importing what runs roles takes a second; the other commands should not pay for it.
+    from rolecall.shadow.source import SourceError  # noqa: PLC0415
+
     logs.configure(LogSettings(level="error"))
     try:
         with progress() as report:
             replays = asyncio.run(_replays(options, report))
-    except (ConfigurationError, ControlPlaneError, KubeError, OSError) as error:
+    except (ConfigurationError, ControlPlaneError, KubeError, SourceError, OSError) as error:
         sys.stderr.write(f"rolecall replay: {' '.join(str(error).split())}\n")
         return 1
     except KeyboardInterrupt:
@@ -79,7 +82,6 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 async def _replays(options: argparse.Namespace, report: "Callable[[str], None]") -> "Replays":
-    # Importing what runs roles takes a second; the other commands should not pay for it.
     from rolecall.config.watches import parse_watches  # noqa: PLC0415
     from rolecall.replay.request import ReplayRequest  # noqa: PLC0415
     from rolecall.replay.session import replay_all  # noqa: PLC0415

@@ -4,11 +4,12 @@ A run that failed is the same if the role fails today at the same task for the s
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rolecall.plan.shown_texts import SENSITIVE
+from rolecall.reconcile.status import says_the_same
 from rolecall.record.masking import Mask
 from rolecall.record.reader import StoredRecord
 from rolecall.record.run_record import Ending, RunRecord
@@ -44,8 +45,11 @@ def outcome_of(record: StoredRecord, replayed: ReplayedRun) -> Replay:
     """Return what came of a record."""
     run = RunLines.of_run(replayed.record)
     ending = replayed.record.ending or Ending("failed")
-    failure = "" if ending.outcome == "succeeded" else _failure_of(ending)
-    recorded = "\n".join(record.end["failures"]) if record.end["outcome"] != "succeeded" else ""
+    failures = () if ending.summary is None else tuple(map(str, ending.summary.failures))
+    failure = _failure_of(ending.outcome, failures)
+    recorded = _failure_of(record.end["outcome"], record.end["failures"])
+    if replayed.stopped_at:  # the role did not go on from there, so neither failure tells anything
+        failure = recorded = ""
     has_failed_anew = bool(failure) and not recorded
     compared = compare(RunLines.of_record(record), run, has_ended_early=bool(replayed.stopped_at) or has_failed_anew)
     is_same_failure = bool(failure) == bool(recorded) and _is_same_message(compared.equality, recorded, failure)
@@ -96,9 +100,9 @@ def _hidden(value: Any, hide: Callable[[str], str]) -> Any:
     return [_hidden(inner, hide) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _failure_of(ending: Ending) -> str:
-    summary = ending.summary
-    failures = [] if summary is None else [str(each) for each in summary.failures]
+def _failure_of(outcome: str, failures: Sequence[str]) -> str:
+    if outcome == "succeeded":
+        return ""
     return "\n".join(failures) or "the reconcile failed; its status says why"
 
 
@@ -111,5 +115,7 @@ def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[A
     before = {"status": record.end["status"], "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
     status = None if ending.status is None else dict(ending.status)
     found = equality.unified_status(before["status"], status)
+    if before["status"] and found and says_the_same(before["status"], found):
+        found = before["status"]  # counts of tasks are no difference
     unified = {"status": found, "requeueAfterSeconds": ending.requeue_after_seconds}
     return None if unified == before else (before, unified)

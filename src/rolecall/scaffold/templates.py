@@ -29,7 +29,7 @@ def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
     texts = {
         _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
     }
-    return {path: _sealed(text) if path.endswith(SUFFIX) else text for path, text in texts.items()}
+    return {path: sealed(text) if path.endswith(SUFFIX) else text for path, text in texts.items()}
 
 
 def render_snippet(name: str, values: Mapping[str, str]) -> str:
@@ -37,7 +37,7 @@ def render_snippet(name: str, values: Mapping[str, str]) -> str:
     return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
 
 
-def _sealed(record: str) -> str:
+def sealed(record: str) -> str:
     """Return a record with the digest of its lines, which have other names than those that were recorded."""
     *lines, end = record.splitlines()
     last = to_line({**json.loads(end), "digest": digest_of(lines)})

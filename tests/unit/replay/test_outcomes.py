@@ -52,6 +52,7 @@ def test_a_verdict_says_what_is_different(case: str, tmp_path: Path) -> None:
 def test_a_replay_that_ends_at_a_task_does_not_miss_what_comes_later(tmp_path: Path) -> None:
     found = replayed(tmp_path, ([WRITE, LAST], []), ([WRITE], [BROKEN]), "3: ask: uses a command")
     assert (found.verdict, found.differences, found.not_reached) == (Verdict.INCOMPLETE, (), 1)
+    assert found.failure == "", "it is how a replay ends there"
 
 
 def test_a_status_that_would_be_written_is_compared(tmp_path: Path) -> None:
@@ -73,6 +74,16 @@ def test_how_long_something_took_is_no_difference_of_a_status(tmp_path: Path) ->
 
     assert verdict(1017, 336) is Verdict.SAME
     assert verdict(1017, 60_000) is Verdict.DIFFERENT
+
+
+def test_counts_of_tasks_are_no_difference_of_a_status(tmp_path: Path) -> None:
+    def status(count: int, reason: str) -> dict[str, object]:
+        return {"conditions": [{"type": "Running", "reason": reason, "ansibleResult": {"ok": count}}]}
+
+    record = stored(tmp_path, run_of(status=status(3, "Successful")))
+    source = RecordSource(record)
+    assert outcome_of(record, ReplayedRun(run_of(status=status(4, "Successful")), source)).verdict is Verdict.SAME
+    assert outcome_of(record, ReplayedRun(run_of(status=status(3, "Failed")), source)).verdict is Verdict.DIFFERENT
 
 
 def test_secret_values_of_the_run_are_not_shown(tmp_path: Path) -> None:
