@@ -160,7 +160,7 @@ def _writes_of(record: StoredRecord) -> list[dict[str, Any]]:
             continue
         writes.append(_write(exchange, target, is_hidden=exchange["task"] in hidden))
         changes += _created(exchange)
-    started = datetime.fromisoformat(record.head["started"]).timestamp()
+    started, ended = _time_of(record)
     plan = ObjectPlan(
         gvk=GVK.of_object(record.head["object"]),
         key=ObjectKey.of_object(record.head["object"]),
@@ -168,10 +168,17 @@ def _writes_of(record: StoredRecord) -> list[dict[str, Any]]:
         writes=tuple(writes),
         secrets=tuple(record.end.get("masked") or ()),
         started=started,
-        ended=started + float(record.end["seconds"]),
+        ended=ended,
     )
     found: list[dict[str, Any]] = document_of(findings_of(Plan((plan,))))["objects"][0]["writes"]
     return found
+
+
+def _time_of(record: StoredRecord) -> tuple[float, float]:
+    """Return between which POSIX times a run ran. Its seconds do not have the time for which it waited for a process."""
+    started = datetime.fromisoformat(record.head["started"]).timestamp()
+    last = max((datetime.fromisoformat(each["time"]).timestamp() for each in record.exchanges), default=started)
+    return started, max(started, last) + float(record.end["seconds"])
 
 
 def _write(exchange: Line, target: str, *, is_hidden: bool) -> PlannedWrite:
