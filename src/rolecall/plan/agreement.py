@@ -175,7 +175,7 @@ def _writes_of(record: StoredRecord) -> list[dict[str, Any]]:
 
 
 def _time_of(record: StoredRecord) -> tuple[float, float]:
-    """Return between which POSIX times a run ran. Its seconds do not have the time for which it waited for a process."""
+    """Return between which POSIX times a run ran; its seconds do not count for how long it waited for a process."""
     started = datetime.fromisoformat(record.head["started"]).timestamp()
     last = max((datetime.fromisoformat(each["time"]).timestamp() for each in record.exchanges), default=started)
     return started, max(started, last) + float(record.end["seconds"])

@@ -1,6 +1,8 @@
 """Real runs compared with the plan that was made before."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,14 @@ def test_what_every_run_gets_anew_is_no_difference(tmp_path: Path) -> None:
     now = record.started.isoformat(timespec="seconds")
     happened = (posted(template, made("web-bbbbb")), posted(refers("web-bbbbb", now)))
     assert compare(plan, record_file(tmp_path / "1.jsonl", *happened)) == 0
+
+
+def test_the_times_of_a_run_that_waited_for_a_process_are_its_own(tmp_path: Path) -> None:
+    posted_at = datetime.now(UTC) + timedelta(seconds=60)  # the run itself takes less than a second
+    text = posted_at.isoformat(timespec="seconds")
+    plan = plan_file(tmp_path, write("POST", CONFIG_MAPS, obj("a", at="2026-01-10T12:00:00Z"), status=201))
+    happened = replace(posted(obj("a", at=text)), started=posted_at.timestamp())
+    assert compare(plan, record_file(tmp_path / "1.jsonl", happened)) == 0
 
 
 def test_secrets_are_compared_by_where_they_are(tmp_path: Path) -> None:
