@@ -18,6 +18,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING"):
         monkeypatch.setenv(name, "")  # the command sets them, and they go with the test
         monkeypatch.delenv(name)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
     (tmp_path / "roles/other/tasks").mkdir(parents=True)
     (tmp_path / "roles/other/tasks/main.yml").write_text("[]\n")
     (tmp_path / "watches.yaml").write_text(WATCHES)
