@@ -15,6 +15,10 @@ WATCHES = "- {version: v1, group: other.example.com, kind: Other, role: other}\n
 def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a record of a Demo, in the directory of a project that does not have this kind."""
     monkeypatch.chdir(tmp_path)
+    for name in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING"):
+        monkeypatch.setenv(name, "")  # the command sets them, and they go with the test
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
     (tmp_path / "roles/other/tasks").mkdir(parents=True)
     (tmp_path / "roles/other/tasks/main.yml").write_text("[]\n")
     (tmp_path / "watches.yaml").write_text(WATCHES)
