@@ -16,7 +16,7 @@ CASES: Final[Mapping[str, str]] = {
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: "{{ me }}-{{ item }}", namespace: "{{ ns }}"}
-      data: {number: "{{ item }}", at: "{{ now(utc=true).isoformat() }}Z"}
+      data: {number: "number {{ item }}", at: "{{ now(utc=true).isoformat() }}Z"}
   loop: "{{ numbers }}"
   when: item != 1
 - name: Look at the first
@@ -65,7 +65,11 @@ CASES: Final[Mapping[str, str]] = {
   kubernetes.core.k8s:
     apply: true
     server_side_apply: {field_manager: proof}
-    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-owned", namespace: "{{ ns }}"}, data: {x: z}}
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ me }}-owned", namespace: "{{ ns }}"}
+      data: {x: z}
   register: refused
   ignore_errors: true
 - name: Write down what was refused
@@ -74,7 +78,7 @@ CASES: Final[Mapping[str, str]] = {
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: "{{ me }}-seen", namespace: "{{ ns }}"}
-      data: {status: "{{ refused.status | default('none') }}", failed: "{{ refused is failed }}"}
+      data: {status: "status {{ refused.status | default('none') }}", failed: "failed: {{ refused is failed }}"}
 """,
     "invalid": """
 - name: Make something
@@ -82,7 +86,11 @@ CASES: Final[Mapping[str, str]] = {
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-fine", namespace: "{{ ns }}"}}
 - name: Make what is refused
   kubernetes.core.k8s:
-    definition: {apiVersion: v1, kind: Service, metadata: {name: "{{ me }}-bad", namespace: "{{ ns }}"}, spec: {ports: []}}
+    definition:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: "{{ me }}-bad", namespace: "{{ ns }}"}
+      spec: {ports: []}
 - name: Never come here
   kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-never", namespace: "{{ ns }}"}}
@@ -130,7 +138,10 @@ CASES: Final[Mapping[str, str]] = {
     "status": """
 - name: Make another object
   kubernetes.core.k8s:
-    definition: {apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: "{{ me }}-other", namespace: "{{ ns }}"}}
+    definition:
+      apiVersion: test.rolecall.dev/v1
+      kind: Thing
+      metadata: {name: "{{ me }}-other", namespace: "{{ ns }}"}
 - name: Write its status
   operator_sdk.util.k8s_status:
     api_version: test.rolecall.dev/v1
@@ -164,7 +175,7 @@ CASES: Final[Mapping[str, str]] = {
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: "{{ me }}-seen", namespace: "{{ ns }}"}
-      data: {ready: "{{ web.result.status.availableReplicas }}"}
+      data: {ready: "ready: {{ web.result.status.availableReplicas }}"}
 """,
     "secret": """
 - name: Read the password
@@ -216,7 +227,10 @@ CASES: Final[Mapping[str, str]] = {
             schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 - name: Make one of it
   kubernetes.core.k8s:
-    definition: {apiVersion: "{{ ns }}.rolecall.dev/v1", kind: Gadget, metadata: {name: "{{ me }}", namespace: "{{ ns }}"}}
+    definition:
+      apiVersion: "{{ ns }}.rolecall.dev/v1"
+      kind: Gadget
+      metadata: {name: "{{ me }}", namespace: "{{ ns }}"}
   register: gadget
   until: gadget is succeeded
   retries: 20

@@ -16,7 +16,6 @@ from rolecall.shadow.source import SourceError
 
 PAGE_OBJECTS: Final = 500
 MAX_LIST_BYTES: Final = 128 << 20
-"""What one list may take; a longer one is refused rather than imported in part."""
 
 DEFINITION: Final = ApiResource(
     GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
@@ -29,9 +28,13 @@ DEFINITION: Final = ApiResource(
 
 @dataclass(slots=True)
 class LiveSource:
-    """Reads a cluster through a client of its own. Definitions and discovery are read once."""
+    """Reads a cluster through a client of its own. Definitions and discovery are read once.
+
+    A list that takes more than ``most_list_bytes`` is refused rather than imported in part.
+    """
 
     client: Client
+    most_list_bytes: int = MAX_LIST_BYTES
     _groups: RawObject | None = None
     _definitions: dict[str, list[RawObject]] = field(default_factory=dict)
 
@@ -70,8 +73,8 @@ class LiveSource:
             except _AbsentError:
                 return []
             size += length
-            if size > MAX_LIST_BYTES:
-                limit = f"{MAX_LIST_BYTES >> 20} MiB, the most that is imported"
+            if size > self.most_list_bytes:
+                limit = f"{self.most_list_bytes >> 20} MiB, the most that is imported"
                 raise SourceError(f"the {resource.plural}{where} take more than {limit}; ask for fewer in the role")
             found += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue")

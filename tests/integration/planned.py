@@ -1,0 +1,157 @@
+"""Plans that tests make in one process, with a shadow that many of them share, and what the runs of a plan did.
+
+The account that they are made with may only read.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.cli.flags.command_line import add_flags
+from rolecall.cli.operator_settings import ansible_defaults_for, settings_of
+from rolecall.cli.parsing import Parser
+from rolecall.cli.plan import FLAGS
+from rolecall.config.settings import Settings
+from rolecall.config.watches import load_watches
+from rolecall.kube.client import Client
+from rolecall.kube.errors import NotFoundError
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.plan.planner import Planner, planning, running_runner
+from rolecall.plan.reconciles import PlannedReconciles
+from rolecall.plan.request import PlanRequest
+from rolecall.plan.results import Plan
+from rolecall.plan.targets import Target, Targets, targets_of
+from rolecall.process_tree import reap_children
+from rolecall.replay.run_lines import RunLines
+from rolecall.shadow.live_source import LiveSource
+from rolecall.shadow.shadow import Shadow
+from tests.integration.world import World, names
+
+NAMESPACE = GVK("", "v1", "Namespace")
+Place = tuple[str, ObjectKey]
+"""A kind and the key of an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder with watches.yaml, and the variables that its operator has in a namespace."""
+
+    folder: Path
+    namespace: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    """Flags of ``rolecall run`` that decide what a run does."""
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be in the folder, with the environment that ``rolecall plan`` would have there."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            given = {"WATCH_NAMESPACE": self.namespace, "ANSIBLE_GATHERING": "explicit", **self.environment}
+            for name, value in given.items():
+                patch.setenv(name, value)
+            patch.setenv("ANSIBLE_ROLES_PATH", self.environment.get("ANSIBLE_ROLES_PATH", ""))  # set anew by request()
+            yield
+
+    def request(self, kubeconfig: Path, **asked: Any) -> PlanRequest:
+        """Return what is asked for, by default everything in the namespace; to be called while entered."""
+        parser = Parser()
+        add_flags(parser, Settings(), only=FLAGS)
+        settings = settings_of(parser.parse_args(self.arguments), Settings(), os.environ)
+        os.environ.update(ansible_defaults_for(settings, os.environ))
+        settings = replace(settings, kubeconfig=str(kubeconfig))
+        watches = load_watches(settings.watches_file, os.environ)
+        return PlanRequest(settings, watches, namespace=self.namespace, **(asked or {"everything": True}))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan, with the lines of the runs for each object, and the requests that the cluster got for it."""
+
+    plan: Plan
+    runs: Mapping[Place, Sequence[RunLines]]
+    requests: Counter[str]
+
+
+@dataclass(slots=True)
+class _KeepingPlanner:
+    """Gives the planner of a plan that keeps the runs of each object."""
+
+    kept: dict[Place, PlannedReconciles] = field(default_factory=dict)
+
+    def of(self, planner: Planner) -> Planner:
+        """Return a planner like another one."""
+        kept = self.kept
+
+        class Keeping(Planner):
+            def reconciles_of(self, target: Target) -> PlannedReconciles:
+                made = Planner.reconciles_of(self, target)
+                kept[target.watch.gvk.kind, target.key] = made
+                return made
+
+        return Keeping(planner.request, planner.importer, planner.world)
+
+
+async def plan_of(project: Project, shadow: Shadow, reader: Path, **asked: Any) -> KeptPlan:
+    """Plan what is asked for in a shadow that is empty again afterwards; everything in the namespace by default."""
+    requests: Counter[str] = Counter()
+    with project.entered():
+        request = project.request(reader, **asked)
+        async with (
+            await Client.connect(str(reader), lambda _status, method, _host: requests.update([method])) as cluster,
+        ):
+            targets = await targets_of(request, cluster)
+            return await _planned(request, shadow, LiveSource(cluster), targets, requests)
+
+
+async def _planned(
+    request: PlanRequest, shadow: Shadow, source: LiveSource, targets: Targets, requests: Counter[str]
+) -> KeptPlan:
+    keeping = _KeepingPlanner()
+    reap_children()
+    try:
+        async with running_runner(request) as runner, planning(request, shadow, source, runner) as planner:
+            objects = await keeping.of(planner).plan_all(targets, lambda _: None)
+            assumptions = tuple(planner.importer.assumptions)
+    finally:
+        await shadow.forget()
+    runs = {
+        place: [RunLines.of_run(record) for record in made.runs.records]
+        for place, made in keeping.kept.items()
+        if made.runs.records
+    }
+    return KeptPlan(Plan(tuple(objects), assumptions=assumptions), runs, requests)
+
+
+async def clear(project: Project, kubeconfig: Path) -> None:
+    """Remove what a project reconciles in its namespace, and the namespace, so that no other operator meets it."""
+    with project.entered():
+        watched = [watch.gvk for watch in project.request(kubeconfig).watches]
+    async with await Client.connect(str(kubeconfig)) as client:
+        world = World(client, project.namespace)
+        found = [(each, name) for each in watched for name in names(await world.objects(each))]
+        for gvk, name in found:
+            with suppress(NotFoundError):
+                await world.patch(gvk, name, {"metadata": {"finalizers": None}})
+                await world.delete(gvk, name)
+        await client.delete(NAMESPACE, ObjectKey("", project.namespace))
+
+
+def joined(runs: Sequence[RunLines]) -> RunLines:
+    """Return the runs of one object, one after the other, as one."""
+    first, last = runs[0], runs[-1]
+    exchanges = [exchange for run in runs for exchange in run.exchanges]
+    return RunLines(
+        first.obj,
+        tuple({**exchange, "number": number} for number, exchange in enumerate(exchanges, 1)),
+        tuple(task for run in runs for task in run.tasks),
+        first.started,
+        (last.started - first.started).total_seconds() + last.seconds,
+        frozenset().union(*(run.placeholders for run in runs)),
+    )

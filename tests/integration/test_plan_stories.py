@@ -1,0 +1,101 @@
+"""The stories of the four operators, planned before they happen: first new objects, then changed ones."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.shadow.shadow import Shadow, shadow_in
+from tests.integration.operators import copy_project
+from tests.integration.planned import Place, Project, clear
+from tests.integration.proofs import Proof, prove
+from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.test_rbac import FOREIGN, SAMPLES
+from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, World
+
+__all__ = ["reader_kubeconfig", "shadow_plane"]
+
+PATIENCE = 120.0
+NEW = (
+    (FOO.kind, "one"),
+    (FOO.kind, "refused"),
+    (HIKAWA.kind, "one"),
+    (POD_SCALER.kind, "one"),
+    (REPLICA_SET.kind, "counted"),
+)
+CHANGED = ((FOO.kind, "one"), (POD_SCALER.kind, "one"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stories:
+    """What was planned and done for new objects, and after these were changed."""
+
+    namespace: str
+    new: Mapping[Place, Proof]
+    changed: Mapping[Place, Proof]
+
+
+@pytest.fixture(scope="module")
+def stories(
+    tmp_path_factory: pytest.TempPathFactory,
+    account_kubeconfig: Path,
+    defined: ControlPlane,
+    shadow_plane: ControlPlane,
+    reader_kubeconfig: Path,
+) -> Iterator[Stories]:
+    """Give the stories, planned and done step by step."""
+    folder = tmp_path_factory.mktemp("stories")
+    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
+    project = Project(folder, f"stories-{uuid.uuid4().hex[:8]}")
+
+    async def tell() -> Stories:
+        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+            world = World(client, project.namespace)
+            return await _told(project, shadow, world, (reader_kubeconfig, account_kubeconfig))
+
+    yield asyncio.run(tell())
+    asyncio.run(clear(project, defined.kubeconfig))
+
+
+async def _told(project: Project, shadow: Shadow, world: World, kubeconfigs: tuple[Path, Path]) -> Stories:
+    await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
+    await world.create(FOREIGN)
+    await world.create(SAMPLES)
+    await world.wait_for(DEPLOYMENT, "foreign", is_ready, PATIENCE)
+    await world.wait_for(REPLICA_SET, "counted", is_ready, PATIENCE)
+    new = await prove(project, shadow, *kubeconfigs)
+    await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
+    await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
+    await world.wait_for(DEPLOYMENT, "made", is_ready, PATIENCE)
+    return Stories(world.namespace, new, await prove(project, shadow, *kubeconfigs))
+
+
+def is_ready(obj: RawObject) -> bool:
+    """Tell whether a workload has what it asks for."""
+    return bool((obj.get("status") or {}).get("readyReplicas") == obj["spec"]["replicas"])
+
+
+@pytest.mark.parametrize(("kind", "name"), NEW)
+def test_a_new_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
+    proof = stories.new[kind, ObjectKey(stories.namespace, name)]
+    assert proof.differences == []
+    assert proof.planned_writes
+
+
+@pytest.mark.parametrize(("kind", "name"), CHANGED)
+def test_a_changed_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
+    proof = stories.changed[kind, ObjectKey(stories.namespace, name)]
+    assert proof.differences == []
+    assert proof.surplus == 0
+    assert proof.planned_writes
+
+
+def test_what_was_not_changed_is_planned_to_stay(stories: Stories) -> None:
+    writers = {(kind, key.name) for (kind, key), proof in stories.changed.items() if proof.planned_writes}
+    assert not writers & {(REPLICA_SET.kind, "counted"), (HIKAWA.kind, "one")}
