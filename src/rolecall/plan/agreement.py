@@ -100,7 +100,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 def agreement_of(document: Mapping[str, Any], records: Iterable[StoredRecord]) -> Agreement:
     """Compare a plan with records: of each object as many as the plan had rounds, the oldest first."""
     by_object: dict[_Identity, list[StoredRecord]] = {}
-    for record in sorted(records, key=lambda each: str(each.head["started"])):
+    for record in sorted(records, key=lambda each: (str(each.head["started"]), each.path)):
         by_object.setdefault(_identity(record.head["object"]), []).append(record)
     compared, unrecorded = [], []
     for planned in document["objects"]:

@@ -101,7 +101,25 @@ def _status(plan: ObjectPlan, texts: ShownTexts) -> Difference | None:
     before, after = dict(plan.status_before), dict(plan.status_after)
     if plan.stopped_at or before == after or (before and says_the_same(before, after)):
         return None
-    return _difference(before, after, texts.shown)
+    return _difference(_without_times(before), _without_times(after), texts.shown)
+
+
+def _without_times(status: dict[str, Any]) -> dict[str, Any]:
+    """Return a status without the times at which the operator writes it: they change with every run."""
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return status
+    return {**status, "conditions": [_condition_without_times(each) for each in conditions]}
+
+
+def _condition_without_times(condition: Any) -> Any:
+    if not isinstance(condition, dict):
+        return condition
+    kept = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+    result = kept.get("ansibleResult")
+    if isinstance(result, dict):
+        kept["ansibleResult"] = {key: value for key, value in result.items() if key != "completion"}
+    return kept
 
 
 def _changed(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> ChangedObject | None:

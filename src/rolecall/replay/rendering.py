@@ -79,7 +79,7 @@ def _diff(before: Any, after: Any) -> Iterator[Shown]:
 
 def _endings(replay: Replay) -> Iterator[Shown]:
     if replay.stopped_at:
-        yield Shown(replay.stopped_at)
+        yield Shown(f"complete up to task {replay.stopped_at}")
     for when, failure in (("recorded", replay.recorded_failure), ("today", replay.failure)):
         if failure:
             first, *rest = failure.splitlines()
