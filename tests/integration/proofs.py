@@ -110,7 +110,6 @@ async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[Pla
     records = Records(directory)
     async with _running(operator):
         await _until_done(kept, records)
-        await _until_quiet(kept, operator)
     proofs = {(each.gvk.kind, each.key): _proof(each, kept, records) for each in kept.plan.objects}
     _tell(proofs.values())
     return proofs
@@ -150,7 +149,10 @@ async def _running(operator: Operator) -> AsyncIterator[None]:
 
 
 async def _until_done(kept: KeptPlan, records: Records) -> None:
-    """Wait until each object has had as many writes as were planned; what comes too late is a difference."""
+    """Wait until each object has had as many writes as were planned; what comes too late is a difference.
+
+    Runs that are under way then are waited for by the operator, before it stops.
+    """
 
     async def missing() -> list[str]:
         return [
@@ -167,20 +169,3 @@ async def _until_done(kept: KeptPlan, records: Records) -> None:
 
 def _count(records: Sequence[StoredRecord]) -> int:
     return sum(len(writes_of(RunLines.of_record(each)).writes) for each in records)
-
-
-async def _until_quiet(kept: KeptPlan, operator: Operator) -> None:
-    """Wait until no run is under way, apart from those of objects whose runs fail: they are tried again and again."""
-    expected = [each for each in kept.plan.objects if not each.failure]
-
-    async def look() -> list[str]:
-        return [str(each.key) for each in expected if _is_busy(operator, each)]
-
-    await eventually(look, lambda found: not found, PATIENCE, "no run is under way")
-
-
-def _is_busy(operator: Operator, plan: ObjectPlan) -> bool:
-    of_object = {"kind": plan.gvk.kind, "name": plan.key.name, "namespace": plan.key.namespace}
-    ended = ("Reconcile succeeded", "Reconcile failed")
-    count = sum(len(operator.messages(message, **of_object)) for message in ended)
-    return len(operator.messages("Reconcile started", **of_object)) > count

@@ -50,6 +50,9 @@ SHARED = Shared(
 """Kinds ``plain``, whose objects name their case, and ``final``, whose objects have a finalizer."""
 
 PATIENCE = 120.0
+COMPARED = set(CASES) - {"secret"}
+"""A record has placeholders for what a run reads from Secrets, and a plan does not."""
+
 IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied", "present"})
 
 
@@ -151,9 +154,9 @@ def found_for(plan: Plan, name: str) -> Findings:
     return next(each for each in findings_of(plan) if each.plan.key.name == name)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sorted(COMPARED))
 def test_the_planned_writes_are_those_of_the_run_that_follows(after: After, project: Project, case: str) -> None:
-    proof = after.proofs[PLAIN.kind, ObjectKey(project.namespace, case)]
+    proof = after.proofs[PLAIN.kind, ObjectKey(project.namespace, case)].of_common_runs()
     assert proof.differences == []
     assert proof.surplus == 0
     assert bool(proof.planned_writes)
