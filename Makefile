@@ -116,6 +116,16 @@ molecule: setup ## The molecule scenarios: default, local, and cluster on a cont
 e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
 	$(RUN) pytest tests/e2e -x --timeout 600
 
+# What runs do is compared with what was planned before; the integration tests have a small part of it.
+PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_by_chance.py) tests/plan_proof
+ROLES_BY_CHANCE ?= 100
+
+.PHONY: plan-proof
+plan-proof: setup ## Plan, run, and compare the writes: the stories, the example projects, and ROLES_BY_CHANCE roles
+	table=$$(mktemp); \
+	ROLECALL_PROOF_TABLE=$$table ROLECALL_PLANNED_ROLES=$(ROLES_BY_CHANCE) $(BIN)/pytest $(PROOFS) --timeout 3000 || failed=1; \
+	cat $$table; rm $$table; [ -z "$${failed:-}" ]
+
 .PHONY: test-matrix
 test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
 	failed=; for version in $(PYTHONS); do \

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, endurance, footprint, loop_delay, plays, population, readiness, records, song
+from bench import comparison, endurance, footprint, loop_delay, plans, plays, population, readiness, records, song
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.endurance import Endurance
@@ -61,6 +61,7 @@ ALONE: Mapping[str, Alone] = {
     "delay": lambda stage, _: loop_delay.measure(stage),
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
+    "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,

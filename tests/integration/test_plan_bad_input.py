@@ -1,0 +1,238 @@
+"""What a plan says when it cannot be made, or not to its end: one line and its exit code, and nothing is changed."""
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rolecall.cli.main import main
+from rolecall.controlplane import ControlPlane
+from rolecall.demo.manifests import Applier
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.plan import planner
+from rolecall.shadow.live_source import LiveSource
+from rolecall.shadow.shadow import Shadow, shadow_in
+from tests.integration.definitions import define, definition, undefine
+from tests.integration.planned import Project, clear
+from tests.integration.shadows import READ_ONLY, reader_kubeconfig, shadow_plane
+from tests.integration.shared import Role, Shared
+from tests.integration.things import KINDS
+from tests.integration.world import World
+
+__all__ = ["reader_kubeconfig", "shadow_plane"]
+
+KIND = KINDS[0]
+PRESENT, INCOMPLETE, FAILED = 2, 3, 1
+TASKS = """
+- name: Ask in each version
+  kubernetes.core.k8s_info: {api_version: "{{ item }}", kind: "{{ asked }}", namespace: "{{ ns }}"}
+  loop: "{{ versions }}"
+- name: Write that it was asked
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-asked", namespace: "{{ ns }}"}}
+"""
+NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
+SHARED = Shared({"asking": Role(TASKS, NAMES)})
+"""Objects name a kind and its versions, and their role asks for the objects of that kind."""
+
+
+class Command:
+    """``rolecall plan`` in a project, with the shadow of the file."""
+
+    def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
+
+    def plan(self, *arguments: str) -> tuple[int, str, str]:
+        """Return the exit code, what was planned, and what was said besides."""
+        with self.project.entered():
+            given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
+            code = main(["plan", *arguments, *given])
+        found = self._capture.readouterr()
+        return code, found.out, found.err
+
+    def refusal(self, *arguments: str) -> str:
+        """Return the line that says why there is no plan."""
+        code, out, err = self.plan(*arguments)
+        assert (code, out) == (FAILED, ""), err
+        [line] = [line for line in err.splitlines() if line.startswith("rolecall plan: ")]
+        return line.removeprefix("rolecall plan: ")
+
+
+@pytest.fixture
+def shared_shadow(shadow_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let plans use the shadow of the file."""
+
+    @asynccontextmanager
+    async def running_shadow(_report: object) -> AsyncIterator[Shadow]:
+        async with shadow_in(shadow_plane) as shadow:
+            yield shadow
+            await shadow.forget()
+
+    monkeypatch.setattr(planner, "running_shadow", running_shadow)
+
+
+@pytest.fixture
+def command(
+    shared_shadow: None,  # noqa: ARG001 - for what it does
+    defined: ControlPlane,
+    reader_kubeconfig: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Command]:
+    """Give the command in a namespace of its own."""
+    SHARED.operator(tmp_path, defined.kubeconfig)
+    project = Project(tmp_path, f"bad-{uuid.uuid4().hex[:8]}")
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
+    Applier(defined.kubeconfig).apply([space])
+    yield Command(project, reader_kubeconfig, capsys)
+    asyncio.run(clear(project, defined.kubeconfig))
+
+
+def in_world(command: Command, defined: ControlPlane, *manifests: RawObject) -> None:
+    """Create objects in the namespace of a command."""
+
+    async def create() -> None:
+        async with await Client.connect(str(defined.kubeconfig)) as client:
+            world = World(client, command.project.namespace)
+            for each in manifests:
+                await world.create(yaml.safe_dump(each))
+
+    asyncio.run(create())
+
+
+def asking(asked: str, *versions: str) -> RawObject:
+    """Return an object whose role asks for a kind in versions."""
+    spec = {"asked": asked, "versions": list(versions)}
+    return {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": "one"}, "spec": spec}
+
+
+async def remove(defined: ControlPlane, gvk: GVK, name: str) -> None:
+    """Remove an object of the cluster."""
+    async with await Client.connect(str(defined.kubeconfig)) as client:
+        await client.delete(gvk, ObjectKey("", name))
+
+
+def test_a_role_that_is_not_there_is_named(command: Command) -> None:
+    shutil.move(command.project.folder / "roles/asking", command.project.folder / "roles/moved")
+    assert "asking" in command.refusal(KIND.kind, "one")
+    shutil.move(command.project.folder / "roles/moved", command.project.folder / "roles/asking")
+
+
+def test_an_object_that_is_gone_is_named_with_what_to_do(command: Command) -> None:
+    expected = f"{KIND.kind} {command.project.namespace}/gone was not found; to plan an object that does not exist yet"
+    assert command.refusal(KIND.kind, "gone").startswith(expected)
+
+
+def test_a_kind_that_is_not_in_the_watches_file_is_named_with_those_that_are(command: Command) -> None:
+    line = command.refusal("Elephant", "one")
+    assert line.startswith("'Elephant' is not in ")
+    assert line.endswith(f"which has {KIND.kind}")
+
+
+def test_a_cluster_that_is_not_there_is_named(command: Command, tmp_path: Path) -> None:
+    kubeconfig = yaml.safe_load(command.kubeconfig.read_text())
+    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    command.kubeconfig = tmp_path / "nowhere.kubeconfig"
+    command.kubeconfig.write_text(yaml.safe_dump(kubeconfig))
+    assert "https://127.0.0.1:1" in command.refusal(KIND.kind, "one")
+
+
+def test_a_list_that_the_account_must_not_read_ends_the_plan(command: Command, defined: ControlPlane) -> None:
+    account = {"name": "few", "namespace": command.project.namespace}
+    rules = [
+        {"apiGroups": [KIND.group, "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["namespaces", "serviceaccounts"], "verbs": ["get", "list"]},
+    ]
+    role, binding = list(yaml.safe_load_all(READ_ONLY))[1:]
+    role |= {"metadata": {"name": command.project.namespace}, "rules": rules}
+    binding |= {"metadata": {"name": command.project.namespace}, "subjects": [{"kind": "ServiceAccount", **account}]}
+    binding["roleRef"]["name"] = command.project.namespace
+    Applier(defined.kubeconfig).apply(
+        [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, role, binding]
+    )
+    in_world(command, defined, asking("Secret", "v1"))
+    command.kubeconfig = defined.service_account_kubeconfig(command.project.namespace, "few")
+    code, out, _ = command.plan(KIND.kind, "one")
+    assert code == INCOMPLETE
+    assert "complete up to task Ask in each version: the secrets in namespace" in out
+    assert "a plan needs the right to read it" in out
+
+
+def test_a_list_too_large_to_import_ends_the_plan(
+    command: Command, defined: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "LiveSource", partial(LiveSource, most_list_bytes=4 << 20))
+    text = "x" * 900_000
+    maps = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{n}"}, "data": {"x": text}}
+        for n in range(5)
+    ]
+    in_world(command, defined, asking("ConfigMap", "v1"), *maps)
+    code, out, _ = command.plan(KIND.kind, "one")
+    assert code == INCOMPLETE
+    assert "take more than 4 MiB, the most that is imported; ask for fewer in the role" in out
+
+
+@pytest.fixture
+def converted(defined: ControlPlane) -> Iterator[GVK]:
+    """Give a kind with two versions, and a webhook that converts between them."""
+    gvk = GVK(f"g{uuid.uuid4().hex[:8]}.rolecall.dev", "v2", "Converted")
+
+    async def make() -> None:
+        async with await Client.connect(str(defined.kubeconfig)) as client:
+            await define(client, gvk, "v1")
+            made: dict[str, Any] = definition(gvk, "v1")
+            service = {"name": "nobody", "namespace": "default"}
+            webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}}
+            made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+            Applier(defined.kubeconfig).apply([made])
+
+    async def remove() -> None:
+        async with await Client.connect(str(defined.kubeconfig)) as client:
+            await undefine(client, gvk)
+
+    asyncio.run(make())
+    yield gvk
+    asyncio.run(remove())
+
+
+def test_a_kind_with_a_conversion_webhook_can_be_used_in_one_version_only(
+    command: Command, defined: ControlPlane, converted: GVK
+) -> None:
+    one, two = (f"{converted.group}/{version}" for version in ("v2", "v1"))
+    in_world(command, defined, asking(converted.kind, one))
+    code, out, _ = command.plan(KIND.kind, "one")
+    assert code == PRESENT, out
+    in_world(command, defined, asking(converted.kind, one, two) | {"metadata": {"name": "both"}})
+    code, out, _ = command.plan(KIND.kind, "both")
+    assert code == INCOMPLETE
+    assert f"converteds.{converted.group} is asked for in the versions v2 and v1: the webhook" in out
+
+
+def test_an_aggregated_api_is_not_in_a_shadow(command: Command, defined: ControlPlane) -> None:
+    group = f"a{uuid.uuid4().hex[:8]}.rolecall.dev"
+    spec = {
+        "group": group,
+        "version": "v1",
+        "service": {"name": "nobody", "namespace": "default"},
+        "insecureSkipTLSVerify": True,
+        "groupPriorityMinimum": 1000,
+        "versionPriority": 15,
+    }
+    service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": f"v1.{group}"}}
+    Applier(defined.kubeconfig).apply([{**service, "spec": spec}])
+    in_world(command, defined, asking("Served", f"{group}/v1"))
+    try:
+        code, out, _ = command.plan(KIND.kind, "one")
+    finally:
+        asyncio.run(remove(defined, GVK("apiregistration.k8s.io", "v1", "APIService"), f"v1.{group}"))
+    assert code in (INCOMPLETE, FAILED)
+    assert group in out

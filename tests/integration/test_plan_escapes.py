@@ -1,0 +1,167 @@
+"""Roles that try to get around a plan, with an administrator's credentials in their hands: nothing is changed."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.references import GVK
+from rolecall.plan.results import ObjectPlan
+from rolecall.shadow.shadow import shadow_in
+from tests.integration.planned import Project, clear, plan_of
+from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.shared import Role, Shared
+from tests.integration.things import KINDS
+from tests.integration.world import CONFIG_MAP, World, names
+
+__all__ = ["reader_kubeconfig", "shadow_plane"]
+
+MARK = """
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "escaped-{{ me }}", namespace: "{{ ns }}"}
+"""
+CLIENT = '''"""Writes by a client of its own."""
+import sys
+from kubernetes import client, config
+
+config.load_kube_config(config_file=sys.argv[1])
+made = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="escaped-" + sys.argv[3]))
+client.CoreV1Api().create_namespaced_config_map(sys.argv[2], made)
+'''
+MODULE = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+from kubernetes import client, config
+
+module = AnsibleModule({"kubeconfig": {}, "namespace": {}, "name": {}})
+config.load_kube_config(config_file=module.params["kubeconfig"])
+made = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="escaped-" + module.params["name"]))
+client.CoreV1Api().create_namespaced_config_map(module.params["namespace"], made)
+module.exit_json(changed=True)
+"""
+TRIES: Mapping[str, str] = {
+    "kubeconfig": f"""
+  kubernetes.core.k8s:
+    kubeconfig: "{{{{ admin }}}}"
+{MARK}""",
+    "host": f"""
+  kubernetes.core.k8s:
+    host: "{{{{ host }}}}"
+    api_key: stolen
+    validate_certs: false
+{MARK}""",
+    "environment": f"""
+  kubernetes.core.k8s:
+{MARK}
+  environment: {{K8S_AUTH_KUBECONFIG: "{{{{ admin }}}}"}}
+""",
+    "server": f"""
+  kubernetes.core.k8s:
+{MARK}
+  environment: {{KUBERNETES_SERVICE_HOST: "{{{{ host | urlsplit('hostname') }}}}"}}
+""",
+    "uri": """
+  ansible.builtin.uri:
+    url: "{{ host }}/api/v1/namespaces/{{ ns }}/configmaps"
+    method: POST
+    validate_certs: false
+    headers: {Authorization: Bearer stolen}
+    body_format: json
+    body: {}
+""",
+    "exec": """
+  kubernetes.core.k8s_exec: {namespace: "{{ ns }}", pod: any, command: touch /escaped}
+""",
+    "command": """
+  ansible.builtin.command:
+    argv: ["{{ ansible_playbook_python }}", "{{ client }}", "{{ admin }}", "{{ ns }}", "{{ me }}"]
+""",
+    "script": """
+  ansible.builtin.script:
+    cmd: "{{ client }} {{ admin }} {{ ns }} {{ me }}"
+    executable: "{{ ansible_playbook_python }}"
+""",
+    "module": """
+  sneak: {kubeconfig: "{{ admin }}", namespace: "{{ ns }}", name: "{{ me }}"}
+""",
+    "pipe": """
+  ansible.builtin.debug:
+    msg: "{{ lookup('pipe', [ansible_playbook_python, client, admin, ns, me] | join(' ')) }}"
+""",
+}
+"""Ways to write past the shadow, by their names."""
+
+COMMON = '- name: Try to get out\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
+HARMLESS = frozenset({"server"})
+"""What runs, because the run's own kubeconfig takes precedence: its write goes to the shadow."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Project:
+    """Give a project whose role has all of the tries."""
+    folder = tmp_path_factory.mktemp("escapes")
+    host = yaml.safe_load(defined.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    given = {"admin": str(defined.kubeconfig), "host": host, "client": str(folder / "client.py")}
+    given |= {"me": "{{ ansible_operator_meta.name }}", "ns": "{{ ansible_operator_meta.namespace }}"}
+    shared = Shared(
+        {"escaping": Role(COMMON, yaml.safe_dump({"vars": given}))},
+        files={
+            "client.py": CLIENT,
+            "roles/escaping/library/sneak.py": MODULE,
+            **{f"roles/escaping/tasks/{name}.yml": f"- name: Escape{task}" for name, task in TRIES.items()},
+        },
+    )
+    shared.operator(folder, defined.kubeconfig)
+    return Project(folder, f"escapes-{uuid.uuid4().hex[:8]}")
+
+
+def planned(
+    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader: Path, tries: list[str], **asked: object
+) -> tuple[dict[str, ObjectPlan], set[str]]:
+    """Plan tries in a new namespace; return the plans, and the ConfigMaps that there are in the cluster."""
+
+    async def plan() -> tuple[dict[str, ObjectPlan], set[str]]:
+        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+            world = World(client, project.namespace)
+            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
+            await client.create(space)
+            for name in tries:
+                await world.create(yaml.safe_dump(manifest(KINDS[0], name)))
+            kept = await plan_of(project, shadow, reader, everything=True, **asked)
+            return {each.key.name: each for each in kept.plan.objects}, set(names(await world.objects(CONFIG_MAP)))
+
+    found = asyncio.run(plan())
+    asyncio.run(clear(project, defined.kubeconfig))
+    return found
+
+
+def manifest(gvk: GVK, name: str) -> dict[str, object]:
+    """Return an object whose role tries one way."""
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": {"case": name}}
+
+
+def test_no_way_past_the_shadow_changes_anything(
+    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path
+) -> None:
+    plans, there = planned(project, defined, shadow_plane, reader_kubeconfig, list(TRIES))
+    assert {name for name in there if name.startswith("escaped")} == set()
+    held = {name for name, plan in plans.items() if plan.withheld or plan.stopped_at}
+    assert held == set(TRIES) - HARMLESS
+    for name in HARMLESS:
+        assert [write.status for write in plans[name].writes] == [201]
+
+
+@pytest.mark.parametrize("name", ["command", "script", "module"])
+def test_the_same_ways_lead_out_when_commands_are_allowed(
+    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path, name: str
+) -> None:
+    """So the test above would see it."""
+    other = Project(project.folder, f"{project.namespace}-{name}")
+    _, there = planned(other, defined, shadow_plane, reader_kubeconfig, [name], runs_commands=True)
+    assert f"escaped-{name}" in there
