@@ -4,6 +4,7 @@ The reconcile is the operator's own, with its conditions, finalizers and periods
 Kubernetes is withheld, see docs/concepts/planned-runs.md.
 """
 
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -97,9 +98,8 @@ class PlannedReconciles:
     async def reconcile(self, causes: tuple[Cause, ...]) -> Result:
         """Reconcile the object once. Raises PlanError if a run withheld nothing although it should have."""
         known = len(self.runs.records)
-        directory = self.world.root / f"files-{self.watch.gvk.kind.lower()}-{id(self)}-{known}"
-        await in_thread(lambda: directory.mkdir(mode=0o700))
-        planned = PlannedRun(directory, self.world.runs_commands)
+        directory = await in_thread(lambda: tempfile.mkdtemp(prefix="files-", dir=self.world.root))
+        planned = PlannedRun(Path(directory), self.world.runs_commands)
         result = await self._reconciler(planned).reconcile(self.key, causes)
         for record in self.runs.records[known:]:
             self._note(record, await in_thread(lambda: _outcome_of(planned)))
