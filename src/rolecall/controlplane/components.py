@@ -86,6 +86,7 @@ def _api_server(layout: Layout, port: int) -> dict[str, str]:
         "etcd-servers": f"unix://{ETCD_SOCKET}",
         "bind-address": HOST,
         "secure-port": str(port),
+        "advertise-address": HOST,  # otherwise it looks for a default route, and offline there is none
         "endpoint-reconciler-type": "none",  # a Service cannot point at loopback
         "service-cluster-ip-range": SERVICE_ADDRESSES,
         "authorization-mode": "Node,RBAC",
