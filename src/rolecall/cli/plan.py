@@ -15,16 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall import logs
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
-from rolecall.cli.terminal import print_lines, progress
+from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
-from rolecall.logs import LogSettings
 
 if TYPE_CHECKING:
     from rolecall.plan.differences import Findings
@@ -125,7 +123,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from rolecall.plan.results import worst_of  # noqa: PLC0415
     from rolecall.shadow.source import SourceError  # noqa: PLC0415
 
-    logs.configure(LogSettings(level="error"))
+    configure_quiet_logs()
     try:
         plan = _made(options)
     except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:

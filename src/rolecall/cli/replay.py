@@ -13,17 +13,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall import logs
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.plan import FLAGS, INTERRUPTED
-from rolecall.cli.terminal import print_lines, progress
+from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
-from rolecall.logs import LogSettings
 from rolecall.record.reader import exit_codes_text
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def _replay(options: argparse.Namespace) -> int:
     # Importing what runs roles takes a second; the other commands should not pay for it.
     from rolecall.shadow.source import SourceError  # noqa: PLC0415
 
-    logs.configure(LogSettings(level="error"))
+    configure_quiet_logs()
     try:
         with progress() as report:
             replays = asyncio.run(_replays(options, report))

@@ -1,10 +1,29 @@
-"""How commands that take a while show their progress on standard error, and lines with colours on a terminal."""
+"""How commands that take a while use the terminal: progress and errors on standard error, lines with colours."""
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Final, Protocol
+
+import structlog
+
+from rolecall import logs
+from rolecall.logs import LogSettings
+
+_TOLD_ANYWAY: Final = frozenset({"run", "reconciler"})
+"""The loggers of what becomes of runs."""
+
+
+def configure_quiet_logs() -> None:
+    """Log errors only, for a command whose output says what becomes of its runs: a failure is a result there."""
+    logs.configure(LogSettings(level="error"), _without_results)
+
+
+def _without_results(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if event.get("logger") in _TOLD_ANYWAY:
+        raise structlog.DropEvent
+    return event
 
 
 class StyledLine(Protocol):
