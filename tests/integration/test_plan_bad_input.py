@@ -162,7 +162,7 @@ def test_a_list_that_the_account_must_not_read_ends_the_plan(command: Command, d
     command.kubeconfig = defined.service_account_kubeconfig(command.project.namespace, "few")
     code, out, _ = command.plan(KIND.kind, "one")
     assert code == INCOMPLETE
-    assert "complete up to task Ask in each version: the secrets in namespace" in out
+    assert "complete up to task asking : Ask in each version: the secrets in namespace" in out
     assert "a plan needs the right to read it" in out
 
 

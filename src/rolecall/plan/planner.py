@@ -13,7 +13,7 @@ from rolecall.config.cpu_quota import available_processors
 from rolecall.config.settings import resolve_max_concurrent_runs
 from rolecall.config.watches import Watch
 from rolecall.kube.client import Client
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError
+from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, UnreachableError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
@@ -45,7 +45,10 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
     """
     started = time.monotonic()
     async with await Client.connect(request.settings.kubeconfig) as cluster:
-        targets = await targets_of(request, cluster)
+        try:
+            targets = await targets_of(request, cluster)
+        except UnreachableError as error:
+            raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
         async with (
             running_runner(request) as runner,
             running_shadow(report) as shadow,
