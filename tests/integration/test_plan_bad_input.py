@@ -77,6 +77,8 @@ def shared_shadow(shadow_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -
             await shadow.forget()
 
     monkeypatch.setattr(planner, "running_shadow", running_shadow)
+    # The command would log to what is captured now, and so would every test after it in this process.
+    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
 
 
 @pytest.fixture
