@@ -33,13 +33,12 @@ from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.record.recorder import Recorder
 from rolecall.runs.budgeted_runner import BudgetedRunner
-from rolecall.runs.content_watch import directories_of, watch_content
-from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.content_watch import watch_content
 from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runs.starters import starter_for
 from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import run_environment
@@ -177,21 +176,9 @@ async def _runner(
     if given:
         yield given
         return
-    async with _process_runner(settings, watches, metrics) as unlimited:
-        with GuardedRunner.of(unlimited, settings.run_memory_limit_bytes) as guarded:
+    async with starter_for(watches, warm=settings.warm, on_replaced=metrics.count_fork_server) as starter:
+        with GuardedRunner.of(ProcessRunner(starter), settings.run_memory_limit_bytes) as guarded:
             yield guarded
-
-
-@asynccontextmanager
-async def _process_runner(
-    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics
-) -> AsyncIterator[ProcessRunner]:
-    if not settings.warm:
-        yield ProcessRunner(SubprocessStarter())
-        return
-    contents = sorted(set().union(*map(directories_of, watches)))
-    async with ForkserverStarter(contents, on_replaced=metrics.count_fork_server) as starter:
-        yield ProcessRunner(starter)
 
 
 @asynccontextmanager

@@ -22,13 +22,15 @@ from rolecall.config.watches import load_watches
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.plan.planner import Planner, planning, running_runner
+from rolecall.plan.planner import Planner, planning
 from rolecall.plan.reconciles import PlannedReconciles
 from rolecall.plan.request import PlanRequest
 from rolecall.plan.results import Plan
 from rolecall.plan.targets import Target, Targets, targets_of
 from rolecall.process_tree import reap_children
 from rolecall.replay.run_lines import RunLines
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.starters import starter_for
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
 from tests.integration.world import World, names
@@ -116,7 +118,8 @@ async def _planned(
     keeping = _KeepingPlanner()
     reap_children()
     try:
-        async with running_runner(request) as runner, planning(request, shadow, source, runner) as planner:
+        starting = starter_for(request.watches, warm=request.settings.warm)
+        async with starting as starter, planning(request, shadow, source, ProcessRunner(starter)) as planner:
             objects = await keeping.of(planner).plan_all(targets, lambda _: None)
             assumptions = tuple(planner.importer.assumptions)
     finally:

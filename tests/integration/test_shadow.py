@@ -11,6 +11,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import is_being_deleted, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.request_info import parse
+from rolecall.shadow.definitions import DEFINITION_KIND
 from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
@@ -195,6 +196,32 @@ async def test_the_shadow_is_empty_after_it_has_forgotten(importer: Importer, sh
     namespaces = [each async for page, _ in shadow.client.list_pages(GVK("", "v1", "Namespace")) for each in page]
     assert not {"made", world.namespace} & set(names(namespaces))
     assert ObjectKey("", "default") in {ObjectKey.of_object(each) for each in namespaces}
+
+
+async def test_definitions_that_a_run_has_made_are_forgotten_and_imported_ones_stay(
+    importer: Importer, shadow: Shadow
+) -> None:
+    """Making a definition takes longer than a replay; but a replay must not find what the one before it has made."""
+    await importer.install(THING.group)
+    definition = await shadow.client.get(DEFINITION_KIND, ObjectKey("", f"things.{THING.group}"))
+    spec = {**definition["spec"], "group": "made.example.com"}
+    made = {**definition, "metadata": {"name": "things.made.example.com"}, "spec": spec}
+    await shadow.client.create(made)
+    await shadow.forget()
+
+    found = await defined_in(shadow)
+    assert f"things.{THING.group}" in found
+    assert "things.made.example.com" not in found
+
+
+async def test_a_list_of_definitions_has_those_of_every_group_of_the_source(importer: Importer, shadow: Shadow) -> None:
+    await ask(importer, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+
+    assert {f"things.{THING.group}", "foos.samplecontroller.k8s.io"} <= set(await defined_in(shadow))
+
+
+async def defined_in(shadow: Shadow) -> list[str]:
+    return names([each async for page, _ in shadow.client.list_pages(DEFINITION_KIND) for each in page])
 
 
 UNUSUAL_PLACES = """

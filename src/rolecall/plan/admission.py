@@ -178,7 +178,7 @@ def _check_request(write: PlannedWrite, info: RequestInfo) -> None:
     parts = (info.group, info.version, info.resource, info.namespace, info.name)
     if not all(map(_PLAIN.fullmatch, parts)):
         raise _SkippedError("its path has characters that names do not have")
-    if info.verb in ("delete", "deletecollection"):
+    if info.is_removal:
         raise _SkippedError("a deletion is never sent")
     if info.subresource not in _SENT_SUBRESOURCES:
         raise _SkippedError(f"a request for {info.resource}/{info.subresource} is never sent")
@@ -198,7 +198,7 @@ def _place(info: RequestInfo, write: PlannedWrite) -> _Place:
     """Return the object that a write is for; its name is empty if the API server makes it."""
     body = decode(write.body, write.content_type) if not info.name else None
     name = info.name or str(metadata_of(body).get("name") or "" if isinstance(body, dict) else "")
-    return info.group, info.resource, ObjectKey("" if info.resource == "namespaces" else info.namespace, name)
+    return *info.group_resource, info.key_of(name)
 
 
 def _query(target: str) -> dict[str, str]:

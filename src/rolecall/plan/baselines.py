@@ -71,7 +71,7 @@ class PlanGate:
             await self._remember_all(baselines, request)
             return
         name = info.name or str(metadata_of(decode_object(request.body, request.content_type) or {}).get("name") or "")
-        key = ObjectKey(info.namespace if info.resource != "namespaces" else "", name)
+        key = info.key_of(name)
         resource = await self.client.resource_for_path(info.group, info.version, info.resource)
         if resource is not None and "status" not in resource.subresources:
             baselines.without_status.add((info.group, info.resource))

@@ -17,7 +17,6 @@ from rolecall.proxy.writes.bodies import decode_object
 from rolecall.record.run_record import KeptExchange, RunRecord
 
 _SUCCESSES: Final = range(200, 300)
-_REMOVALS: Final = frozenset({"delete", "deletecollection"})
 _SCALE: Final = "scale"
 _STATUS: Final = "status"
 
@@ -72,12 +71,10 @@ class Changes:
                     yield place, None
             return
         answer = decode_object(record.bodies.get(kept.answer), kept.exchange.answer_type) if kept.answer else None
-        key = ObjectKey.of_object(answer or {})
-        if info.name:
-            key = ObjectKey(info.namespace if info.resource != "namespaces" else "", info.name)
+        key = info.key if info.name else ObjectKey.of_object(answer or {})
         if not key.name:
             return
-        yield (info.group, info.resource, key), None if info.verb in _REMOVALS else answer
+        yield (info.group, info.resource, key), None if info.is_removal else answer
 
     def _touch(self, place: Place, obj: RawObject | None, info: RequestInfo, task: TaskName) -> bool:
         known = self._touched.get(place)

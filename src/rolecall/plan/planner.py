@@ -24,11 +24,9 @@ from rolecall.plan.request import PlanError, PlanRequest
 from rolecall.plan.results import ObjectPlan, Plan
 from rolecall.plan.targets import Target, Targets, targets_of
 from rolecall.proxy import Proxy
-from rolecall.runs.content_watch import directories_of
-from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runs.starters import starter_for
 from rolecall.shadow.gate import ShadowGate
 from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
@@ -50,9 +48,9 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
         except UnreachableError as error:
             raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
         async with (
-            running_runner(request) as runner,
+            starter_for(request.watches, warm=request.settings.warm) as starter,
             running_shadow(report) as shadow,
-            planning(request, shadow, LiveSource(cluster), runner) as planner,
+            planning(request, shadow, LiveSource(cluster), ProcessRunner(starter)) as planner,
         ):
             objects = await planner.plan_all(targets, report)
     return Plan(tuple(objects), time.monotonic() - started, tuple(planner.importer.assumptions))
@@ -151,14 +149,3 @@ async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject
 def _most_runs(request: PlanRequest) -> int:
     workers = [watch.workers or request.settings.workers for watch in request.watches]
     return min(resolve_max_concurrent_runs(request.settings, workers), 2 * available_processors())
-
-
-@asynccontextmanager
-async def running_runner(request: PlanRequest) -> AsyncIterator[ProcessRunner]:
-    """Yield what runs the roles of a request."""
-    if not request.settings.warm:
-        yield ProcessRunner(SubprocessStarter())
-        return
-    contents = sorted(set().union(*map(directories_of, request.watches)))
-    async with ForkserverStarter(contents) as starter:
-        yield ProcessRunner(starter)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from rolecall.kube.references import ObjectKey
+
 _VERBS: Final = {
     "POST": "create",
     "GET": "get",
@@ -17,6 +19,9 @@ _VERBS: Final = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
+READ_VERBS: Final = frozenset({"get", "list", "watch"})
+REMOVAL_VERBS: Final = frozenset({"delete", "deletecollection"})
+WRITE_VERBS: Final = frozenset({"create", "update", "patch"}) | REMOVAL_VERBS
 _PATH_VERBS: Final = frozenset({"proxy", "watch"})
 _SUBRESOURCES_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _RAW_SUBRESOURCES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
@@ -55,8 +60,26 @@ class RequestInfo:
     @property
     def is_write(self) -> bool:
         """Return whether the request creates, changes or deletes objects."""
-        verbs = {"create", "update", "patch", "delete", "deletecollection"}
-        return self.is_resource and self.verb in verbs and self.subresource not in _RAW_SUBRESOURCES
+        return self.is_resource and self.verb in WRITE_VERBS and self.subresource not in _RAW_SUBRESOURCES
+
+    @property
+    def is_removal(self) -> bool:
+        """Return whether the request deletes objects."""
+        return self.verb in REMOVAL_VERBS
+
+    @property
+    def group_resource(self) -> tuple[str, str]:
+        """Return the group and plural; all versions of a resource share their objects and resourceVersions."""
+        return self.group, self.resource
+
+    @property
+    def key(self) -> ObjectKey:
+        """Return the key of the requested object."""
+        return self.key_of(self.name)
+
+    def key_of(self, name: str) -> ObjectKey:
+        """Return the key of an object among the requested ones; ``namespace`` of a Namespace is its own name."""
+        return ObjectKey("" if self.group_resource == ("", "namespaces") else self.namespace, name)
 
 
 def parse(method: str, target: str) -> RequestInfo:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rolecall.kube.durations import format_duration
+from rolecall.proxy.request_info import WRITE_VERBS
 from rolecall.proxy.writes.bodies import objects_in
 from rolecall.record.reader import Line, StoredRecord
 from rolecall.record.yaml_diff import as_yaml, diff_lines, without_server_fields
 
 _COLOURS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
-_WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _FIRST_ERROR: Final = 400
 _CREATED: Final = 201
 _Key = tuple[str, str, str, str]
@@ -91,7 +91,7 @@ class Rendering:
             return
         for obj in objects_in(answer):
             key = _key_of(exchange, obj)
-            if exchange["verb"] in _WRITES and not exchange.get("subresource"):
+            if exchange["verb"] in WRITE_VERBS and not exchange.get("subresource"):
                 before = None if _is_created(exchange) else self._known.get(key)
                 yield from self._diff(before, obj, is_new=_is_created(exchange))
             self._known[key] = obj

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
+from rolecall.proxy.request_info import WRITE_VERBS
 from rolecall.record.reader import Line, StoredRecord
 from rolecall.replay.recorded_kinds import RecordedKinds
 
@@ -25,7 +26,6 @@ _CREATED: Final = 201
 _REDIRECTION: Final = 300
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _OF_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _FINALIZERS_OF_DELETION: Final = frozenset({"foregroundDeletion", "orphan"})
 _NO_OBJECTS: Final = frozenset({"Status", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
@@ -74,7 +74,7 @@ class RecordedObjects:
 
     def _read(self, exchange: Line) -> None:
         verb, is_success = exchange["verb"], _OK <= exchange["status"] < _REDIRECTION
-        if verb in _WRITES:
+        if verb in WRITE_VERBS:
             if not _is_dry_run(exchange):
                 self._read_write(exchange, is_success=is_success)
         elif verb == "watch" and is_success:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from aiohttp import web
 
@@ -20,11 +19,11 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
-from rolecall.plan.planner import running_runner
 from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
-from rolecall.plan.request import PlanError, PlanRequest
+from rolecall.plan.request import PlanError
 from rolecall.plan.run_secrets import secrets_of
 from rolecall.proxy import GatedRequest, Proxy
+from rolecall.proxy.request_info import READ_VERBS
 from rolecall.record.reader import StoredRecord
 from rolecall.replay.outcomes import ReplayedRun, outcome_of
 from rolecall.replay.patient_controllers import PatientControllers
@@ -35,13 +34,14 @@ from rolecall.replay.results import BadRecord, Replay
 from rolecall.replay.run_lines import RunLines
 from rolecall.runs.events import RunSummary
 from rolecall.runs.planned import clock
+from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import OnEvent, Runner, RunSpec
+from rolecall.runs.starters import starter_for
 from rolecall.shadow.gate import ShadowGate
 from rolecall.shadow.shadow import Shadow, running_shadow
 from rolecall.shadow.source import SourceError
 
 Report = Callable[[str], None]
-_READS: Final = frozenset({"get", "list", "watch"})
 
 
 @asynccontextmanager
@@ -49,15 +49,15 @@ async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Re
     """Yield what replays records with the roles of a project. Raises ControlPlaneError."""
     directory = OwnedDirectory.make("rolecall-replay-")
     try:
-        plan = PlanRequest(request.settings, request.watches.watches)
-        async with running_shadow(report) as shadow, running_runner(plan) as runner:
+        starting = starter_for(request.watches.watches, warm=request.settings.warm)
+        async with running_shadow(report) as shadow, starting as starter:
             gate = SwitchedGate(controllers := PatientControllers(shadow.plane))
             shadow = replace(shadow, controllers=controllers)  # noqa: PLW2901
             proxy = Proxy(shadow.client, gate=gate)
             try:
                 await proxy.start()
                 root = directory.path.resolve()
-                stage = Stage(request.settings, shadow, proxy, runner, root, request.runs_commands)
+                stage = Stage(request.settings, shadow, proxy, ProcessRunner(starter), root, request.runs_commands)
                 yield Replayer(stage, gate, project_definitions(request.project))
             finally:
                 await proxy.stop()
@@ -86,7 +86,7 @@ class SwitchedGate:
 
     async def before(self, request: GatedRequest) -> web.Response | None:
         """Let the gate of the record decide."""
-        if request.info.verb in _READS:
+        if request.info.verb in READ_VERBS:
             await self.controllers.before_read(f"{request.path}?{request.query}")
         return None if self.current is None else await self.current.before(request)
 

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.plan.results import TaskName
+from rolecall.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.proxy.writes.bodies import media_type
 from rolecall.record.reader import Line
 from rolecall.replay.base64_text import decoded
 from rolecall.replay.run_lines import RunLines
 
 UNKNOWN_TASK: Final = TaskName("a task that did not end")
-_WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-_READS: Final = frozenset({"get", "list", "watch"})
 _STREAMS: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 _CONTENTS: Final = ("json", "lines", "text", "base64")
 _OK: Final = 200
@@ -105,7 +104,7 @@ def _writes(lines: RunLines) -> Iterator[Write]:
     hidden = {task["task"] for task in lines.tasks if task["hidden"]}
     follows_secret = False
     for exchange in lines.exchanges:
-        if exchange["verb"] in _WRITES and _changes_something(exchange):
+        if exchange["verb"] in WRITE_VERBS and _changes_something(exchange):
             task = tasks.get((exchange["task"], exchange["host"]))
             content = exchange.get("request") or {}
             yield Write(
@@ -131,12 +130,12 @@ def _changes_something(exchange: Line) -> bool:
 
 def _has_read_secret(exchange: Line) -> bool:
     about = (exchange.get("group"), exchange.get("resource"))
-    return about == ("", "secrets") and exchange["verb"] in _READS and exchange["status"] == _OK
+    return about == ("", "secrets") and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
 
 
 def _text_of_reads(exchanges: Iterable[Line]) -> str:
     """Return all text in the answers to reads, that in base64 also decoded."""
-    found = (exchange.get("answer", {}) for exchange in exchanges if exchange["verb"] in _READS)
+    found = (exchange.get("answer", {}) for exchange in exchanges if exchange["verb"] in READ_VERBS)
     return "\n".join(text for answer in found for text in _texts(answer))
 
 

@@ -15,7 +15,6 @@ from rolecall.proxy.request_info import RequestInfo
 
 _GROUPS: Final = frozenset({"apps", "batch", "autoscaling", "policy"})
 _CORE: Final = frozenset({"pods", "services", "replicationcontrollers", "namespaces", "persistentvolumeclaims"})
-_REMOVALS: Final = frozenset({"delete", "deletecollection"})
 
 
 def need_controllers(info: RequestInfo) -> bool:
@@ -23,7 +22,7 @@ def need_controllers(info: RequestInfo) -> bool:
     if not info.is_write or info.is_dry_run:
         return False
     is_looked_after = info.group in _GROUPS or (not info.group and info.resource in _CORE)
-    return is_looked_after or info.verb in _REMOVALS
+    return is_looked_after or info.is_removal
 
 
 @dataclass(slots=True)

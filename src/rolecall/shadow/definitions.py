@@ -24,10 +24,11 @@ _KEPT_METADATA: Final = ("name", "labels", "annotations")
 
 @dataclass(slots=True)
 class Definitions:
-    """The definitions in a shadow, by what the source has."""
+    """The definitions in a shadow, by what the source has; ``imported`` gets their names."""
 
     source: Source
     client: Client
+    imported: set[str] = field(default_factory=set)
     _groups: set[str] = field(default_factory=set)
     _known: dict[tuple[str, str], RawObject] = field(default_factory=dict)
     _stored: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Definitions:
     async def _create(self, definition: RawObject) -> None:
         created = without_webhook(definition)
         spec = created["spec"]
+        self.imported.add(created["metadata"]["name"])
         try:
             await self._create_or_replace(created)
         except KubeError as error:

@@ -25,6 +25,9 @@ MAX_OPERATIONS: Final = 100
 MAX_TRANSACTION_BYTES: Final = 1 << 20
 """Below etcd's own limits: 128 operations and 1.5 MiB for a request."""
 
+DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+"""Where the CustomResourceDefinitions are, below the prefix of all resources."""
+
 _PREFIX: Final = "/registry"
 _NAMES: Final = {
     ("", "replicationcontrollers"): "controllers",

@@ -27,6 +27,8 @@ _LISTS: Final = frozenset({"list", "watch", "deletecollection"})
 _NOT_STORED: Final = frozenset({"apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"})
 _Place = tuple[str, str, str]
 """Group, plural and namespace."""
+_List = tuple[_Place, str, str]
+"""A list with its selectors for labels and fields; without selectors it is complete."""
 
 
 @dataclass(slots=True)
@@ -34,11 +36,10 @@ class Imported:
     """What a shadow has of its source."""
 
     uids: set[str] = field(default_factory=set)
-    objects: set[tuple[_Place, str]] = field(default_factory=set)
-    """What was asked for by name, whether it was there or not."""
+    objects: dict[tuple[_Place, str], bool] = field(default_factory=dict)
+    """What was asked for by name, and whether it was there."""
 
-    lists: set[tuple[_Place, str, str]] = field(default_factory=set)
-    """Lists with their selectors for labels and fields; without selectors they are complete."""
+    lists: set[_List] = field(default_factory=set)
 
     namespaces: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
@@ -52,20 +53,27 @@ class Importer:
     planned.
     """
 
-    source: Source
-    client: Client
+    definitions: Definitions
     store: EtcdStore
     controllers: Controllers
     prefetches: bool = False
-    definitions: Definitions = field(init=False)
     relatives: Relatives = field(init=False)
     imported: Imported = field(default_factory=Imported)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         """Make what the importer works with."""
-        self.definitions = Definitions(self.source, self.client)
         self.relatives = Relatives(self.source, self.definitions)
+
+    @property
+    def source(self) -> Source:
+        """What the shadow is filled from."""
+        return self.definitions.source
+
+    @property
+    def client(self) -> Client:
+        """The administrator of the shadow."""
+        return self.definitions.client
 
     @property
     def assumptions(self) -> list[str]:
@@ -98,9 +106,8 @@ class Importer:
             return False
         async with self._lock:
             await self._import_namespace(key.namespace)
-            found = await self.source.get(resource, key)
-            await self._store([Found(resource, found)] if found else [])
-            return found is not None
+            await self._import_object(resource, key)
+            return self.imported.objects.get((_place(resource, key.namespace), key.name), False)
 
     async def import_all(self, gvk: GVK, namespace: str = "") -> list[RawObject]:
         """Import all objects of a kind, and return them. Raises SourceError."""
@@ -109,14 +116,12 @@ class Importer:
             return []
         async with self._lock:
             objects = await self.source.list(resource, namespace)
-            await self._store([Found(resource, each) for each in objects])
-            self.imported.lists.add((_place(resource, namespace), "", ""))
+            await self._store_list(resource, objects, (_place(resource, namespace), "", ""))
             return objects
 
     async def _import_for(self, info: RequestInfo, query: dict[str, str], name: str) -> None:
-        if (info.group, info.resource) == _DEFINITIONS:
-            group = (info.name or name).partition(".")[2]
-            await self.definitions.install(group)
+        if info.group_resource == _DEFINITIONS:
+            await self._import_definitions(info.name or name)
             return
         if info.group in _NOT_STORED:
             return
@@ -132,9 +137,14 @@ class Importer:
             if info.name or name:
                 await self._import_object(resource, ObjectKey(info.namespace, info.name or name))
         else:
-            await self._import_list(
-                resource, info.namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")
-            )
+            labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            await self._import_list(resource, info.namespace, labels, fields)
+
+    async def _import_definitions(self, name: str) -> None:
+        """Import the definitions of the group of a name; all there are if it is empty."""
+        groups = (await self.source.groups()).get("groups") or () if not name else ()
+        for group in (name.partition(".")[2],) if name else [each["name"] for each in groups]:
+            await self.definitions.install(group)
 
     async def _check_aggregated(self, info: RequestInfo) -> None:
         served = {each.get("name") for each in (await self.source.groups()).get("groups") or ()}
@@ -145,14 +155,17 @@ class Importer:
 
     async def _import_object(self, resource: ApiResource, key: ObjectKey) -> None:
         place = _place(resource, key.namespace)
-        if (place, key.name) in self.imported.objects or (place, "", "") in self.imported.lists:
+        if (place, key.name) in self.imported.objects or self._has_list(resource, key.namespace):
             return
         if self.prefetches and resource.namespaced and await self._prefetch(resource, key.namespace):
             return
+        await self._get(resource, key)
+
+    async def _get(self, resource: ApiResource, key: ObjectKey) -> None:
         found = await self.source.get(resource, key)
         if found is not None:
             await self._store([Found(resource, found)])
-        self.imported.objects.add((place, key.name))
+        self.imported.objects.setdefault((_place(resource, key.namespace), key.name), False)
 
     async def _prefetch(self, resource: ApiResource, namespace: str) -> bool:
         """Import all objects of a kind and namespace, unless they are too many or must not be listed."""
@@ -162,18 +175,24 @@ class Importer:
             return False
         if len(objects) > PREFETCHED_OBJECTS:
             return False
-        await self._store([Found(resource, each) for each in objects])
-        self.imported.lists.add((_place(resource, namespace), "", ""))
+        await self._store_list(resource, objects, (_place(resource, namespace), "", ""))
         return True
 
     async def _import_list(self, resource: ApiResource, namespace: str, labels: str, fields: str) -> None:
-        places = {_place(resource, namespace), _place(resource, "")}
-        wanted = {(place, *selectors) for place in places for selectors in ((labels, fields), ("", ""))}
-        if wanted & self.imported.lists:
+        if self._has_list(resource, namespace, labels, fields):
             return
         objects = await self.source.list(resource, namespace, labels=labels, fields=fields)
+        await self._store_list(resource, objects, (_place(resource, namespace), labels, fields))
+
+    def _has_list(self, resource: ApiResource, namespace: str, labels: str = "", fields: str = "") -> bool:
+        """Return whether a list was imported, alone or within a larger one."""
+        places = {_place(resource, namespace), _place(resource, "")}
+        larger = {(place, *selectors) for place in places for selectors in ((labels, fields), ("", ""))}
+        return not larger.isdisjoint(self.imported.lists)
+
+    async def _store_list(self, resource: ApiResource, objects: list[RawObject], listed: _List) -> None:
         await self._store([Found(resource, each) for each in objects])
-        self.imported.lists.add((_place(resource, namespace), labels, fields))
+        self.imported.lists.add(listed)
 
     async def _import_namespace(self, name: str) -> None:
         """Import a namespace and the service account that its pods have by default."""
@@ -185,14 +204,11 @@ class Importer:
             if resource is None:
                 continue
             try:
-                found = await self.source.get(resource, key)
+                await self._get(resource, key)
             except SourceError as error:
-                found = None
                 await self._make(_bare(resource, key))
+                self.imported.objects[_place(resource, key.namespace), key.name] = True
                 self.assumptions.append(f"{resource.gvk.kind} {key} is taken for an empty one: {error}")
-            if found is not None:
-                await self._store([Found(resource, found)])
-            self.imported.objects.add((_place(resource, key.namespace), key.name))
 
     async def _store(self, found: list[Found]) -> None:
         """Store objects with their relatives, unless they were stored before, or were found to be missing."""
@@ -218,7 +234,7 @@ class Importer:
         for each in whole:
             key = ObjectKey.of_object(each.obj)
             self.imported.uids.add(uid_of(each.obj))
-            self.imported.objects.add((_place(each.resource, key.namespace), key.name))
+            self.imported.objects[_place(each.resource, key.namespace), key.name] = True
 
     async def _make_nodes_for(self, whole: list[Found]) -> None:
         """Make simulated nodes in the place of those that pods run on: without its node a pod cannot end."""

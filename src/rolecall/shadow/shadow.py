@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -19,13 +19,13 @@ from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.controlplane.state import default_state_directory
 from rolecall.kube.client import Client
 from rolecall.shadow.controllers import Controllers
-from rolecall.shadow.etcd_store import EtcdStore
+from rolecall.shadow.definitions import Definitions
+from rolecall.shadow.etcd_store import DEFINITIONS, EtcdStore
 from rolecall.shadow.importer import Importer
 from rolecall.shadow.source import Source
 
 PREFIX = "shadow-"
 _KEPT = (
-    "apiextensions.k8s.io/",
     "apiregistration.k8s.io/",
     "clusterrolebindings/",
     "clusterroles/",
@@ -36,7 +36,7 @@ _KEPT = (
     "rolebindings/kube-",
     "roles/kube-",
 )
-"""What an API server makes for itself, some of it only after it is ready, and definitions."""
+"""What an API server makes for itself, some of it only after it is ready."""
 
 
 @dataclass(slots=True)
@@ -50,17 +50,22 @@ class Shadow:
     revision: int
     """Where the shadow's own objects end."""
 
+    imported_definitions: set[str] = field(default_factory=set)
+    """The names of definitions that a source has; making one takes longer than anything else in a replay."""
+
     def importer(self, source: Source, *, prefetches: bool = False) -> Importer:
         """Return what fills the shadow from a source."""
-        return Importer(source, self.client, self.store, self.controllers, prefetches)
+        definitions = Definitions(source, self.client, self.imported_definitions)
+        return Importer(definitions, self.store, self.controllers, prefetches)
 
     async def forget(self) -> None:
         """Remove all objects that were imported or made since, so that another source can fill the shadow.
 
-        Definitions stay: the next source replaces them where they differ. Raises SourceError.
+        Definitions that were imported stay: the next source replaces them where they differ. Raises SourceError.
         """
         await self.controllers.rest()
-        await self.store.remove_newer(self.revision, except_below=_KEPT)
+        definitions = (f"{DEFINITIONS}/{name}" for name in self.imported_definitions)
+        await self.store.remove_newer(self.revision, except_below=(*_KEPT, *definitions))
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.stored_object import StoredObject
 from rolecall.logs import get_logger
-from rolecall.proxy.reads.read_watermark import ReadWatermark, group_resource_of, key_of
+from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.sessions import SessionSpec
 from rolecall.proxy.writes.bodies import encode
@@ -131,13 +131,13 @@ class CachedReads:
         if view is None:
             logger.debug("Skipping cache lookup", resource=_log_fields(request))
             return None
-        group_resource = group_resource_of(info)
+        group_resource = info.group_resource
         has_deleted = any(view.get(key) for key in watermark.absent_keys(group_resource))
         if has_deleted or not watermark.is_reached_by(group_resource, view.resource_version):
             logger.debug("Cache is behind", gvk=str(resource.gvk), resource_version=view.resource_version)
             return None
         if info.verb == "get":
-            return _object_body(resource, view, key_of(info), watermark)
+            return _object_body(resource, view, info.key, watermark)
         body = _list_body(resource.gvk, view, request.query or {})
         if body is not None:
             watermark.record_version(group_resource, view.resource_version)

@@ -22,16 +22,6 @@ GroupResource = tuple[str, str]
 MAX_ABSENT_KEYS: Final = 1000
 
 
-def group_resource_of(info: RequestInfo) -> GroupResource:
-    """Return the group and plural; all versions of a resource share their resourceVersions."""
-    return info.group, info.resource
-
-
-def key_of(info: RequestInfo) -> ObjectKey:
-    """Return the key of the requested object; for a Namespace, ``info.namespace`` is its own name, the key has none."""
-    return ObjectKey("" if group_resource_of(info) == ("", "namespaces") else info.namespace, info.name)
-
-
 @dataclass(slots=True)
 class ReadWatermark:
     """The newest state that the runs of one primary have seen, by resource."""
@@ -73,7 +63,7 @@ class ReadWatermark:
     @contextmanager
     def track_watch(self, info: RequestInfo) -> Iterator[None]:
         """Record that a watch is open; its events are not inspected."""
-        resource = group_resource_of(info)
+        resource = info.group_resource
         self._open_watches[resource] += 1
         try:
             yield
@@ -83,9 +73,9 @@ class ReadWatermark:
 
     def record_response(self, info: RequestInfo, status: int, content: Any) -> None:
         """Record what a response of the API server shows; ``content`` is its JSON, None if it could not be decoded."""
-        resource = group_resource_of(info)
+        resource = info.group_resource
         if status == 404 and info.name:  # noqa: PLR2004 - not found
-            self.record_absent(resource, key_of(info))
+            self.record_absent(resource, info.key)
         elif not 200 <= status < 300:  # noqa: PLR2004 - an error shows no object
             return
         elif not isinstance(content, dict) or info.is_dry_run:
@@ -101,15 +91,15 @@ class ReadWatermark:
         self.record_version(resource, resource_version_of(content))
 
     def _record_objects(self, info: RequestInfo, content: RawObject) -> None:
-        resource, is_delete = group_resource_of(info), info.verb in {"delete", "deletecollection"}
+        resource = info.group_resource
         if info.verb == "delete" and not info.subresource:
-            self.record_absent(resource, key_of(info))
+            self.record_absent(resource, info.key)
         elif info.is_write and content.get("kind") == "Status":
             self.mark_unknown(resource)  # an eviction, a binding or a bulk delete: the response shows no object
         for obj in objects_in(content):
             if version := resource_version_of(obj):
                 self.record_version(resource, version)
-            if is_delete:
+            if info.is_removal:
                 self.record_absent(resource, ObjectKey.of_object(obj))
             elif not info.subresource:
                 self._absent.get(resource, set()).discard(ObjectKey.of_object(obj))
