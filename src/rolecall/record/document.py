@@ -197,6 +197,7 @@ class _Writer:
             "result": task.result,
             "message": self._mask.without_cut_value(task.message),
             "hidden": task.is_hidden,
+            "started": task.started,
             "seconds": task.duration_seconds,
         }
         cut = self._mask.without_cut_value

@@ -62,6 +62,7 @@ class TaskRecord:
     host: str = ""
     result: str = ""
     message: str = ""
+    started: str = ""
     is_hidden: bool = False
     duration_seconds: float = 0.0
     items: list[dict[str, str]] = field(default_factory=list)
@@ -142,7 +143,7 @@ class RunRecord:
                 self._add_item(task, event)
             else:
                 task.result, task.message = _result_of(event), event.message
-                task.duration_seconds = event.duration_seconds
+                task.started, task.duration_seconds = event.started, event.duration_seconds
 
     def drop(self) -> None:
         """Give up its bodies."""

@@ -119,7 +119,7 @@ class Replayer:
             return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
         self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
         stage = self.stage
-        runner = _RunnerBehind(stage.runner, _seconds_since(record))
+        runner = _RunnerBehind(stage.runner, root / "clock.json", record)
         world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, root, stage.runs_commands)
         planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
@@ -139,20 +139,18 @@ class Replayer:
 
 @dataclass(frozen=True, slots=True)
 class _RunnerBehind:
-    """Runs what it is given at the time of a record."""
+    """Runs what it is given at the times of a record, which it writes to a file."""
 
     runner: Runner
-    seconds_behind: float
+    times: Path
+    record: StoredRecord
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
         """Run with a clock that is set back; see ``runner.Runner``."""
-        variables = {**spec.environment, **clock.environment(self.seconds_behind)}
-        return await self.runner.run(replace(spec, environment=variables), on_event)
-
-
-def _seconds_since(record: StoredRecord) -> float:
-    """Return how long ago a recorded run was started."""
-    return time.time() - RunLines.of_record(record).started.timestamp()
+        lines = RunLines.of_record(self.record)
+        started, starts = lines.started.timestamp(), lines.task_starts()
+        variables = await in_thread(lambda: clock.write_times(self.times, started, starts))
+        return await self.runner.run(replace(spec, environment={**spec.environment, **variables}), on_event)
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:

@@ -16,6 +16,7 @@ from rolecall.record.contents import content_of
 from rolecall.record.reader import Line, StoredRecord
 from rolecall.record.run_record import KeptExchange, RunRecord
 from rolecall.replay.recorded_objects import parse_time
+from rolecall.runs.planned.clock import TaskStart
 
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
 
@@ -49,6 +50,15 @@ class RunLines:
             for each in record.tasks.values()
         )
         return cls(record.obj, exchanges, tasks, record.started, summary.duration_seconds if summary else 0.0)
+
+    def task_starts(self) -> list[TaskStart]:
+        """Return when the tasks started, in this order; records of before this was recorded have no times."""
+        found = (
+            TaskStart(each["name"], each["host"], time.timestamp())
+            for each in self.tasks
+            if (time := parse_time(each.get("started")))
+        )
+        return sorted(found, key=lambda each: each.seconds)
 
     def objects(self) -> Iterator[tuple[RawObject, str]]:
         """Yield the primary and every object in an answer, with its plural name."""

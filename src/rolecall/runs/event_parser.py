@@ -36,6 +36,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
     return RunEvent(
         name=name,
         created=str(raw.get("created") or ""),
+        started=to_text(data.get("start")),
         task=to_text(data.get("task")),
         full_name=to_text(data.get("name")) if data.get("name") != data.get("task") else "",
         task_id=to_text(data.get("task_uuid")),

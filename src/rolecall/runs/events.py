@@ -40,12 +40,14 @@ class RunEvent:
     """One event of a run, reduced to what the log and the summary need.
 
     ``name`` is ansible-runner's (``runner_on_failed``, ...), empty if it gives none. ``full_name`` is the name of a
-    starting task with its role, if it differs from ``task``. ``message`` is censored and cut already; ``stdout`` is
+    starting task with its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO
+    8601. ``message`` is censored and cut already; ``stdout`` is
     what Ansible printed, without colours, and empty for a censored result.
     """
 
     name: str = ""
     created: str = ""
+    started: str = ""
     task: str = ""
     full_name: str = ""
     task_id: str = ""

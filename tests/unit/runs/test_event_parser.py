@@ -23,13 +23,12 @@ def test_what_debug_shows_of_a_variable_is_the_message() -> None:
 
 
 def test_fields_are_taken_over() -> None:
-    raw = raw_event(
-        "runner_on_failed", {"msg": "x", "changed": True}, ignore_errors=True, duration=1.5, task_path="a:1"
-    )
+    fields = {"ignore_errors": True, "start": "2027-01-15T08:00:00+00:00", "duration": 1.5, "task_path": "a:1"}
+    raw = raw_event("runner_on_failed", {"msg": "x", "changed": True}, **fields)
     event = read_event(raw | {"stdout": "\x1b[0;31mfatal\x1b[0m"})
     assert (event.name, event.task, event.host, event.message) == ("runner_on_failed", "Do it", "localhost", "x")
     assert (event.changed, event.ignored, event.duration_seconds) == (True, True, 1.5)
-    assert (event.task_path, event.stdout) == ("a:1", "fatal")
+    assert (event.task_path, event.stdout, event.started) == ("a:1", "fatal", "2027-01-15T08:00:00+00:00")
 
 
 @pytest.mark.parametrize(("name", "full_name"), [("thing : A", "thing : A"), ("A", ""), (None, "")])

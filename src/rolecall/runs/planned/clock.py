@@ -1,25 +1,62 @@
-"""The clock of a run that is done again later: it shows the time of the first run, because roles compare times.
+"""The clock of a run that is done again later: it shows the times of the first run, because roles compare times.
 
-Python's clock is set back in the process of ansible-playbook and whatever is forked from it. A module in a process of
-its own sees the real time.
+Python's clock is set back in the process of ansible-playbook, and whatever is forked from it. Whenever a task starts,
+the clock is set to the time at which that task started in the first run: a role that asks how long something took gets
+the same answer, however quick the machine is. A module in a process of its own sees the real time.
 """
 
+import json
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
-BEHIND_VARIABLE: Final = "ROLECALL_PLAN_SECONDS_BEHIND"
-"""By how many seconds the clock of a planned run is behind."""
-
-
-def environment(seconds_behind: float) -> dict[str, str]:
-    """Return the variables that set the clock of a planned run back."""
-    return {BEHIND_VARIABLE: str(seconds_behind)}
+CLOCK_VARIABLE: Final = "ROLECALL_PLAN_CLOCK"
+"""The file with the times of the first run."""
 
 
-def install(variables: Mapping[str, str]) -> None:
-    """Set the clock of this process back as far as its environment says."""
-    if behind := variables.get(BEHIND_VARIABLE):
-        import time_machine  # noqa: PLC0415 - it changes functions of the interpreter, so only who needs it loads it
+@dataclass(frozen=True, slots=True)
+class TaskStart:
+    """A task of the first run, and the POSIX time at which it started on a host."""
 
-        time_machine.travel(time.time() - float(behind), tick=True).start()
+    name: str
+    host: str
+    seconds: float
+
+
+def write_times(path: Path, started: float, tasks: Iterable[TaskStart]) -> dict[str, str]:
+    """Write when the first run and its tasks started; return the variables for a run that starts now. Raises OSError.
+
+    The tasks are in the order in which they started on their host.
+    """
+    content = {"behind": time.time() - started, "tasks": [[each.name, each.host, each.seconds] for each in tasks]}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return {CLOCK_VARIABLE: str(path)}
+
+
+@dataclass(slots=True)
+class TaskClock:
+    """Sets the clock of this process at the start of each task that the first run had too."""
+
+    traveller: Any = None
+    starts: dict[tuple[str, str], deque[float]] = field(default_factory=lambda: defaultdict(deque))
+
+    def begin(self, name: str, host: str) -> None:
+        """Set the clock to the time at which a task of this name started when it did so the next time on a host."""
+        if times := self.starts.get((name, host)):
+            self.traveller.move_to(times.popleft(), tick=True)
+
+
+def install(variables: Mapping[str, str]) -> TaskClock:
+    """Set the clock of this process back, if its environment says so. Raises OSError."""
+    if not (file := variables.get(CLOCK_VARIABLE)):
+        return TaskClock()
+    import time_machine  # noqa: PLC0415 - it changes functions of the interpreter, so only who needs it loads it
+
+    times = json.loads(Path(file).read_text(encoding="utf-8"))
+    clock = TaskClock(time_machine.travel(time.time() - times["behind"], tick=True).start())
+    for name, host, seconds in times["tasks"]:
+        clock.starts[name, host].append(seconds)
+    return clock

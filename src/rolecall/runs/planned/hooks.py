@@ -13,6 +13,7 @@ from ansible.plugins import strategy
 from ansible.utils.display import Display
 
 from rolecall.runs.planned import lookups, unknown_result, waiting
+from rolecall.runs.planned.clock import TaskClock
 from rolecall.runs.planned.journal import RUN_COMMANDS_VARIABLE, Journal
 from rolecall.runs.planned.plan_files import PlanFiles
 from rolecall.runs.planned.plan_progress import PlanProgress
@@ -24,14 +25,14 @@ _PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tm
 """What Ansible itself would write into the home directory."""
 
 
-def install(folder: Path, environment: Mapping[str, str]) -> None:
+def install(folder: Path, environment: Mapping[str, str], clock: TaskClock) -> None:
     """Make this process that of a planned run. Raises OSError if the plan's folder cannot be written."""
     for name, directory in _PRIVATE_DIRECTORIES.items():
         os.environ[name] = str(folder / directory)
     files, progress = PlanFiles(folder), PlanProgress(Journal(folder))
     runs_commands = environment.get(RUN_COMMANDS_VARIABLE) == "1"
     actions = TaskActions(progress, files, environment, runs_commands=runs_commands)
-    _Hooks(progress, actions).install()
+    _Hooks(progress, actions, clock).install()
     unknown_result.install(progress.end_by_use)
     unknown_result.register_whole_results(lambda: progress.withheld_now)
     lookups.install(name_of, actions.check_lookup, files)
@@ -43,10 +44,11 @@ def install(folder: Path, environment: Mapping[str, str]) -> None:
 class _Hooks:
     """Functions of ansible-core, each with something around it."""
 
-    def __init__(self, progress: PlanProgress, actions: TaskActions) -> None:
+    def __init__(self, progress: PlanProgress, actions: TaskActions, clock: TaskClock) -> None:
         self._progress = progress
         self._journal = progress.journal
         self._actions = actions
+        self._clock = clock
 
     def install(self) -> None:
         """Change the classes of ansible-core."""
@@ -94,12 +96,13 @@ class _Hooks:
         return execute
 
     def _around_queue(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """In ansible-playbook: start no task after the end."""
+        """In ansible-playbook: start no task after the end, and each one at its time."""
 
         def queue(base: Any, host: Any, task: Any, task_vars: Any, play_context: Any) -> Any:
             if self._journal.has_ended:
                 return None
             self._progress.begin(host, task)
+            self._clock.begin(task.get_name(), host.get_name())
             return original(base, host, task, task_vars, play_context)
 
         return queue

@@ -45,8 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     from rolecall.runs.planned.hooks import install  # noqa: PLC0415
     from rolecall.runs.planned.unknown_result import PlanEnded  # noqa: PLC0415
 
-    clock.install(os.environ)
-    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ))
+    install(Path(os.environ[DIRECTORY_VARIABLE]), dict(os.environ), clock.install(os.environ))
     try:
         playbook.main(list(arguments))
     except PlanEnded as ended:
