@@ -31,6 +31,7 @@ class FakeCluster(Client):
 
     def __init__(self) -> None:
         self.subresources = frozenset({"status"})
+        self.token = ""
         self.troubles: list[tuple[str, KubeError]] = []
         self.before: Callable[[str], None] = lambda _call: None
         self.calls: list[str] = []
@@ -44,6 +45,10 @@ class FakeCluster(Client):
 
     async def close(self) -> None:
         """Close nothing."""
+
+    async def auth_headers(self) -> dict[str, str]:
+        """Return the headers for the token, if there is one."""
+        return {"authorization": f"Bearer {self.token}"} if self.token else {}
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return how a kind is served."""

@@ -96,26 +96,32 @@ class Recorder:
         if self.files is None:
             access.add(record)
             return
-        resources = await self._resources(record)
-        document = await in_thread(partial(self._write, self.files, watch, record, resources))
+        resources, token = await self._resources(record), await self._own_token()
+        document = await in_thread(partial(self._write, self.files, watch, record, resources, token))
         if access.add(record, document.hides) or not access.is_written:
             plurals = await self._plurals(watch)
             await in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
             access.is_written = True
 
     def _write(
-        self, files: RecordFiles, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...]
+        self, files: RecordFiles, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...], token: list[str]
     ) -> Document:
         surroundings = Surroundings(
             watch=entry_of(watch),
             versions=_versions(watch),
-            secrets=(*secret_texts(watch, self.environment), *marked_texts(watch, record.obj)),
+            secrets=(*secret_texts(watch, self.environment), *marked_texts(watch, record.obj), *token),
             resources=resources,
         )
         document = document_of(record, surroundings)
         path = files.write(record, document)
         logger.debug("Record written", file=str(path), job=record.ident)
         return document
+
+    async def _own_token(self) -> list[str]:
+        """Return the operator's token for the API server, if it has one: a role can read the file it comes from."""
+        headers = await self.client.auth_headers()
+        token = headers.get("authorization", "").partition(" ")[2]
+        return [token] if token else []
 
     async def _plurals(self, watch: Watch) -> dict[GVK, str]:
         """Return the plural names of the kinds in a watch, as far as the API server serves them."""

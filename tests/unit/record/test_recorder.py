@@ -19,6 +19,7 @@ from rolecall.record.reader import read_record
 from rolecall.record.recorder import Recorder, marked_texts, secret_texts
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
+from tests.unit.fake_cluster import FakeCluster
 from tests.unit.reconcile.rig import FAILURE, Rig, make_rig
 
 
@@ -54,6 +55,17 @@ async def test_a_failed_reconcile_is_recorded_as_failed(rig: Rig, tmp_path: Path
     await rig.reconcile()
     (path,) = (tmp_path / "records").glob("*.failed.jsonl")
     assert read_record(path).end["failures"] == [str(each) for each in FAILURE.failures]
+
+
+async def test_the_token_of_the_operator_is_not_in_a_record(rig: Rig, cluster: FakeCluster, tmp_path: Path) -> None:
+    """A role can read it from the file of the service account."""
+    cluster.token = "eyJhbGciOi.JSUzI1NiIs.ImtpZCI6"  # noqa: S105 - of no cluster
+    await rig.world.patch(THING, "one", {"spec": {"copied": cluster.token}})
+    rig.reconciler.recorder = recorder(rig.world, record_directory=tmp_path / "records")
+    await rig.reconcile()
+    (path,) = (tmp_path / "records").glob("*.jsonl")
+    assert "copied" in path.read_text()
+    assert cluster.token not in path.read_text()
 
 
 async def test_the_last_record_is_in_memory_until_its_object_is_gone(rig: Rig) -> None:
