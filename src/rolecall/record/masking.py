@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from rolecall.record.spellings import escaped, in_base64, in_json, without_broken
+from rolecall.record.spellings import escaped, in_base64, in_broken_base64, in_json, without_broken
 
 MIN_ANYWHERE: Final = 6
 """Values of this length are replaced wherever they occur."""
@@ -166,6 +166,8 @@ class Mask:
                     forms |= dict.fromkeys(map(escape, spellings), placeholder)
             for content, placeholder_bytes in self._all_bytes():
                 forms |= dict(in_base64(content, placeholder_bytes))
+                for form, replacement in in_broken_base64(content, placeholder_bytes):
+                    forms |= dict.fromkeys(map(escape, escaped(form)), replacement)
             found = {form: forms[form] for form in sorted(forms, key=len, reverse=True)}
             self._known_forms[escape] = found
         return found

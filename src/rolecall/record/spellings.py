@@ -20,6 +20,9 @@ _MAX_IN_URL: Final = 16 << 10
 _BREAK: Final = r"( |\\*(?:\n|\\n) *(?:\\+ )?)"
 """A space, or where YAML breaks a line instead: also in double quotes, and with the line end escaped."""
 
+_LINE_WIDTHS: Final = (64, 76)
+"""Where OpenSSL, and base64 of coreutils and MIME, break lines."""
+
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 _JSON_ESCAPE: Final = re.compile(r"\\u(?:00([0-9a-f]{2})|([0-9a-f]{4}))")
 
@@ -48,6 +51,16 @@ def in_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
             if len(core) >= MIN_FORM:
                 yield from _with_url_alphabet(core, replacement)
         value, placeholder = base64.b64encode(value), base64.b64encode(placeholder)
+
+
+def in_broken_base64(value: bytes, placeholder: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the forms of a value in base64 that programs break into lines, with that of its placeholder in one line."""
+    whole, replacement = base64.b64encode(value).decode(), base64.b64encode(placeholder).decode()
+    core, replacement_of_core = _core(value, 0), _core(placeholder, 0)
+    for width in _LINE_WIDTHS:
+        if len(core) > width:
+            yield _broken(whole, width), replacement
+            yield _broken(core, width), replacement_of_core
 
 
 def without_broken(text: str, value: str, placeholder: str, escape: Callable[[str], str]) -> str:
@@ -88,6 +101,10 @@ def _once_escaped(text: str) -> Iterator[str]:
 
 def _as_in_yaml(match: re.Match[str]) -> str:
     return f"\\x{match[1].upper()}" if match[1] else f"\\u{match[2].upper()}"
+
+
+def _broken(text: str, width: int) -> str:
+    return "\n".join(text[start : start + width] for start in range(0, len(text), width))
 
 
 def _with_url_alphabet(form: str, replacement: str) -> Iterator[tuple[str, str]]:

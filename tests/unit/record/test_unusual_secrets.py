@@ -1,5 +1,6 @@
 """Secrets in places and spellings that nobody thinks of first: each is planted, and must not be in the record."""
 
+import base64
 import html
 import json
 import re
@@ -71,6 +72,23 @@ async def test_a_secret_is_hidden_in_other_spellings(
     await read(recorded, api_server, value)
     await recorded.send("POST", CONFIG_MAPS, config_map(a=spelled(value)))
     assert_hidden(recorded.ended())
+
+
+@pytest.mark.parametrize("width", [64, 76])
+@pytest.mark.parametrize("nested", [str, lambda text: json.dumps({"a": text})], ids=["plain", "in JSON"])
+@pytest.mark.parametrize("end", ["", "\n"], ids=["alone", "with a line end"])
+async def test_a_secret_is_hidden_in_base64_that_is_broken_into_lines(
+    width: int, nested: Callable[[str], str], end: str, recorded: Recorded, api_server: ApiServer
+) -> None:
+    """As ``base64`` and ``openssl`` print it."""
+    await read(recorded, api_server, SPACED)
+    text = encoded(SPACED + end)
+    broken = "\n".join(text[start : start + width] for start in range(0, len(text), width))
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=nested(broken)))
+    [body] = bodies(recorded)
+    shown = base64.b64decode(re.sub(r"\\n|\s|[^\w+/=]|\ba\b", "", body["data"]["a"]))
+    assert len(shown) == len(SPACED + end)
+    assert b"planted" not in shown
 
 
 async def test_a_secret_of_digits_is_hidden_where_it_is_a_number(recorded: Recorded, api_server: ApiServer) -> None:
