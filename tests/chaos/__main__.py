@@ -1,7 +1,8 @@
 """``make chaos``: disorder, measured. ``python -m tests.chaos --help`` says what can be asked for.
 
 It starts a control plane of its own and prints a table as Markdown to standard output; progress goes to standard error.
-The exit code is 0 if nothing was violated, 1 if something was, 2 if the request cannot be understood.
+The exit code is 0 if nothing was violated, 1 if something was, 2 if the request cannot be understood. Interrupted, it
+prints what it has by then.
 """
 
 import argparse
@@ -32,13 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not plan.alone and not plan.pair:
         parser.error(f"no disturbance of these groups has {options.only!r} in its name")
     folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
+    result = Result(plan.seed)
     try:
-        result = asyncio.run(_run(plan, folder))
+        asyncio.run(_run(plan, folder, result))
     except ControlPlaneError as error:
         progress(f"The control plane could not be used: {error}")
         return 1
     except KeyboardInterrupt:
-        progress("Interrupted; everything is stopped")
+        sys.stdout.write(_report(result))
+        progress(f"Interrupted after {len(result.outcomes)} disturbances; everything is stopped, nothing was compared")
         return _INTERRUPTED
     sys.stdout.write(_report(result))
     if not result.violations:
@@ -48,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-async def _run(plan: Plan, folder: Path) -> Result:
+async def _run(plan: Plan, folder: Path, result: Result) -> None:
     plane = ControlPlane("chaos", state_directory=folder / "control-planes", nodes=3, report=progress)
     await asyncio.to_thread(plane.start)
     try:
-        return await carry_out(plan, plane, folder)
+        await carry_out(plan, plane, folder, result)
     finally:
         await asyncio.to_thread(plane.stop)
 

@@ -31,13 +31,11 @@ class HopelessError(Exception):
     """Nothing recovers any more, so that further disturbances would say nothing."""
 
 
-async def carry_out(plan: Plan, plane: ControlPlane, folder: Path) -> Result:
-    """Do what a plan says, in a folder for files and logs, and return what came of it."""
-    result = Result(plan.seed)
+async def carry_out(plan: Plan, plane: ControlPlane, folder: Path, result: Result) -> None:
+    """Do what a plan says, in a folder for files and logs, and add what comes of it to a result."""
     await asyncio.to_thread(stage.define, plane)
     for replicas, drawn in plan.sections():
         await _section(_Section(plan, result, folder / f"replicas-{replicas}"), plane, drawn, replicas)
-    return result
 
 
 class _Section:

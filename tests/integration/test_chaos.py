@@ -12,6 +12,7 @@ from tests.chaos.campaign import carry_out
 from tests.chaos.content_faults import CONTENT
 from tests.chaos.disturbance import Disturbance
 from tests.chaos.network_faults import cut
+from tests.chaos.outcome import Result
 from tests.chaos.plan import Plan
 from tests.chaos.process_faults import KILLS, TERMS
 
@@ -23,6 +24,7 @@ DISTURBANCES = [*KILLS, *TERMS, *CONTENT, Disturbance("network: cut for a while"
 
 async def test_after_any_disorder_every_object_comes_to_its_state(defined: ControlPlane, tmp_path: Path) -> None:
     """Nothing is lost, said twice or left, and no two runs of an object meet; the control plane itself stays alone."""
-    result = await carry_out(Plan(SEED, DISTURBANCES, seconds=SECONDS), defined, tmp_path)
+    result = Result(SEED)
+    await carry_out(Plan(SEED, DISTURBANCES, seconds=SECONDS), defined, tmp_path, result)
     assert result.outcomes
     assert result.violations == []
