@@ -189,11 +189,12 @@ def test_a_refusal_of_the_api_server_is_planned_as_the_failure_that_it_is(
 
 
 def test_no_secret_value_is_shown(before: Before) -> None:
-    findings = findings_of(before.kept.plan)
+    plan = before.kept.plan
+    findings = findings_of(plan)
     encoded = base64.b64encode(PASSWORD.encode()).decode()
     for text in (
-        json.dumps(document_of(findings)),
-        "\n".join(line.text for line in Rendering(findings, (), is_verbose=True).lines()),
+        json.dumps(document_of(plan, findings)),
+        "\n".join(line.text for line in Rendering(plan, findings, is_verbose=True).lines()),
     ):
         assert "secret-passed" in text
         assert PASSWORD not in text

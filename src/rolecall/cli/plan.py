@@ -104,6 +104,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--verbose", action="store_true", help="show all that was found out about unchanged objects, too"
     )
     parser.add_argument(
+        "--controllers",
+        action="store_true",
+        help="also say what the controllers of Kubernetes make and delete because of it, such as pods",
+    )
+    parser.add_argument(
         "--admission",
         action="store_true",
         help="also ask the cluster what its webhooks, quotas and policies say to each planned write, by dry runs",
@@ -132,7 +137,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     findings = findings_of(plan)
-    _print(findings, plan.assumptions, options)
+    _print(plan, findings, options)
     return worst_of(found.result for found in findings)
 
 
@@ -182,15 +187,16 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
         name=options.name or "",
         namespace=options.namespace or "",
         runs_commands=options.run_commands,
+        follows_controllers=options.controllers,
     )
     return replace(request, files=tuple(options.files or ()), everything=options.all)
 
 
-def _print(findings: "tuple[Findings, ...]", assumptions: tuple[str, ...], options: argparse.Namespace) -> None:
+def _print(plan: "Plan", findings: "tuple[Findings, ...]", options: argparse.Namespace) -> None:
     from rolecall.plan.document import document_of  # noqa: PLC0415
     from rolecall.plan.rendering import Rendering  # noqa: PLC0415
 
     if options.output == "json":
-        sys.stdout.write(json.dumps(document_of(findings, assumptions), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(document_of(plan, findings), indent=2, ensure_ascii=False) + "\n")
         return
-    print_lines(Rendering(findings, assumptions, not options.all, options.verbose).lines())
+    print_lines(Rendering(plan, findings, not options.all, options.verbose).lines())

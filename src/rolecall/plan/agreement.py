@@ -170,7 +170,8 @@ def _writes_of(record: StoredRecord) -> list[dict[str, Any]]:
         started=started,
         ended=ended,
     )
-    found: list[dict[str, Any]] = document_of(findings_of(Plan((plan,))))["objects"][0]["writes"]
+    alone = Plan((plan,))
+    found: list[dict[str, Any]] = document_of(alone, findings_of(alone))["objects"][0]["writes"]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import Action, ChangedObject, Difference, Findings
-from rolecall.plan.results import AdmissionAnswer, ExitCode, PlannedWrite, TaskName, worst_of
+from rolecall.plan.results import AdmissionAnswer, ControllerChange, ExitCode, Plan, PlannedWrite, TaskName, worst_of
 from rolecall.plan.shown_texts import ShownTexts
 
 FORMAT: Final = 1
@@ -24,17 +24,25 @@ _RESULTS: Final = {
 }
 
 
-def document_of(findings: tuple[Findings, ...], assumptions: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the document of a plan; the ``assumptions`` hold for all objects."""
+def document_of(plan: Plan, findings: tuple[Findings, ...]) -> dict[str, Any]:
+    """Return the document of a plan and of what was found out about its objects."""
     result = worst_of(found.result for found in findings)
-    return {
+    document = {
         "format": FORMAT,
         "rolecall": version("rolecall"),
         "result": _RESULTS[result],
         "counts": _counts(findings),
-        "assumptions": list(assumptions),
+        "assumptions": list(plan.assumptions),
         "objects": [_object(found) for found in findings],
     }
+    if plan.controllers is not None:
+        document["controllers"] = [_controller_change(each) for each in plan.controllers]
+    return document
+
+
+def _controller_change(change: ControllerChange) -> dict[str, Any]:
+    action = Action.DELETE if change.is_deletion else Action.CREATE
+    return {"action": str(action), **_identity(change.gvk, change.key), "count": change.count}
 
 
 def _counts(findings: tuple[Findings, ...]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.owned_directories import OwnedDirectory
 from rolecall.plan.baselines import PlanGate
+from rolecall.plan.controller_changes import controller_changes
 from rolecall.plan.planned_object import PlannedObject
 from rolecall.plan.reconciles import PlannedReconciles, PlanWorld
 from rolecall.plan.request import PlanError, PlanRequest
@@ -53,7 +54,9 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
             planning(request, shadow, LiveSource(cluster), ProcessRunner(starter)) as planner,
         ):
             objects = await planner.plan_all(targets, report)
-    return Plan(tuple(objects), time.monotonic() - started, tuple(planner.importer.assumptions))
+            follows = request.follows_controllers
+            controllers = await controller_changes(planner.importer, objects) if follows else None
+    return Plan(tuple(objects), time.monotonic() - started, tuple(planner.importer.assumptions), controllers)
 
 
 @asynccontextmanager

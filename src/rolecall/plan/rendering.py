@@ -10,7 +10,7 @@ from typing import Final
 
 from rolecall.kube.durations import format_duration
 from rolecall.plan.differences import Action, ChangedObject, Findings
-from rolecall.plan.results import Admission, AdmissionAnswer, ExitCode, ObjectPlan, TaskName
+from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ExitCode, ObjectPlan, Plan, TaskName
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -27,14 +27,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Renders findings, and the ``assumptions`` that hold for all of them.
+    """Renders a plan and what was found out about its objects.
 
     Without ``lists_unchanged`` objects that stay as they are are only counted. With ``is_verbose`` all that was found
     out about them is shown.
     """
 
+    plan: Plan
     findings: tuple[Findings, ...]
-    assumptions: tuple[str, ...] = ()
     lists_unchanged: bool = True
     is_verbose: bool = False
 
@@ -46,9 +46,25 @@ class Rendering:
                 yield Line("")
             elif self.lists_unchanged:
                 yield from _unchanged(found)
-        for assumption in self.assumptions:
+        yield from _controllers(self.plan)
+        for assumption in self.plan.assumptions:
             yield Line(f"Assumed: {_printable(assumption)}")
         yield Line(_total(self.findings), _HEAD)
+
+
+def _controllers(plan: Plan) -> Iterator[Line]:
+    if plan.controllers:
+        yield Line("Kubernetes' controllers then:", _HEAD)
+        yield from map(_controller_change, plan.controllers)
+        yield Line("")
+    elif plan.controllers is not None:
+        yield Line("Kubernetes' controllers then make and delete nothing")
+
+
+def _controller_change(change: ControllerChange) -> Line:
+    sign = _SIGNS[Action.DELETE if change.is_deletion else Action.CREATE]
+    count = f" ({change.count} of them)" if change.count > 1 else ""
+    return Line(f"  {sign} {change.gvk.kind} {_printable(str(change.key))}{count}", _STYLES[sign])
 
 
 def _unchanged(found: Findings) -> Iterator[Line]:

@@ -16,7 +16,8 @@ class PlanRequest:
     """A plan for one object (``kind`` and ``name``), for the objects in ``files``, or for all (``everything``).
 
     ``kind`` is as people write it (``Foo``, ``foo``, ``foos``, ``foos.example.com``); with ``everything`` it selects a
-    kind and may be empty. An object in a file is planned as if the file had been applied.
+    kind and may be empty. An object in a file is planned as if the file had been applied. With ``follows_controllers``
+    the plan says what the controllers of Kubernetes do because of it.
     """
 
     settings: Settings
@@ -27,3 +28,4 @@ class PlanRequest:
     files: tuple[Path, ...] = ()
     everything: bool = False
     runs_commands: bool = False
+    follows_controllers: bool = False

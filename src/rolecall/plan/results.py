@@ -123,9 +123,23 @@ class ObjectPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerChange:
+    """``count`` objects that controllers of Kubernetes make or delete; a name that is made up ends with ``*``."""
+
+    gvk: GVK
+    key: ObjectKey
+    is_deletion: bool
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of all objects that were asked for, in their order; ``assumptions`` hold for all of them."""
+    """The plans of all objects that were asked for, in their order; ``assumptions`` hold for all of them.
+
+    ``controllers`` is what Kubernetes' controllers do because of it; None if that was not asked.
+    """
 
     objects: tuple[ObjectPlan, ...]
     seconds: float = 0.0
     assumptions: tuple[str, ...] = ()
+    controllers: tuple[ControllerChange, ...] | None = None

@@ -80,6 +80,12 @@ class Importer:
         """What could not be found out, as sentences."""
         return self.relatives.assumptions
 
+    def keys_of(self, resource: ApiResource) -> set[ObjectKey]:
+        """Return the keys of the objects of a resource that were imported."""
+        kind = (resource.gvk.group, resource.plural)
+        places = self.imported.objects.items()
+        return {ObjectKey(place[2], name) for (place, name), is_there in places if is_there and place[:2] == kind}
+
     async def before(self, info: RequestInfo, query: str, name: str) -> None:
         """Import what a request asks about; ``name`` is that of an object to create. Raises SourceError."""
         async with self._lock:

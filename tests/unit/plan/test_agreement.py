@@ -31,7 +31,8 @@ def plan_file(folder: Path, *writes: PlannedWrite, changes: tuple[ObjectChange, 
     """Write the plan of the object that records are for."""
     plan = ObjectPlan(DEMO, ObjectKey("ns", "one"), changes, writes, started=STARTED, ended=STARTED + 1, **values)
     path = folder / "plan.json"
-    path.write_text(json.dumps(document_of(findings_of(Plan((plan,))))))
+    whole = Plan((plan,))
+    path.write_text(json.dumps(document_of(whole, findings_of(whole))))
     return path
 
 

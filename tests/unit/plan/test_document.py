@@ -5,9 +5,10 @@ import json
 import re
 from typing import Any
 
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import findings_of
 from rolecall.plan.document import document_of
-from rolecall.plan.results import Admission, AdmissionAnswer, ObjectPlan, Plan
+from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ObjectPlan, Plan
 from tests.static.repository import ROOT
 from tests.unit.plan.plans import HIDDEN, TASK, change, config_map, object_plan, secret, write
 
@@ -15,8 +16,9 @@ SECRETS = "/api/v1/namespaces/ns/secrets"
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
 
 
-def documented(*plans: ObjectPlan) -> Any:
-    return json.loads(json.dumps(document_of(findings_of(Plan(plans)))))
+def documented(*plans: ObjectPlan, **fields: Any) -> Any:
+    plan = Plan(plans, **fields)
+    return json.loads(json.dumps(document_of(plan, findings_of(plan))))
 
 
 def full_plan() -> ObjectPlan:
@@ -28,6 +30,15 @@ def full_plan() -> ObjectPlan:
         withheld=(TASK,),
         admission=(AdmissionAnswer(post, Admission.REFUSED, "no", ("old",)),),
     )
+
+
+def test_what_controllers_do_is_in_the_document_if_it_was_asked() -> None:
+    pod = ControllerChange(GVK("", "v1", "Pod"), ObjectKey("ns", "web-*"), is_deletion=False, count=2)
+    identity = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-*"}
+    assert documented(object_plan(), controllers=(pod,))["controllers"] == [
+        {"action": "create", **identity, "count": 2}
+    ]
+    assert "controllers" not in documented(object_plan())
 
 
 def test_a_document_has_what_the_text_says() -> None:

@@ -5,21 +5,39 @@ from typing import Any
 
 import pytest
 
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import findings_of
 from rolecall.plan.rendering import Rendering
-from rolecall.plan.results import Admission, AdmissionAnswer, ObjectPlan, Plan, TaskName
+from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ObjectPlan, Plan, TaskName
 from tests.unit.plan.plans import TASK, change, config_map, object_plan, secret, write
 
 TARGET = "/api/v1/namespaces/ns/configmaps"
 
 
 def rendered(*plans: ObjectPlan, **options: Any) -> list[str]:
-    return [line.text for line in Rendering(findings_of(Plan(plans)), **options).lines()]
+    assumptions, controllers = options.pop("assumptions", ()), options.pop("controllers", None)
+    plan = Plan(plans, assumptions=assumptions, controllers=controllers)
+    return [line.text for line in Rendering(plan, findings_of(plan), **options).lines()]
 
 
 def test_what_holds_for_all_objects_stands_at_the_end() -> None:
     lines = rendered(object_plan(), assumptions=("pods become ready",))
     assert lines[1] == "Assumed: pods become ready"
+
+
+def test_what_controllers_do_stands_after_the_objects_if_it_was_asked() -> None:
+    pods, gone = GVK("", "v1", "Pod"), ObjectKey("ns", "web-1-x7k")
+    found = (
+        ControllerChange(pods, ObjectKey("ns", "web-2-*"), is_deletion=False, count=3),
+        ControllerChange(pods, gone, is_deletion=True),
+    )
+    assert rendered(object_plan(), controllers=found)[1:-1] == [
+        "Kubernetes' controllers then:",
+        "  + Pod ns/web-2-* (3 of them)",
+        "  - Pod ns/web-1-x7k",
+        "",
+    ]
+    assert rendered(object_plan(), controllers=())[1] == "Kubernetes' controllers then make and delete nothing"
 
 
 def test_how_an_incomplete_plan_ends_is_not_told_of_the_runs() -> None:
@@ -146,7 +164,8 @@ def test_what_the_cluster_answers_stands_below_the_changes() -> None:
 
 def test_colours_tell_what_is_added_and_removed() -> None:
     before, after = config_map(data={"a": "b"}), config_map(data={"a": "c"})
-    lines = Rendering(findings_of(Plan((object_plan(change(before, after)),)))).lines()
+    plan = Plan((object_plan(change(before, after)),))
+    lines = Rendering(plan, findings_of(plan)).lines()
     styles = {line.text.strip(): line.style for line in lines}
     assert (styles["-  a: b"], styles["+  a: c"], styles["data:"]) == ("red", "green", "")
 

@@ -1,0 +1,89 @@
+"""What Kubernetes' controllers make and delete because of what runs have written to a shadow."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rolecall.kube.client import Client
+from rolecall.kube.errors import NotFoundError
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.plan.controller_changes import controller_changes
+from rolecall.plan.results import ControllerChange, ObjectChange, ObjectPlan
+from rolecall.proxy.request_info import parse
+from rolecall.shadow.importer import Importer
+from rolecall.shadow.live_source import LiveSource
+from rolecall.shadow.shadow import Shadow
+from tests.integration.shadows import reader_kubeconfig, shadow, shadow_plane
+from tests.integration.world import DEPLOYMENT, FOO, POD, REPLICA_SET, World, names
+
+__all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
+
+PATIENCE = 60.0
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+"""
+
+
+@pytest.fixture
+async def importer(shadow: Shadow, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
+    """Give an importer that has imported a Deployment with two pods."""
+    await world.create(WEB)
+    await world.wait_for(DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, PATIENCE)
+    async with await Client.connect(str(reader_kubeconfig)) as client:
+        importer = shadow.importer(LiveSource(client))
+        info = parse("PATCH", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
+        await importer.before(info, "", "")
+        yield importer
+
+
+async def changes(importer: Importer, key: ObjectKey, before: RawObject | None) -> list[ControllerChange]:
+    """Return what controllers do when runs have left a Deployment as it is now in the shadow."""
+    try:
+        after = await importer.client.get(DEPLOYMENT, key)
+    except NotFoundError:
+        after = None
+    plan = ObjectPlan(FOO, ObjectKey(key.namespace, "one"), (ObjectChange(DEPLOYMENT, key, before, after),))
+    return list(await controller_changes(importer, [plan]))
+
+
+def change(gvk: GVK, namespace: str, name: str, *, is_deletion: bool, count: int = 1) -> ControllerChange:
+    return ControllerChange(gvk, ObjectKey(namespace, name), is_deletion, count)
+
+
+async def test_pods_that_a_larger_number_of_replicas_gets_are_told(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    before = await shadow.client.get(DEPLOYMENT, world.key("web"))
+    there = World(shadow.client, world.namespace)
+    await there.patch(DEPLOYMENT, "web", {"spec": {"replicas": 5}})
+
+    [replica_set] = names(await world.objects(REPLICA_SET))
+    assert await changes(importer, world.key("web"), before) == [
+        change(POD, world.namespace, f"{replica_set}-*", is_deletion=False, count=3)
+    ]
+
+
+async def test_what_is_deleted_with_a_deployment_is_told_by_its_names(
+    importer: Importer, shadow: Shadow, world: World
+) -> None:
+    before = await shadow.client.get(DEPLOYMENT, world.key("web"))
+    await shadow.client.delete(DEPLOYMENT, world.key("web"))
+
+    [replica_set], pods = names(await world.objects(REPLICA_SET)), names(await world.pods(app="web"))
+    assert await changes(importer, world.key("web"), before) == [
+        change(REPLICA_SET, world.namespace, replica_set, is_deletion=True),
+        *(change(POD, world.namespace, pod, is_deletion=True) for pod in pods),
+    ]
+
+
+async def test_where_nothing_was_changed_controllers_do_nothing(importer: Importer, world: World) -> None:
+    assert await controller_changes(importer, [ObjectPlan(FOO, world.key("one"))]) == ()
