@@ -12,6 +12,7 @@ from rolecall.kube.metadata import is_being_deleted, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.request_info import parse
 from rolecall.shadow.definitions import DEFINITION_KIND
+from rolecall.shadow.etcd_store import StoredObject
 from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
@@ -23,6 +24,7 @@ from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, Wo
 __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
 
 PATIENCE = 60.0
+ROUNDS, IMPORTED = 8, 99
 DEPLOYMENT_OF_TWO = """
 apiVersion: apps/v1
 kind: Deployment
@@ -167,6 +169,17 @@ async def test_a_kind_of_the_source_is_served_before_anybody_has_asked_for_an_ob
     await importer.install(THING.group)
 
     assert (await shadow.client.resource(THING)).plural == "things"
+
+
+async def test_a_list_that_begins_after_an_import_has_everything(importer: Importer, shadow: Shadow) -> None:
+    """The API server answers it from a cache, which follows etcd revision by revision."""
+    await importer.install(THING.group)
+    resource = await shadow.client.resource(THING)
+    for _ in range(ROUNDS):
+        objects = [{"metadata": {"name": f"thing-{each}", "namespace": "default"}} for each in range(IMPORTED)]
+        await shadow.store.put(StoredObject(resource, obj, is_custom=True) for obj in objects)
+        assert len([each async for page, _ in shadow.client.list_pages(THING, "default") for each in page]) == IMPORTED
+        await shadow.forget()
 
 
 async def test_what_the_account_must_not_read_is_said_with_the_kind(

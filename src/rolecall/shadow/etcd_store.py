@@ -1,9 +1,12 @@
 """Puts objects into the shadow's etcd as they are in the source, with their uid, status, times and managed fields.
 
 The API server would give each object that is created a new uid and an empty status. It reads from etcd whatever can be
-decoded, JSON included, so an object that is stored directly is served as it was. What objects are stored together
-appears at once. The keys are those of kube-apiserver (``pkg/kubeapiserver/default_storage_factory_builder.go`` and
-``apiextensions-apiserver``).
+decoded, JSON included, so an object that is stored directly is served as it was. The keys are those of kube-apiserver
+(``pkg/kubeapiserver/default_storage_factory_builder.go`` and ``apiextensions-apiserver``).
+
+The API server answers a list from its cache as soon as the cache has come to etcd's revision, and takes for granted
+that each revision changes one object. So the last change of several is always a revision of its own: a list that begins
+after it has all of them.
 """
 
 import base64
@@ -77,8 +80,7 @@ class EtcdStore:
     async def put(self, objects: Iterable[StoredObject]) -> None:
         """Store objects; what does not fit into one transaction is stored in several. Raises SourceError."""
         puts = ({"key": _text(each.etcd_key), "value": _text(each.to_json())} for each in objects)
-        for batch in _batches(puts):
-            await self._transact(batch)
+        await self._change([{"request_put": put} for put in puts])
 
     async def revision(self) -> int:
         """Return the revision of the last write. Raises SourceError."""
@@ -91,12 +93,13 @@ class EtcdStore:
         answer = await self._ask("range", {**every, "min_create_revision": revision + 1})
         keys = [base64.b64decode(each["key"]).decode() for each in answer.get("kvs") or ()]
         kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
-        removals = [{"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept)]
-        for start in range(0, len(removals), MAX_OPERATIONS):
-            await self._transact(removals[start : start + MAX_OPERATIONS])
+        await self._change([{"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept)])
 
-    async def _transact(self, operations: list[dict[str, Any]]) -> None:
-        await self._ask("txn", {"success": operations})
+    async def _change(self, operations: list[dict[str, Any]]) -> None:
+        """Change keys in as few revisions as possible, the last one in a revision of its own."""
+        for batch in (*_batches(operations[:-1]), operations[-1:]):
+            if batch:
+                await self._ask("txn", {"success": batch})
 
     async def _ask(self, what: str, question: dict[str, Any]) -> dict[str, Any]:
         async with self._session.post(f"http://etcd/v3/kv/{what}", json=question) as response:
@@ -106,15 +109,15 @@ class EtcdStore:
             return answer
 
 
-def _batches(puts: Iterable[dict[str, str]]) -> Iterator[list[dict[str, Any]]]:
+def _batches(operations: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     batch: list[dict[str, Any]] = []
     size = 0
-    for put in puts:
-        length = len(put["value"])
+    for operation in operations:
+        length = len(operation.get("request_put", {}).get("value", ""))
         if batch and (len(batch) == MAX_OPERATIONS or size + length > MAX_TRANSACTION_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append({"request_put": put})
+        batch.append(operation)
         size += length
     if batch:
         yield batch

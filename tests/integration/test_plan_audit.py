@@ -1,0 +1,137 @@
+"""What plans send to a cluster, by the audit log of its API server: reads alone, even if the account may do all."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rolecall.controlplane import ControlPlane, components
+from rolecall.demo.manifests import Applier, read_manifests
+from tests.integration.operators import PROJECT, copy_project
+from tests.integration.test_plan_command import rolecall
+
+POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+"""
+EXISTING = """
+apiVersion: samplecontroller.k8s.io/v1alpha1
+kind: Foo
+metadata: {name: one, namespace: default}
+spec: {deploymentName: made, replicas: 1}
+"""
+NEW = EXISTING.replace("name: one", "name: two").replace("made", "made-too")
+READS = {"get", "list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A cluster with an audit log; ``administrator`` is an account of its own that may do everything."""
+
+    administrator: Path
+    log: Path
+
+    def requests_of(self, work: Callable[[], object]) -> list[dict[str, Any]]:
+        """Return the requests of the administrator while something is done."""
+        known = len(self.log.read_bytes())
+        work()
+        lines = self.log.read_bytes()[known:].decode().splitlines()
+        return [each for each in map(json.loads, lines) if each["user"]["username"].endswith(":administrator")]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    """Give a cluster with a Foo; no operator works there."""
+    folder = tmp_path_factory.mktemp("audited")
+    (folder / "policy.yaml").write_text(POLICY)
+    options = components._OPTIONS[components.API_SERVER]
+    audit = {"audit-policy-file": str(folder / "policy.yaml"), "audit-log-path": str(folder / "audit.log")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            components._OPTIONS,
+            components.API_SERVER,
+            lambda layout, port: {**options(layout, port), **audit},
+        )
+        with ControlPlane(f"test-audited-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
+            applier = Applier(plane.kubeconfig)
+            applier.apply(read_manifests(PROJECT / "deploy/crds"))
+            applier.apply([*map(yaml.safe_load, (EXISTING, ACCOUNT, BINDING))])
+            yield Audited(plane.service_account_kubeconfig("default", "administrator"), folder / "audit.log")
+
+
+ACCOUNT = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: administrator, namespace: default}}"
+BINDING = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: administrator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: administrator, namespace: default}]
+"""
+
+
+def plan(audited: Audited, folder: Path, *arguments: str) -> tuple[dict[str, Any], set[str]]:
+    """Make a plan on the command line; return it and the verbs of all requests that it has sent."""
+    done: list[subprocess.CompletedProcess[str]] = []
+    command = ("plan", *arguments, "--output", "json")
+    requests = audited.requests_of(lambda: done.append(asyncio.run(rolecall(folder, audited.administrator, *command))))
+    assert done[0].stdout, done[0].stderr
+    document: dict[str, Any] = json.loads(done[0].stdout)
+    return document, {each["verb"] for each in requests}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    copy_project(tmp_path, "watches.yaml", "roles", "ansible.cfg")
+    return tmp_path
+
+
+@pytest.mark.timeout(300)
+def test_a_plan_of_everything_sends_nothing_but_reads(audited: Audited, project: Path) -> None:
+    document, verbs = plan(audited, project, "--all")
+
+    assert [each["name"] for each in document["objects"]] == ["one"]
+    assert {(each["action"], each["name"]) for each in document["objects"][0]["changes"]} >= {("create", "made")}
+    assert verbs == READS
+
+
+@pytest.mark.timeout(300)
+def test_a_plan_of_files_takes_them_for_applied_and_sends_nothing_but_reads(audited: Audited, project: Path) -> None:
+    edited = EXISTING.replace("replicas: 1", "replicas: 3")
+    (project / "edited.yaml").write_text(f"{edited}---{NEW}")
+    document, verbs = plan(audited, project, "-f", "edited.yaml")
+
+    made = {
+        (each["name"], change["name"], change["after"]["spec"]["replicas"])
+        for each in document["objects"]
+        for change in each["changes"]
+        if change["kind"] == "Deployment"
+    }
+    assert made == {("one", "made", 3), ("two", "made-too", 1)}
+    assert verbs <= READS
+    assert "get" in verbs
+
+
+def test_a_request_that_writes_would_be_found(audited: Audited) -> None:
+    """The test of the tests above: the log shows what the account does."""
+    script = f"""
+import asyncio
+from rolecall.kube.client import Client
+
+async def main():
+    async with await Client.connect({str(audited.administrator)!r}) as client:
+        await client.create({{"apiVersion": "v1", "kind": "Namespace", "metadata": {{"name": "made"}}}})
+
+asyncio.run(main())
+"""
+    requests = audited.requests_of(lambda: subprocess.run([sys.executable, "-c", script], check=True))
+    assert "create" in {each["verb"] for each in requests}
