@@ -80,10 +80,8 @@ async def test_unchanged_roles_do_the_same_again_where_there_is_no_network(proje
     assert {kind_of(path) for path in records} == {"foo", "hikawa", "podscaler", "replicaset"}
     done = await asyncio.to_thread(project.replay, *map(str, records), "--output", "json", prefix=ALONE)
     assert done.stdout, done.stderr
-    replays = {Path(each["file"]): each for each in json.loads(done.stdout)["records"]}
-    different = [each for path, each in replays.items() if each["result"] != "same" and is_timeless(path)]
+    different = [each for each in json.loads(done.stdout)["records"] if each["result"] != "same"]
     assert not different, json.dumps(different, indent=1)
-    assert "same" in {each["result"] for path, each in replays.items() if kind_of(path) == "hikawa"}
 
 
 CHANGES = {
@@ -108,18 +106,13 @@ async def test_a_changed_role_is_found_in_every_record_that_it_concerns(
     assert concerned
     results = await asyncio.to_thread(changed.results)
     assert {name for name in concerned if results[name]["result"] != "other writes"} == set()
-    others = {name for name in results.keys() - concerned if is_timeless(Path(name))}
+    others = results.keys() - concerned
     assert {name for name in others if results[name]["result"] != "same"} == set()
 
 
 def kind_of(path: Path) -> str:
     """Return the kind of the object of a record."""
     return path.name.split("-")[1]
-
-
-def is_timeless(path: Path) -> bool:
-    """Tell whether a run does the same at any speed. A Hikawa decides by the millisecond at which a word is due."""
-    return kind_of(path) != "hikawa"
 
 
 def has_written(path: Path, text: str) -> bool:
