@@ -30,7 +30,7 @@ GATE = "{apiVersion: v1, kind: ConfigMap, metadata: {name: gate}}"
 
 async def test_changed_objects_are_reconciled_before_unchanged_ones(world: World, thing_operator: Operator) -> None:
     """One was changed while no operator was running, one while the first round is at work, and one is new."""
-    arguments = ("--max-concurrent-reconciles=1", "--metrics-bind-address=127.0.0.1:0")
+    arguments = ("--max-concurrent-runs=1", "--metrics-bind-address=127.0.0.1:0")
     operator = replace(thing_operator, arguments=arguments)
     write_project(operator.folder, TASKS)
     for name in NAMES:

@@ -26,7 +26,7 @@ class Kinds:
         self.dispatcher = Dispatcher(limit)
         self.started: list[Started] = []
         self.running: dict[Started, asyncio.Event] = {}
-        self.always_add: Started | None = None
+        self.streams: set[Started] = set()
         self.controllers = {kind: self._controller(kind, count) for kind, count in workers.items()}
 
     def _controller(self, kind: str, workers: int) -> Controller:
@@ -34,7 +34,7 @@ class Kinds:
             started = (kind, request.name)
             self.started.append(started)
             gate = self.running[started] = asyncio.Event()
-            if started == self.always_add:
+            if started in self.streams:
                 self.add(kind, request.name, HIGH)
             try:
                 await gate.wait()
@@ -122,7 +122,7 @@ async def test_a_changed_object_is_next_in_the_first_round_of_many() -> None:
 
 async def test_a_stream_of_changes_to_one_object_starves_nobody() -> None:
     kinds = Kinds({"a": 1, "b": 1}, limit=1)
-    kinds.always_add = ("a", "stream")
+    kinds.streams = {("a", "stream")}
     kinds.add("a", "stream", HIGH)
     async with dispatching(kinds.dispatcher):
         for number in range(5):
@@ -140,7 +140,7 @@ async def test_a_stream_of_changes_to_one_object_starves_nobody() -> None:
 
 async def test_a_kind_with_less_urgent_requests_gets_a_turn_in_ten_beside_a_stream_of_another() -> None:
     kinds = Kinds({"a": 2, "b": 2}, limit=1)
-    kinds.always_add = ("a", "stream")
+    kinds.streams = {("a", "stream")}
     kinds.add("a", "stream", HIGH)
     for number in range(3):
         kinds.add("b", str(number), LOW)
@@ -185,6 +185,33 @@ async def test_cancelling_cancels_every_reconcile_and_waits_for_its_end() -> Non
         assert len(kinds.running) == 2
     assert kinds.running == {}
     assert [controller.queue.processing for controller in kinds.controllers.values()] == [0, 0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from("ab"), min_size=40, max_size=80), st.integers(1, 2))
+def test_each_kind_gives_a_turn_in_ten_to_what_is_less_urgent_in_whatever_order_runs_end(
+    ends: list[str], limit: int
+) -> None:
+    started = asyncio.run(_play_streams(ends, limit))
+    for kind in "ab":
+        turns = [name for each, name in started if each == kind]
+        windows = [turns[start : start + 10] for start in range(len(turns) - 9)]
+        assert all(any(name.startswith("low") for name in window) for window in windows)
+
+
+async def _play_streams(ends: Sequence[str], limit: int) -> list[Started]:
+    """Let two kinds with endless urgent and other requests end their reconciles in this order; return the starts."""
+    kinds = Kinds({"a": 1, "b": 1}, limit)
+    kinds.streams = {("a", "stream 1"), ("a", "stream 2"), ("b", "stream 1"), ("b", "stream 2")}
+    for kind, name in sorted(kinds.streams):
+        kinds.add(kind, name, HIGH)
+    for number in range(len(ends)):
+        kinds.add("a", f"low {number}", LOW)
+        kinds.add("b", f"low {number}", LOW)
+    async with dispatching(kinds.dispatcher):
+        for kind in ends:
+            await kinds.end(*[each for each in kinds.running if each[0] == kind] or list(kinds.running)[:1])
+    return kinds.started
 
 
 EVENTS = st.lists(
