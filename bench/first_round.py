@@ -70,6 +70,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     where = widgets.keys(namespace, count)
     progress(f"{count:,} objects: creating them")
     await widgets.create(stage.client, where)
+    progress(f"{count:,} objects: giving them a status")
     await widgets.report(stage.client, where, _success())
     variants = [Variant("first in, first out", (*_PROGRAM, ONE_PRIORITY)), Variant("priorities", _PROGRAM)]
     for turn in range(TURNS):
