@@ -99,9 +99,9 @@ async def _round(stage: Stage, folder: Path, variant: Variant, where: list[Objec
         variant.cpu_seconds.append(operator.cpu_seconds - cpu)
         variant.seconds.append(max(plays.last.values()) - plays.first)
         variant.latencies += [1000 * (plays.last[name] - moment) for name, moment in answered.items()]
+        waited = f"a change waited {max(variant.latencies[-CHANGES:]):,.0f} ms at most"
+        progress(f"{variant.title}: {count:,} objects in {variant.seconds[-1]:.1f} s; {waited}")
         await until(lambda: widgets.are_settled(stage.client, namespace), _SETTLED_SECONDS, "every status is written")
-    waited = f"a change waited {max(variant.latencies[-CHANGES:]):,.0f} ms at most"
-    progress(f"{variant.title}: {count:,} objects in {variant.seconds[-1]:.1f} s; {waited}")
 
 
 async def _change(stage: Stage, where: list[ObjectKey]) -> dict[str, float]:
