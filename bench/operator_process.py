@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 from bench.stage import until
 
-READY_SECONDS, STOP_SECONDS = 60.0, 60.0
+READY_SECONDS, STOP_SECONDS = 60.0, 180.0
+"""At its stop an operator removes its workspaces, which are ten thousand in the largest measurements."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, endurance, footprint, loop_delay, plans, plays, population, readiness, records, song
+from bench import (
+    comparison,
+    endurance,
+    first_round,
+    footprint,
+    loop_delay,
+    plans,
+    plays,
+    population,
+    readiness,
+    records,
+    song,
+)
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.endurance import Endurance
@@ -61,6 +73,7 @@ ALONE: Mapping[str, Alone] = {
     "delay": lambda stage, _: loop_delay.measure(stage),
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
+    "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
 }
 COMPARED: Mapping[str, Compared] = {
@@ -73,8 +86,8 @@ COMPARED: Mapping[str, Compared] = {
     "start": footprint.measure_start,
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"endurance"})
-"""Sections that take longer than all others together, and so are measured only if somebody asks for them."""
+ON_DEMAND = frozenset({"endurance", "first-round"})
+"""Sections that take long, and so are measured only if somebody asks for them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -65,6 +65,11 @@ async def create(client: Client, where: Iterable[ObjectKey]) -> None:
     await _side_by_side(lambda key: client.create(_widget(key)), where)
 
 
+async def report(client: Client, where: Iterable[ObjectKey], status: RawObject) -> None:
+    """Give the Widget at each of these places a status."""
+    await _side_by_side(lambda key: client.patch(WIDGET, key, {"status": status}, "status"), where)
+
+
 async def change(client: Client, key: ObjectKey, revision: int) -> None:
     """Change the spec of one Widget."""
     await client.patch(WIDGET, key, {"spec": {"revision": revision}})

@@ -1,6 +1,6 @@
 """The operator as a whole: wires everything together, and starts and stops it in order.
 
-One asyncio loop runs the informers, the queues, the workers and the proxy; runs are processes of their own. SIGTERM
+One asyncio loop runs the informers, the queues, the dispatcher and the proxy; runs are processes of their own. SIGTERM
 and SIGINT stop the operator: no further request is taken, running runs are ended, their objects get a true status, and
 then everything else stops, within a limit. A second signal ends the process at once.
 """
@@ -74,6 +74,7 @@ async def run_operator(
         elector = Elector(client, election, clock, metrics, guard.end_at if guard else None) if election else None
         may_write = _may_write(elector)
         manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
+        manager.dispatcher.limit = _limit_of_runs(settings, watches)
         async with (
             _proxy(client, settings, may_write) as proxy,
             EventRecorder(client).running() as events,
@@ -89,7 +90,6 @@ async def run_operator(
                 manager=manager,
                 events=events,
                 may_write=may_write,
-                limit=asyncio.Semaphore(_limit_of_runs(settings, watches)),
                 clock=clock,
                 root=root,
                 own_writes=OwnWrites(),

@@ -5,9 +5,8 @@ runs create, whose kinds the proxy reports. Each change becomes a request with i
 unless the primary's own run caused it.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rolecall.config.settings import Settings
@@ -18,6 +17,7 @@ from rolecall.controller.controller import Controller
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.manager import Manager
 from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
+from rolecall.controller.priorities import Priority
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
@@ -29,6 +29,7 @@ from rolecall.logs import get_logger
 from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.event_reporter import EventReporter
+from rolecall.reconcile.first_round import priority_in_first_round
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.reconciler import Reconciler
@@ -66,8 +67,6 @@ class OperatorContext:
     own_writes: OwnWrites
     events: EventRecorder
     watch_metrics: WatchMetricsFactory
-    limit: asyncio.Semaphore | None = None
-    """Bounds the concurrent runs of all kinds together."""
     may_write: Callable[[], bool] = lambda: True
     """Whether this replica may still write, which with leader election only the leader may."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +104,6 @@ class WatchController:
             is_self_trigger=self._self_triggers.is_self_trigger,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
-            limit=context.limit,
             observer=self._metrics.observer,
         )
 
@@ -164,14 +162,31 @@ class WatchController:
                 index.update_primary(change.key, change.obj)
             else:
                 index.remove_primary(change.key)
+        priority = self._priority_of(change)
         if self._predicate(change):
-            old, new = change.old, change.new
-            changed_spec = old is not None and new is not None and old.generation != new.generation
-            generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
-            cause = change.cause(change.reason + generation)
-            self._enqueue(
-                change.key, PrimaryCause(cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec)
-            )
+            self._enqueue(change.key, self._primary_cause(change, priority))
+        if not self._has_started:
+            self.queue.lower(change.key, priority)  # what another replica has reconciled meanwhile is not urgent
+
+    @property
+    def _has_started(self) -> bool:
+        """Whether reconciles have started; before that everything that is due belongs to the first round."""
+        return self._context.manager.dispatcher.has_started
+
+    def _priority_of(self, change: Change) -> Priority:
+        """Return the priority of a change of a primary."""
+        if change.in_initial_list or not self._has_started:
+            return priority_in_first_round(change.obj, manages_status=self.watch.manage_status)
+        return Priority.HIGH
+
+    def _primary_cause(self, change: Change, priority: Priority) -> PrimaryCause:
+        old, new = change.old, change.new
+        changed_spec = old is not None and new is not None and old.generation != new.generation
+        generation = f" (generation {new.generation})" if changed_spec and new is not None else ""
+        cause = change.cause(change.reason + generation)
+        return PrimaryCause(
+            cause.text, cause.uid, cause.resource_version, cause.is_removal, changed_spec, priority=priority
+        )
 
     def _on_dependent_kind(self, resource: ApiResource, ownership: Ownership) -> None:
         """Watch a kind of dependents from its first object on, until the operator stops."""
@@ -213,6 +228,8 @@ class WatchController:
             self._enqueue(key, change.cause(f"dependent {change.reason}"))
 
     def _enqueue(self, key: ObjectKey, cause: Cause) -> None:
+        if not self._has_started and not isinstance(cause, PrimaryCause):
+            cause = replace(cause, priority=Priority.LOW)
         # A cause that arrives during a run is judged at its end, when the answers to all its writes are known.
         if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)

@@ -16,6 +16,7 @@ from rolecall.demo.manifests import Applier
 from rolecall.kube.durations import parse_duration
 from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
+from tests.integration.metrics import port_of, read
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import write_project
@@ -75,23 +76,10 @@ SHARED = Shared(
 )
 
 
-def port_of(operator: Operator, message: str) -> int:
-    """Return the port that an operator has told of."""
-    return int(operator.messages(message)[-1]["port"])
-
-
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession() as session:
         yield session
-
-
-async def read(session: aiohttp.ClientSession, operator: Operator) -> dict[str, float]:
-    """Return the metrics of an operator by series, as they are written."""
-    async with session.get(f"http://127.0.0.1:{port_of(operator, 'Serving metrics')}/metrics") as response:
-        assert response.status == 200
-        lines = (await response.text()).splitlines()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
 
 
 async def test_metrics_tell_of_a_reconcile_and_of_what_the_role_counts(

@@ -12,8 +12,8 @@ from rolecall.kube.metadata import has_finalizer, metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
+from tests.integration.metrics import read
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
-from tests.integration.test_metrics import read
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World, is_true
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")

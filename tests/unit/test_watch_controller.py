@@ -9,6 +9,7 @@ from rolecall.config.settings import Settings
 from rolecall.config.watches import Finalizer, Watch
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.manager import Manager
+from rolecall.controller.priorities import Priority
 from rolecall.controller.selectors import LabelSelector
 from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.controller.work_queue import Cause
@@ -40,6 +41,7 @@ class Bench:
     def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
         self.clock = ManualClock()
         self.manager = Manager(cluster, None, self.clock)
+        self.manager.dispatcher.has_started = True
         self.own_writes = OwnWrites()
         self.telemetry = OperatorMetrics("test")
         context = OperatorContext(
@@ -60,18 +62,31 @@ class Bench:
 
     def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:
         """Tell the informer of a kind about a change; ``fields`` are metadata, except for spec and status."""
+        obj = self.version_of(gvk, name, **fields)
+        self.manager.informer_for(gvk).on_watch_event(kind, obj)
+        return obj
+
+    def show(self, gvk: GVK, name: str = "one", **fields: Any) -> None:
+        """Show an object to the informer of a kind in its first list."""
+        self.manager.informer_for(gvk).on_listed(self.version_of(gvk, name, **fields))
+
+    def version_of(self, gvk: GVK, name: str, **fields: Any) -> RawObject:
+        """Return the next version of an object."""
         self._version += 1
         body = {key: fields.pop(key) for key in ("spec", "status") if key in fields}
         metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
-        obj = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
-        self.manager.informer_for(gvk).on_watch_event(kind, obj)
-        return obj
+        return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
+
+    def urgency(self) -> dict[str, Priority | None]:
+        """Return the names of what is due, each with its priority."""
+        order = self.controller.queue._order
+        return {key.name: order.priority_of(key) for key in order}
 
     async def due(self) -> dict[ObjectKey, list[str]]:
         """Take everything that is due: the keys and why."""
         found = {}
         while len(self.controller.queue):
-            key, causes = await self.controller.queue.get()
+            key, causes = self.controller.queue.take()
             found[key] = [cause.text for cause in causes]
             self.controller.queue.done(key, lambda _cause: False)
         return found
@@ -126,7 +141,7 @@ async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench
 
 async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
     bench.tell(THING, generation=1)
-    key, _ = await bench.controller.queue.get()
+    key, _ = bench.controller.queue.take()
     changed = bench.tell(THING, "MODIFIED", generation=2)
     bench.controller.reconciler.self_triggers.run_started(ONE, changed)
     is_self_trigger = bench.controller.controller.is_self_trigger
@@ -264,7 +279,7 @@ async def test_a_changed_role_is_tried_within_a_second(bench: Bench) -> None:
     queue = bench.controller.queue
     for _ in range(5):
         queue.add(ONE, Cause("test"))
-        key, _ = await queue.get()
+        key, _ = queue.take()
         queue.add_rate_limited(key, Cause("retry after a failure"))
         queue.done(key)
     bench.controller.content_changed()
@@ -319,3 +334,99 @@ async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_r
     assert await bench.due() == {}
     bench.tell(CONFIG_MAP, "DELETED", name="theirs", ownerReferences=owned())
     assert await bench.due() == {ONE: ["dependent ConfigMap default/theirs deleted"]}
+
+
+HIGH, MIDDLE, LOW = Priority.HIGH, Priority.MIDDLE, Priority.LOW
+DONE = {"observedGeneration": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 2, "spec": {"size": 2}},
+        {"generation": 1, "annotations": {"rolecall.dev/paused": "true"}},
+        {"generation": 1, "annotations": {"rolecall.dev/reconcile-at": "now"}},
+        {"generation": 2, "deletionTimestamp": "2026-01-01T12:00:00Z"},
+    ],
+    ids=["spec", "pause", "reconcile-at", "deletion"],
+)
+async def test_what_a_user_changes_is_urgent(bench: Bench, change: dict[str, Any]) -> None:
+    bench.tell(THING, generation=1)
+    assert bench.urgency() == {"one": HIGH}
+    await bench.due()
+    bench.tell(THING, "MODIFIED", status=DONE, **change)
+    assert bench.urgency() == {"one": HIGH}
+    await bench.due()
+    bench.tell(THING, "DELETED", status=DONE, **change)
+    assert bench.urgency() == {"one": HIGH}
+
+
+async def test_triggers_and_dependents_are_less_urgent_than_a_user(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": MIDDLE}
+    await bench.due()
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert bench.urgency() == {"one": MIDDLE}
+    bench.tell(THING, "MODIFIED", generation=2, spec={"selector": {"app": "web"}})
+    assert bench.urgency() == {"one": HIGH}
+
+
+def list_all(bench: Bench) -> None:
+    """Show a first list in which some objects have changed since their last run."""
+    bench.show(THING, "same", generation=3, status={"observedGeneration": 3})
+    bench.show(THING, "changed", generation=4, status={"observedGeneration": 3})
+    bench.show(THING, "new", generation=1)
+    bench.show(THING, "gone", generation=3, status={"observedGeneration": 3}, deletionTimestamp="2026-01-01T12:00:00Z")
+
+
+FIRST_ROUND = {"changed": HIGH, "new": HIGH, "gone": HIGH, "same": LOW}
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+async def test_in_the_first_round_only_what_has_changed_is_urgent(bench: Bench, *, has_started: bool) -> None:
+    bench.manager.dispatcher.has_started = has_started
+    list_all(bench)
+    assert bench.urgency() == FIRST_ROUND
+
+
+async def test_the_first_list_of_a_trigger_makes_nothing_urgent(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.show(THING, generation=1, status=DONE, spec={"selector": {"app": "web"}})
+    bench.show(POD, "pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": LOW}
+    assert (await bench.due())[ONE] == ["Thing default/one found at startup", "Pod default/pod found at startup"]
+
+
+async def test_a_change_in_the_first_round_is_urgent(bench: Bench) -> None:
+    list_all(bench)
+    bench.tell(THING, "MODIFIED", "same", generation=4, status={"observedGeneration": 3})
+    assert bench.urgency() == FIRST_ROUND | {"same": HIGH}
+
+
+async def test_what_the_leader_reconciles_is_not_urgent_for_a_replica_that_stands_by(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.manager.dispatcher.has_started = False
+    spec = {"selector": {"app": "web"}}
+    bench.tell(THING, generation=1, spec=spec)
+    assert bench.urgency() == {"one": HIGH}
+    bench.tell(THING, "MODIFIED", generation=1, spec=spec, status=DONE)
+    assert bench.urgency() == {"one": LOW}
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": LOW}
+    bench.tell(THING, "MODIFIED", generation=2, spec=spec, status=DONE)
+    assert bench.urgency() == {"one": HIGH}
+
+
+async def test_without_a_status_nothing_is_known_to_be_urgent_in_the_first_round(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, manage_status=False)
+    list_all(bench)
+    assert bench.urgency() == FIRST_ROUND | {"new": LOW}

@@ -1,21 +1,20 @@
-"""The controller: workers that take requests from a work queue, reconcile them, and say when each comes back.
+"""The controller of a kind: reconciles the requests of its work queue, and says when each comes back.
 
 A reconcile is any coroutine from a request to a ``Result``. It runs at most once at a time for a request; one that
 raises is a failure with a traceback in the log and a back-off, and never costs a worker. The log lines of a reconcile
-carry the kind, its group, namespace and name, which are bound here. The ``work_queue`` remembers, the ``manager``
-starts and stops.
+carry the kind, its group, namespace and name, which are bound here. The ``work_queue`` remembers, the ``dispatcher``
+says when a request has its turn.
 """
 
-import asyncio
-import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from structlog.contextvars import bound_contextvars
 
 from rolecall.controller.observer import UNOBSERVED, ReconcileObserver
-from rolecall.controller.work_queue import Cause, ShutDown, WorkQueue
+from rolecall.controller.priorities import Priority
+from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.references import ObjectKey
 from rolecall.logs import get_logger
 
@@ -30,8 +29,8 @@ class Result:
     requeue_at: float | None = None
     """Seconds since the epoch."""
     failed: bool = False
-    why: str = field(default="requeue", compare=False)
-    """The cause of the reconcile that follows then, as people read it."""
+    cause: Cause = field(default=Cause("requeue", priority=Priority.HIGH), compare=False)
+    """The cause of the reconcile that follows then."""
 
     def __post_init__(self) -> None:
         """Refuse a time that is not finite."""
@@ -56,11 +55,10 @@ IsSelfTrigger = Callable[[ObjectKey, Cause], bool]
 
 @dataclass(slots=True)
 class Controller:
-    """The workers of one kind.
+    """Reconciles the objects of one kind; ``workers`` is the number of those that may be reconciled at once.
 
     ``is_self_trigger`` is asked, after a reconcile, about each cause that came in meanwhile and has an object's
-    identity: another reconcile follows if one of them is not. Without it every cause counts. ``limit`` bounds how many
-    reconciles several controllers may run together.
+    identity: another reconcile follows if one of them is not. Without it every cause counts.
     """
 
     name: str
@@ -70,47 +68,25 @@ class Controller:
     is_self_trigger: IsSelfTrigger | None = None
     kind: str = ""
     group: str = ""
-    limit: asyncio.Semaphore | None = None
     observer: ReconcileObserver = UNOBSERVED
     running: set[ObjectKey] = field(default_factory=set, init=False)
 
-    async def run(self) -> None:
-        """Reconcile until the queue is shut down; when cancelled, cancel what is running and wait for its end."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(self.workers):
-                group.create_task(self._work(), name=f"{self.name}-{number}")
+    @property
+    def has_free_worker(self) -> bool:
+        """Return whether another object of the kind may be reconciled now."""
+        return self.queue.processing < self.workers
 
-    def stop(self) -> None:
-        """Take no further requests; ``run`` returns when all running reconciles have ended."""
-        self.queue.shut_down()
-
-    async def _work(self) -> None:
-        with contextlib.suppress(ShutDown):
-            while True:
-                request, causes = await self.queue.get()
-                await self._process(request, causes)
-                await asyncio.sleep(0)  # a reconcile that never waits must not block the loop for others
-
-    async def _process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
+    async def process(self, request: ObjectKey, causes: tuple[Cause, ...]) -> None:
+        """Reconcile a request that was taken from the queue, and give it back."""
         with bound_contextvars(
             kind=self.kind or self.name, group=self.group, namespace=request.namespace, name=request.name
         ):
-            result = Result(failed=True)
             try:
-                async with self._permit():
-                    result = await self._attempt(request, causes)
-                self._come_back(request, result)
+                self._come_back(request, await self._attempt(request, causes))
             finally:
                 self.queue.done(request, lambda cause: self._wakes(request, cause))
 
-    @contextlib.asynccontextmanager
-    async def _permit(self) -> AsyncIterator[None]:
-        async with self.limit or contextlib.nullcontext():
-            yield
-
     async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        if self.queue.is_shut_down:  # it was shut down while this request waited for its permit
-            return Result()
         self.running.add(request)
         self.observer.started(request)
         outcome = "error"  # a cancelled reconcile has not reached its end
@@ -133,11 +109,10 @@ class Controller:
             logger.debug("Reconcile will be retried", seconds=seconds, failures=self.queue.failures(request))
             return
         self.queue.forget(request)
-        cause = Cause(result.why)
         if result.requeue_at is not None:
-            self.queue.add_at(request, result.requeue_at, cause)
+            self.queue.add_at(request, result.requeue_at, result.cause)
         if result.requeue_after_seconds is not None:
-            self.queue.add_after(request, result.requeue_after_seconds, cause)
+            self.queue.add_after(request, result.requeue_after_seconds, result.cause)
 
     def _wakes(self, request: ObjectKey, cause: Cause) -> bool:
         if self.is_self_trigger is None or not cause.resource_version:

@@ -1,9 +1,9 @@
-"""The manager: runs one informer for each kind and all controllers, and starts and stops them in order.
+"""The manager: runs one informer for each kind and the dispatcher, and starts and stops them in order.
 
-Informers start first. Workers start when every informer has synced, or knows that it cannot for now, and, with leader
-election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no further
-request is taken, running reconciles are cancelled and get a grace period, and informers stop last, so that reconciles
-see the cluster until they end. If a background task crashes, everything stops.
+Informers start first. Reconciles start when every informer has synced, or knows that it cannot for now, and, with
+leader election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no
+further request is taken, running reconciles are cancelled and get a grace period, and informers stop last, so that
+reconciles see the cluster until they end. If a background task crashes, everything stops.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rolecall.controller.clock import Clock
 from rolecall.controller.controller import Controller
+from rolecall.controller.dispatcher import Dispatcher
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.source.reflector import ListerWatcher
 from rolecall.kube.references import GVK
@@ -44,11 +45,11 @@ class Leadership(Protocol):
 
 
 class Manager:
-    """Runs informers and controllers.
+    """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
 
     Reconciles that are running at the stop have ``grace_seconds`` from their cancellation to their end. With a
-    ``leadership`` workers start when it is won; when it is lost, reconciles end at once and ``run`` raises. It is
-    given back only after all of them have ended.
+    ``leadership`` reconciles start when it is won; when it is lost, they end at once and ``run`` raises. It is given
+    back only after all of them have ended.
     """
 
     def __init__(
@@ -60,14 +61,14 @@ class Manager:
         grace_seconds: float = DEFAULT_GRACE_SECONDS,
     ) -> None:
         self.clock = clock
+        self.dispatcher = Dispatcher()
         self._client = client
         self._namespaces = namespaces
         self._leadership = leadership
         self._grace_seconds = grace_seconds
         self._informers: dict[GVK, Informer] = {}
-        self._controllers: list[Controller] = []
         self._informer_tasks: set[asyncio.Task[None]] = set()
-        self._controller_tasks: set[asyncio.Task[None]] = set()
+        self._dispatcher_tasks: set[asyncio.Task[None]] = set()
         self._election_tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[None] | None = None
         self._has_settled = False
@@ -101,8 +102,8 @@ class Manager:
         return informer
 
     def add(self, controller: Controller) -> None:
-        """Add a controller; its workers start when ``run`` gets to it."""
-        self._controllers.append(controller)
+        """Add a controller; its reconciles start when ``run`` gets to it."""
+        self.dispatcher.add(controller)
 
     async def run(self) -> None:
         """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
@@ -118,7 +119,7 @@ class Manager:
             finally:
                 settling.cancel()
             if not end.done():
-                self._start_controllers()
+                self._start_dispatcher()
             await asyncio.shield(end)
         finally:
             await self._shut_down()
@@ -141,10 +142,9 @@ class Manager:
     def _start_informer(self, informer: Informer) -> None:
         self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
 
-    def _start_controllers(self) -> None:
-        for controller in self._controllers:
-            self._spawn(controller.run(), controller.name, self._controller_tasks)
-        logger.info("Workers started", controllers=len(self._controllers), kinds=len(self._informers))
+    def _start_dispatcher(self) -> None:
+        self._spawn(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
+        logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self._informers))
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)
@@ -160,12 +160,13 @@ class Manager:
 
     async def _shut_down(self) -> None:
         self.stop()
-        for controller in self._controllers:
-            controller.stop()
+        self.dispatcher.stop()
         grace_seconds = self._grace_seconds
         if self._leadership is not None and not self._leadership.is_leading:
             grace_seconds = max(0.0, min(grace_seconds, self._leadership.seconds_left))
-        all_ended = await self._cancel(self._controller_tasks, grace_seconds)
+        all_ended = await self._cancel(self._dispatcher_tasks, grace_seconds)
+        if not all_ended:
+            logger.error("Reconciles did not end within the grace period", objects=self.dispatcher.running)
         await self._cancel(self._election_tasks, self._grace_seconds)
         if self._leadership is not None and all_ended:
             await self._leadership.release()

@@ -10,8 +10,11 @@ from typing import Protocol
 class QueueObserver(Protocol):
     """Observes the requests of a work queue."""
 
-    def added(self, request: Hashable) -> None:
+    def added(self, request: Hashable, priority: str) -> None:
         """Take note that a request became due."""
+
+    def moved(self, request: Hashable, priority: str) -> None:
+        """Take note that a request that is due has another priority now."""
 
     def taken(self, request: Hashable) -> None:
         """Take note that a worker took a request."""
@@ -36,7 +39,10 @@ class ReconcileObserver(Protocol):
 class Unobserved:
     """Measures nothing."""
 
-    def added(self, request: Hashable) -> None:
+    def added(self, request: Hashable, priority: str) -> None:
+        """Ignore it."""
+
+    def moved(self, request: Hashable, priority: str) -> None:
         """Ignore it."""
 
     def taken(self, request: Hashable) -> None:

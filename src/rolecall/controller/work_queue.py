@@ -2,21 +2,19 @@
 
 A request waits at most once, is never handed out twice at the same time, and nothing that is added while it is
 processed gets lost. A request becomes due at once, at a time, or after an exponential backoff. Each add names its
-cause, so that at the end of a run its own writes can be told from changes by others. The queue belongs to one event
-loop and needs no locks; the workers of ``controller`` consume it.
+cause, which knows its priority, and at the end of a run its own writes can be told from changes by others. The queue
+belongs to one event loop and needs no locks; the ``dispatcher`` takes requests from it.
 """
 
-import asyncio
-import contextlib
 import math
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from rolecall.controller.backoff import DEFAULT_BACKOFF, Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.observer import UNOBSERVED, QueueObserver
+from rolecall.controller.priorities import Priority, PriorityOrder
 from rolecall.controller.timers import Timers
 
 RequestT = TypeVar("RequestT", bound=Hashable)
@@ -36,35 +34,32 @@ class Cause:
     uid: str = ""
     resource_version: str = ""
     is_removal: bool = False
-
-
-class ShutDown(Exception):  # noqa: N818 - a state rather than an error, as asyncio.QueueShutDown
-    """The queue no longer hands out requests."""
+    priority: Priority = field(default=Priority.MIDDLE, kw_only=True)
 
 
 _RETRIED = Cause("retry requested")
-_TOO_MANY = Cause("more changes than are remembered")
+_TOO_MANY = {priority: Cause("more changes than are remembered", priority=priority) for priority in Priority}
 
 
 class WorkQueue(Generic[RequestT]):
-    """Requests that wait for a reconcile, de-duplicated, in the order in which they became due.
+    """Requests that wait for a reconcile, de-duplicated, by priority and then in the order in which they became due.
 
-    A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``get``, not yet
-    ``done``); it may be waiting and one of the others.
+    A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``take``, not
+    yet ``done``); it may be waiting and one of the others. It has the highest priority of its causes.
     """
 
     def __init__(self, clock: Clock, backoff: Backoff = DEFAULT_BACKOFF, observer: QueueObserver = UNOBSERVED) -> None:
         self._clock = clock
         self._backoff = backoff
         self._observer = observer
-        self._order: deque[RequestT] = deque()
+        self._order: PriorityOrder[RequestT] = PriorityOrder(clock)
         self._queued: dict[RequestT, list[Cause]] = {}
         self._processing: dict[RequestT, dict[Cause, None]] = {}
         self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
         self._failures: dict[RequestT, int] = {}
         self._backing_off: set[RequestT] = set()
         self._retry_soon: dict[RequestT, float] = {}
-        self._getters: deque[asyncio.Future[None]] = deque()
+        self._on_due: Callable[[], None] = _ignore
         self._is_shut_down = False
 
     def __len__(self) -> int:
@@ -82,9 +77,13 @@ class WorkQueue(Generic[RequestT]):
         return len(self._processing)
 
     @property
-    def is_shut_down(self) -> bool:
-        """Return whether ``shut_down`` was called."""
-        return self._is_shut_down
+    def head(self) -> tuple[Priority, float] | None:
+        """The highest priority that is due, and since when (monotonic) its first request has it; None without any."""
+        return self._order.head
+
+    def subscribe(self, on_due: Callable[[], None]) -> None:
+        """Call ``on_due`` whenever another request becomes due."""
+        self._on_due = on_due
 
     def failures(self, request: RequestT) -> int:
         """Count the failures in a row, since the last ``forget``, of a request."""
@@ -104,7 +103,7 @@ class WorkQueue(Generic[RequestT]):
         elif len(dirty) < _MOST_REMEMBERED:
             dirty[cause] = None
         else:
-            dirty[_TOO_MANY] = None
+            dirty[_TOO_MANY[cause.priority]] = None
 
     def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
         """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts.
@@ -146,17 +145,20 @@ class WorkQueue(Generic[RequestT]):
         for request in sorted(self._backing_off, key=self._timers.order):
             self._timers.start(request, seconds, cause)
 
-    async def get(self) -> tuple[RequestT, tuple[Cause, ...]]:
-        """Wait for the next due request and take it, with its causes (at most eight).
+    def lower(self, request: RequestT, priority: Priority) -> None:
+        """Move a request that is due to the end of a lower priority: what made it urgent is over."""
+        present = self._order.priority_of(request)
+        if present is not None and present > priority:
+            self._order.put(request, priority)
+            self._observer.moved(request, priority.label)
+
+    def take(self) -> tuple[RequestT, tuple[Cause, ...]]:
+        """Take the due request that has the next turn, with its causes (at most eight).
 
         Its timer is cancelled: the reconcile decides anew when it is due next. Call ``done`` afterwards. Raises
-        ShutDown when the queue is shut down, even if requests are due.
+        ValueError if no request is due.
         """
-        while not self._order and not self._is_shut_down:
-            await self._wait_for_request()
-        if self._is_shut_down:
-            raise ShutDown
-        request = self._order.popleft()
+        request = self._order.take()
         causes = self._queued.pop(request)
         self._timers.stop(request)
         self._backing_off.discard(request)
@@ -167,12 +169,13 @@ class WorkQueue(Generic[RequestT]):
     def done(self, request: RequestT, wakes: Callable[[Cause], bool] | None = None) -> None:
         """End the processing of a request.
 
-        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes.
+        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes. Only
+        causes that are accepted count for its priority.
         """
         dirty = self._processing.pop(request)
         self._observer.finished(request)
         self._retry_soon.pop(request, None)
-        kept = [cause for cause in dirty if cause is _TOO_MANY or wakes is None or wakes(cause)]
+        kept = [cause for cause in dirty if cause in _TOO_MANY.values() or wakes is None or wakes(cause)]
         if kept and not self._is_shut_down:
             self._enqueue(request, kept)
 
@@ -180,37 +183,25 @@ class WorkQueue(Generic[RequestT]):
         """Stop handing out and accepting requests, and drop those that wait."""
         self._is_shut_down = True
         self._timers.clear()
-        for getter in self._getters:
-            if not getter.done():
-                getter.set_result(None)
+        self._order.clear()
+        self._queued.clear()
 
-    def _enqueue(self, request: RequestT, causes: Iterable[Cause]) -> None:
-        causes_so_far = self._queued.get(request)
-        if causes_so_far is None:
-            causes_so_far = self._queued[request] = []
-            self._order.append(request)
-            self._observer.added(request)
-            self._wake_one()
+    def _enqueue(self, request: RequestT, causes: Sequence[Cause]) -> None:
+        priority = max(cause.priority for cause in causes)
+        present = self._order.priority_of(request)
+        if present is None:
+            self._queued[request] = []
+            self._order.put(request, priority)
+            self._observer.added(request, priority.label)
+            self._on_due()
+        elif priority > present:
+            self._order.put(request, priority)
+            self._observer.moved(request, priority.label)
+        causes_so_far = self._queued[request]
         for cause in causes:
             if len(causes_so_far) < _MOST_HANDED_OUT and cause not in causes_so_far:
                 causes_so_far.append(cause)
 
-    async def _wait_for_request(self) -> None:
-        getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._getters.append(getter)
-        try:
-            await getter
-        except asyncio.CancelledError:
-            if getter.done() and not getter.cancelled():
-                self._wake_one()  # this getter was chosen and gives up, so another one must take the request
-            raise
-        finally:
-            with contextlib.suppress(ValueError):
-                self._getters.remove(getter)
 
-    def _wake_one(self) -> None:
-        while self._getters:
-            getter = self._getters.popleft()
-            if not getter.done():
-                getter.set_result(None)
-                return
+def _ignore() -> None:
+    """Do nothing: nobody waits for requests."""

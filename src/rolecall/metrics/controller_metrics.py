@@ -21,6 +21,7 @@ _RECONCILE = (
     *(50.0, 60.0),
 )
 _QUEUE = tuple(10.0**exponent for exponent in range(-8, 4))
+_PRIORITIES = ("high", "middle", "low")
 _OUTCOMES = ("success", "error", "requeue", "requeue_after")
 _PANIC = "panic"
 
@@ -118,6 +119,21 @@ class QueueFamilies:
             registry=registry,
         )
 
+        by_priority = ["controller", "priority"]
+        self.depth_by_priority = Gauge(
+            "ansible_operator_workqueue_depth",
+            "Requests that are waiting for a worker, by priority: high, middle, low",
+            by_priority,
+            registry=registry,
+        )
+        self.waited_by_priority = Histogram(
+            "ansible_operator_workqueue_queue_duration_seconds",
+            "Seconds that requests wait for a worker, by the priority in which they leave the queue",
+            by_priority,
+            buckets=_QUEUE,
+            registry=registry,
+        )
+
     def connect(self, observer: "ControllerMetrics") -> None:
         """Create the series of one queue; gauges read their values from the observer."""
         labels = (observer.controller, observer.controller)
@@ -126,6 +142,9 @@ class QueueFamilies:
         self.longest.labels(*labels).set_function(lambda: max(observer.ages(), default=0.0))
         for family in (self.adds, self.retries, self.waited, self.worked):
             family.labels(*labels)
+        for priority in _PRIORITIES:
+            self.depth_by_priority.labels(observer.controller, priority)
+            self.waited_by_priority.labels(observer.controller, priority)
 
 
 @dataclass(slots=True)
@@ -136,7 +155,8 @@ class ControllerMetrics:
     controller: str
     gvk: str
     now: Callable[[], float]
-    queued: dict[Hashable, float] = field(default_factory=dict)
+    queued: dict[Hashable, tuple[float, str]] = field(default_factory=dict)
+    """Since when each request waits, and its priority."""
     _taken: dict[Hashable, float] = field(default_factory=dict)
     _started: dict[Hashable, float] = field(default_factory=dict)
 
@@ -145,16 +165,29 @@ class ControllerMetrics:
         now = self.now()
         return [now - taken for taken in list(self._taken.values())]
 
-    def added(self, request: Hashable) -> None:
+    def added(self, request: Hashable, priority: str) -> None:
         """Record that a request was added to the queue."""
-        self.queued[request] = self.now()
+        self.queued[request] = (self.now(), priority)
+        self._depth(priority).inc()
         self.families.queue.adds.labels(self.controller, self.controller).inc()
+
+    def moved(self, request: Hashable, priority: str) -> None:
+        """Record that a request in the queue has another priority; it has waited since it was added."""
+        since, before = self.queued[request]
+        self.queued[request] = (since, priority)
+        self._depth(before).dec()
+        self._depth(priority).inc()
 
     def taken(self, request: Hashable) -> None:
         """Record that a worker took a request."""
         now = self._taken[request] = self.now()
-        waited = now - self.queued.pop(request, now)
-        self.families.queue.waited.labels(self.controller, self.controller).observe(waited)
+        since, priority = self.queued.pop(request)
+        self._depth(priority).dec()
+        self.families.queue.waited.labels(self.controller, self.controller).observe(now - since)
+        self.families.queue.waited_by_priority.labels(self.controller, priority).observe(now - since)
+
+    def _depth(self, priority: str) -> Gauge:
+        return self.families.queue.depth_by_priority.labels(self.controller, priority)
 
     def finished(self, request: Hashable) -> None:
         """Record that a worker is done with a request."""

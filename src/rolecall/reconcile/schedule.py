@@ -6,6 +6,8 @@ period: the object's annotation, its watch, or the flag.
 
 from rolecall.config.watches import Watch
 from rolecall.controller.controller import Result
+from rolecall.controller.priorities import Priority
+from rolecall.controller.work_queue import Cause
 from rolecall.kube.durations import parse_non_negative_duration
 from rolecall.kube.metadata import annotation_of, is_being_deleted
 from rolecall.kube.references import RawObject
@@ -18,6 +20,10 @@ SHORTEST_PERIOD_SECONDS = 1.0
 
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
+
+_REQUESTED = Cause("requeue_after", priority=Priority.HIGH)
+_DELETED = Cause("deleted during its run", priority=Priority.HIGH)
+_PERIOD = Cause("period", priority=Priority.LOW)
 
 
 def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
@@ -32,7 +38,7 @@ def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> floa
 def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
     """Return when the next run is due; ``has_finalizer`` says whether the watch has one."""
     if context.requests_requeue:
-        return Result(summary.requeue_after_seconds, summary.requeue_at, why="requeue_after")
+        return Result(summary.requeue_after_seconds, summary.requeue_at, cause=_REQUESTED)
     if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
-        return Result(FINALIZER_REQUEUE_SECONDS, why="deleted during its run")
-    return Result(context.period_seconds or None, why="period")
+        return Result(FINALIZER_REQUEUE_SECONDS, cause=_DELETED)
+    return Result(context.period_seconds or None, cause=_PERIOD)

@@ -9,8 +9,11 @@ from structlog.testing import capture_logs
 
 from rolecall.controller.backoff import Backoff
 from rolecall.controller.controller import Controller, Result
+from rolecall.controller.dispatcher import Dispatcher
+from rolecall.controller.priorities import Priority
 from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.references import ObjectKey
+from tests.unit.controller.dispatching import dispatching
 from tests.unit.manual_clock import ManualClock, settle
 
 A, B, C = (ObjectKey("default", name) for name in "abc")
@@ -59,15 +62,11 @@ def controller(clock: ManualClock, recorder: Recorder) -> Controller:
 
 
 @contextlib.asynccontextmanager
-async def running(controller: Controller) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(controller.run())
-    await settle()
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+async def running(controller: Controller) -> AsyncIterator[Dispatcher]:
+    dispatcher = Dispatcher()
+    dispatcher.add(controller)
+    async with dispatching(dispatcher):
+        yield dispatcher
 
 
 async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
@@ -79,6 +78,27 @@ async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
     assert recorder.ended == [A]
     assert recorder.contexts == [{"kind": "Foo", "group": "example.com", "namespace": "default", "name": "a"}]
     assert controller.queue.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("result", "priority"),
+    [
+        (Result(failed=True), Priority.MIDDLE),
+        (Result(requeue_after_seconds=1), Priority.HIGH),
+        (Result(requeue_after_seconds=1, cause=Cause("period", priority=Priority.LOW)), Priority.LOW),
+    ],
+)
+async def test_what_comes_back_has_the_priority_of_why_it_does(
+    controller: Controller, recorder: Recorder, clock: ManualClock, result: Result, priority: Priority
+) -> None:
+    recorder.results[A] = result
+    async with running(controller):
+        controller.queue.add(A, CAUSE)
+        await settle()
+        clock.advance(1)
+        head = controller.queue.head
+        assert head is not None
+        assert head[0] == priority
 
 
 async def test_no_more_run_at_once_than_there_are_workers(controller: Controller, recorder: Recorder) -> None:
@@ -93,34 +113,6 @@ async def test_no_more_run_at_once_than_there_are_workers(controller: Controller
         await settle()
         assert recorder.ended == [A, B, C]
         assert controller.running == set()
-
-
-async def test_a_shared_limit_bounds_several_controllers(clock: ManualClock, recorder: Recorder) -> None:
-    limit = asyncio.Semaphore(1)
-    first, second = (Controller(name, WorkQueue(clock), 1, recorder, limit=limit) for name in ("first", "second"))
-    recorder.gate.clear()
-    async with running(first), running(second):
-        first.queue.add(A, CAUSE)
-        second.queue.add(B, CAUSE)
-        await settle()
-        assert recorder.started == [A]
-        recorder.gate.set()
-        await settle()
-        assert recorder.ended == [A, B]
-
-
-async def test_a_request_that_waits_for_the_limit_is_not_started_after_the_stop(
-    clock: ManualClock, recorder: Recorder
-) -> None:
-    limit = asyncio.Semaphore(0)
-    controller = Controller("first", WorkQueue(clock), 1, recorder, limit=limit)
-    async with running(controller) as task:
-        controller.queue.add(A, CAUSE)
-        await settle()
-        controller.stop()
-        limit.release()
-        await asyncio.wait_for(task, 5)
-    assert recorder.started == []
 
 
 async def test_a_failure_is_retried_with_growing_delays_and_a_success_ends_that(
@@ -249,31 +241,16 @@ async def test_a_cause_counts_when_whether_it_is_a_self_trigger_cannot_be_told(
 
     controller.is_self_trigger = is_self_trigger
     recorder.gate.clear()
-    async with running(controller) as task:
+    async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
         controller.queue.add(A, VERSIONED)
         recorder.gate.set()
         await settle()
-        assert not task.done()
     assert recorder.ended == [A, A]
 
 
-async def test_stop_lets_running_reconciles_end_and_starts_no_other(controller: Controller, recorder: Recorder) -> None:
-    recorder.gate.clear()
-    async with running(controller) as task:
-        for request in (A, B, C):
-            controller.queue.add(request, CAUSE)
-        await settle()
-        controller.stop()
-        await settle()
-        assert not task.done()
-        recorder.gate.set()
-        await asyncio.wait_for(task, 5)
-    assert recorder.ended == [A, B]
-
-
-async def test_cancelling_the_controller_cancels_running_reconciles(controller: Controller, recorder: Recorder) -> None:
+async def test_a_reconcile_that_is_cancelled_gives_its_request_back(controller: Controller, recorder: Recorder) -> None:
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
@@ -315,7 +292,7 @@ async def test_an_observer_hears_of_a_request_from_due_to_done(
         queue.add(A, CAUSE)
         await settle()
     retried = [("retried", A)] if outcome in {"error", "panic"} else []
-    told = [("added", A), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
+    told = [("added", A, "middle"), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
     assert heard.log[: len(told)] == told
 
 

@@ -208,8 +208,8 @@ async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_h
         async with running(operator) as task:
             operator.manager.stop()
             await asyncio.wait_for(task, 5)
-    assert ("Task did not end within the grace period", "widget-v1-controller") in [
-        (line["event"], line.get("task")) for line in logs
+    assert ("Reconciles did not end within the grace period", ["widget-v1-controller default/web"]) in [
+        (line["event"], line.get("objects")) for line in logs
     ]
     operator.ignores_cancellation = False
     operator.gate.set()

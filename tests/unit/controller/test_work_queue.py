@@ -1,6 +1,4 @@
-import asyncio
 import math
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -8,24 +6,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rolecall.controller.backoff import Backoff
-from rolecall.controller.work_queue import Cause, ShutDown, WorkQueue
-from tests.unit.manual_clock import ManualClock, settle
+from rolecall.controller.priorities import Priority
+from rolecall.controller.work_queue import Cause, WorkQueue
+from tests.unit.manual_clock import ManualClock
 
 OWN = Cause("own write", "uid", "1")
 FOREIGN = Cause("user's write", "uid", "2")
 CAUSE = Cause("because")
+LOW = Cause("period", priority=Priority.LOW)
+HIGH = Cause("changed", priority=Priority.HIGH)
 
 
 def take(queue: WorkQueue[str]) -> tuple[str, tuple[Cause, ...]] | None:
     """Take what is due now, None when nothing is."""
-    if not queue:
-        return None
-    try:
-        queue.get().send(None)
-    except StopIteration as stop:
-        taken: tuple[str, tuple[Cause, ...]] = stop.value
-        return taken
-    raise AssertionError("a request is due, but get() waits")
+    return queue.take() if queue else None
 
 
 def fail(queue: WorkQueue[str], request: str, times: int) -> None:
@@ -38,7 +32,7 @@ def fail(queue: WorkQueue[str], request: str, times: int) -> None:
 
 
 def not_own(cause: Cause) -> bool:
-    return cause is not OWN
+    return cause.text != OWN.text
 
 
 @pytest.fixture
@@ -54,37 +48,37 @@ def queue(clock: ManualClock) -> WorkQueue[str]:
 async def test_requests_come_in_the_order_in_which_they_were_added(queue: WorkQueue[str]) -> None:
     for request in "cab":
         queue.add(request, CAUSE)
-    assert [(await queue.get())[0] for _ in range(3)] == ["c", "a", "b"]
+    assert [queue.take()[0] for _ in range(3)] == ["c", "a", "b"]
 
 
 async def test_a_request_added_twice_is_handed_out_once_with_both_causes(queue: WorkQueue[str]) -> None:
     queue.add("a", OWN)
     queue.add("a", FOREIGN)
     assert len(queue) == 1
-    assert await queue.get() == ("a", (OWN, FOREIGN))
+    assert queue.take() == ("a", (OWN, FOREIGN))
     assert take(queue) is None
 
 
 async def test_at_most_eight_causes_are_told(queue: WorkQueue[str]) -> None:
     for number in range(20):
         queue.add("a", Cause(f"cause {number}"))
-    assert len((await queue.get())[1]) == 8
+    assert len(queue.take()[1]) == 8
 
 
 async def test_an_add_while_processing_is_handed_out_only_after_done(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
-    await queue.get()
+    queue.take()
     assert queue.is_processing("a")
     queue.add("a", FOREIGN)
     assert take(queue) is None
     queue.done("a")
     assert not queue.is_processing("a")
-    assert await queue.get() == ("a", (FOREIGN,))
+    assert queue.take() == ("a", (FOREIGN,))
 
 
 async def test_causes_that_are_not_kept_start_nothing(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
-    await queue.get()
+    queue.take()
     queue.add("a", OWN)
     queue.done("a", not_own)
     assert take(queue) is None
@@ -92,17 +86,17 @@ async def test_causes_that_are_not_kept_start_nothing(queue: WorkQueue[str]) -> 
 
 async def test_one_kept_cause_among_many_own_ones_is_enough(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
-    await queue.get()
+    queue.take()
     for version in range(1000):
         queue.add("a", Cause("own", "uid", str(version)))
     queue.add("a", FOREIGN)
     queue.done("a", lambda cause: cause == FOREIGN)
-    assert await queue.get() == ("a", (FOREIGN,))
+    assert queue.take() == ("a", (FOREIGN,))
 
 
 async def test_more_causes_than_are_remembered_count_as_a_foreign_one(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
-    await queue.get()
+    queue.take()
     for version in range(5000):
         queue.add("a", Cause("own", "uid", str(version)))
     queue.done("a", lambda _: False)
@@ -291,49 +285,146 @@ async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up_and_the_order
     assert list(queue._order) == ["1", "2", "3", "4", "5"]
 
 
-async def test_a_waiting_worker_is_woken_by_an_add(queue: WorkQueue[str]) -> None:
-    getter = asyncio.create_task(queue.get())
-    await settle()
+async def test_who_subscribed_hears_of_each_request_that_becomes_due(queue: WorkQueue[str], clock: ManualClock) -> None:
+    heard: list[int] = []
+    queue.subscribe(lambda: heard.append(len(queue)))
     queue.add("a", CAUSE)
-    assert await getter == ("a", (CAUSE,))
-
-
-async def test_a_worker_cancelled_while_it_is_woken_passes_the_request_on(queue: WorkQueue[str]) -> None:
-    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
-    await settle()
+    queue.add("a", FOREIGN)
+    queue.add_after("b", 5, CAUSE)
+    assert heard == [1]
+    clock.advance(5)
+    assert heard == [1, 2]
+    queue.take()
     queue.add("a", CAUSE)
-    first.cancel()
-    assert await second == ("a", (CAUSE,))
+    assert heard == [1, 2]
+    queue.done("a")
+    assert heard == [1, 2, 2]
 
 
-async def test_a_worker_cancelled_while_it_waits_takes_nothing(queue: WorkQueue[str]) -> None:
-    first = asyncio.create_task(queue.get())
-    await settle()
-    first.cancel()
-    await settle()
-    queue.add("a", CAUSE)
-    assert take(queue) == ("a", (CAUSE,))
+async def test_the_more_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
+    for request, cause in (("low", LOW), ("middle", CAUSE), ("high", HIGH), ("higher", HIGH)):
+        queue.add(request, cause)
+    assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "middle", "low"]
 
 
-async def test_shut_down_ends_waiting_workers_and_hands_out_nothing(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_a_request_that_becomes_more_urgent_goes_to_the_end_of_its_new_priority_with_its_causes(
+    queue: WorkQueue[str],
+) -> None:
+    for request, cause in (("first", LOW), ("second", LOW), ("urgent", HIGH)):
+        queue.add(request, cause)
+    queue.add("second", HIGH)
+    assert [queue.take() for _ in range(3)] == [("urgent", (HIGH,)), ("second", (LOW, HIGH)), ("first", (LOW,))]
+
+
+async def test_a_less_urgent_cause_leaves_a_request_at_its_place(queue: WorkQueue[str]) -> None:
+    queue.add("first", HIGH)
+    queue.add("second", HIGH)
+    queue.add("first", LOW)
+    assert [queue.take() for _ in range(2)] == [("first", (HIGH, LOW)), ("second", (HIGH,))]
+
+
+async def test_a_ninth_cause_that_is_not_told_still_makes_a_request_urgent(queue: WorkQueue[str]) -> None:
+    queue.add("other", CAUSE)
+    for number in range(8):
+        queue.add("a", Cause(f"cause {number}", priority=Priority.LOW))
+    queue.add("a", HIGH)
+    assert queue.take()[0] == "a"
+
+
+async def test_a_request_can_be_lowered_and_never_raised_that_way(queue: WorkQueue[str]) -> None:
+    queue.add("a", HIGH)
+    queue.add("b", LOW)
+    queue.lower("a", Priority.LOW)
+    queue.lower("b", Priority.HIGH)
+    queue.lower("unknown", Priority.LOW)
+    assert [queue.take() for _ in range(2)] == [("b", (LOW,)), ("a", (HIGH,))]
+
+
+async def test_what_came_during_the_processing_counts_with_its_highest_priority(queue: WorkQueue[str]) -> None:
+    queue.add("a", LOW)
+    queue.take()
+    for cause in (LOW, HIGH, CAUSE):
+        queue.add("a", cause)
+    queue.add("b", CAUSE)
+    queue.done("a")
+    assert queue.take() == ("a", (LOW, HIGH, CAUSE))
+
+
+async def test_a_cause_that_is_not_kept_makes_nothing_urgent(queue: WorkQueue[str]) -> None:
+    own = Cause("own write", "uid", "3", priority=Priority.HIGH)
+    queue.add("a", LOW)
+    queue.take()
+    queue.add("a", own)
+    queue.add("a", LOW)
+    queue.add("b", CAUSE)
+    queue.done("a", lambda cause: cause is not own)
+    assert [queue.take() for _ in range(2)] == [("b", (CAUSE,)), ("a", (LOW,))]
+
+
+async def test_the_priority_of_a_cause_that_is_one_too_many_counts(queue: WorkQueue[str]) -> None:
+    queue.add("a", LOW)
+    queue.take()
+    for version in range(4096):
+        queue.add("a", Cause("own", "uid", str(version)))
+    queue.add("a", HIGH)
+    queue.add("b", HIGH)
+    queue.done("a", lambda _: False)
+    assert [queue.take()[0] for _ in range(2)] == ["b", "a"]
+    assert queue.head is None
+
+
+async def test_a_timer_has_the_priority_of_its_cause_and_the_earliest_wins(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add_after("a", 5, LOW)
+    queue.add_after("a", 9, HIGH)
+    queue.add_after("b", 9, LOW)
+    queue.add_after("b", 5, HIGH)
+    clock.advance(9)
+    assert [queue.take() for _ in range(2)] == [("b", (HIGH,)), ("a", (LOW,))]
+    assert queue.waiting == 0
+
+
+async def test_a_timer_makes_a_waiting_request_more_urgent(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add("other", CAUSE)
+    queue.add("a", LOW)
+    queue.add_after("a", 5, HIGH)
+    clock.advance(5)
+    assert queue.take() == ("a", (LOW, HIGH))
+
+
+async def test_the_head_tells_the_highest_priority_and_since_when_its_first_request_has_it(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    assert queue.head is None
+    queue.add("a", LOW)
+    clock.advance(1)
+    queue.add("b", LOW)
+    assert queue.head == (Priority.LOW, 0)
+    clock.advance(1)
+    queue.add("a", HIGH)
+    assert queue.head == (Priority.HIGH, 2)
+    queue.take()
+    assert queue.head == (Priority.LOW, 1)
+
+
+async def test_shut_down_drops_what_waits_and_accepts_nothing(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add("processed", CAUSE)
+    queue.add("queued", CAUSE)
     take(queue)
     queue.add("processed", FOREIGN)
-    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
-    await settle()
     queue.add_after("b", 5, CAUSE)
     queue.shut_down()
     queue.add("a", CAUSE)
     queue.add_after("a", 5, CAUSE)
     queue.done("processed")
-    results: list[Any] = await asyncio.gather(*getters, return_exceptions=True)
-    assert [type(result) for result in results] == [ShutDown] * 3
     assert (len(queue), queue.waiting, queue.processing, clock.handles) == (0, 0, 0, 0)
-    with pytest.raises(ShutDown):
-        await queue.get()
+    with pytest.raises(ValueError, match="empty"):
+        queue.take()
 
 
-REQUESTS = st.sampled_from(["a", "b", "c"])
+REQUESTS = st.sampled_from(["a", "b", "c", "d"])
+PRIORITIES = st.sampled_from(Priority)
 
 
 class WorkQueueMachine(RuleBasedStateMachine):
@@ -343,29 +434,42 @@ class WorkQueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.queue: WorkQueue[str] = WorkQueue(self.clock, Backoff(1, 8))
-        self.due: list[str] = []
-        self.processing: dict[str, bool] = {}
-        self.timers: dict[str, float] = {}
+        self.due: dict[Priority, list[str]] = {priority: [] for priority in sorted(Priority, reverse=True)}
+        self.turns_without = dict.fromkeys(Priority, 0)
+        self.processing: dict[str, list[Priority]] = {}
+        self.timers: dict[str, tuple[float, Priority]] = {}
         self.failures: dict[str, int] = {}
 
-    def make_due(self, request: str, *, is_own: bool = False) -> None:
+    def make_due(self, request: str, priority: Priority) -> None:
         """Note in the model that a request is due, or dirty while it is processed."""
         if request in self.processing:
-            self.processing[request] = self.processing[request] or not is_own
-        elif request not in self.due:
-            self.due.append(request)
+            self.processing[request].append(priority)
+            return
+        present = next((each for each, line in self.due.items() if request in line), None)
+        if present is None or present < priority:
+            for line in self.due.values():
+                if request in line:
+                    line.remove(request)
+            self.due[priority].append(request)
 
-    @rule(request=REQUESTS, is_own=st.booleans())
-    def add(self, request: str, *, is_own: bool) -> None:
-        """Add a request, for an own write or for somebody else's."""
-        self.queue.add(request, OWN if is_own else FOREIGN)
-        self.make_due(request, is_own=is_own)
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def add(self, request: str, priority: Priority) -> None:
+        """Add a request."""
+        self.queue.add(request, Cause("user's write", "uid", "2", priority=priority))
+        self.make_due(request, priority)
 
-    @rule(request=REQUESTS, delay=st.integers(-1, 10))
-    def add_after(self, request: str, delay: int) -> None:
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def add_own(self, request: str, priority: Priority) -> None:
+        """Add a request for an own write, which counts unless the request is processed."""
+        self.queue.add(request, Cause(OWN.text, "uid", "1", priority=priority))
+        if request not in self.processing:
+            self.make_due(request, priority)
+
+    @rule(request=REQUESTS, delay=st.integers(-1, 10), priority=PRIORITIES)
+    def add_after(self, request: str, delay: int, priority: Priority) -> None:
         """Add a request for later."""
-        self.queue.add_after(request, delay, FOREIGN)
-        self.start_timer(request, delay)
+        self.queue.add_after(request, delay, Cause("timer", priority=priority))
+        self.start_timer(request, delay, priority)
 
     @rule(request=REQUESTS)
     def add_rate_limited(self, request: str) -> None:
@@ -373,15 +477,16 @@ class WorkQueueMachine(RuleBasedStateMachine):
         delay = self.queue.add_rate_limited(request, FOREIGN)
         assert delay == min(2 ** self.failures.get(request, 0), 8)
         self.failures[request] = self.failures.get(request, 0) + 1
-        self.start_timer(request, delay)
+        self.start_timer(request, delay, FOREIGN.priority)
 
-    def start_timer(self, request: str, delay: float) -> None:
+    def start_timer(self, request: str, delay: float, priority: Priority) -> None:
         """Note in the model when a request becomes due."""
         if delay <= 0:
-            self.make_due(request)
-        else:
-            due = self.clock.monotonic() + delay
-            self.timers[request] = min(due, self.timers.get(request, due))
+            self.make_due(request, priority)
+            return
+        due = self.clock.monotonic() + delay
+        if request not in self.timers or due < self.timers[request][0]:
+            self.timers[request] = (due, priority)
 
     @rule(request=REQUESTS)
     def forget(self, request: str) -> None:
@@ -389,35 +494,48 @@ class WorkQueueMachine(RuleBasedStateMachine):
         self.queue.forget(request)
         self.failures.pop(request, None)
 
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def lower(self, request: str, priority: Priority) -> None:
+        """Move a request to a lower priority."""
+        self.queue.lower(request, priority)
+        for present, line in self.due.items():
+            if request in line and present > priority:
+                line.remove(request)
+                self.due[priority].append(request)
+                return
+
     @rule(seconds=st.integers(0, 12))
     def advance(self, seconds: int) -> None:
-        """Move the clock; what becomes due does so in the order of its times."""
-        self.clock.advance(seconds)
-        due = {request: when for request, when in self.timers.items() if when <= self.clock.monotonic()}
-        appeared = []
-        for request in due:
-            del self.timers[request]
-            if request in self.processing or request in self.due:
-                self.make_due(request)
-            else:
-                appeared.append(request)
-        actual = list(self.queue._order)[len(self.due) :]
-        assert sorted(actual) == sorted(appeared)
-        assert [due[request] for request in actual] == sorted(due[request] for request in actual)
-        self.due.extend(actual)
+        """Move the clock second by second; what becomes due in one second does so in any order."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            now = self.clock.monotonic()
+            became_due = {request: timer[1] for request, timer in self.timers.items() if timer[0] <= now}
+            actual = list(self.queue._order)
+            for request in sorted(became_due, key=lambda one: actual.index(one) if one in actual else -1):
+                del self.timers[request]
+                self.make_due(request, became_due[request])
 
     @rule()
-    def get(self) -> None:
-        """Take what is due first."""
+    def take(self) -> None:
+        """Take the first request of the highest priority, or of a lower one that has waited for its turn."""
+        waiting = [priority for priority, line in self.due.items() if line]
         taken = take(self.queue)
-        if not self.due:
+        if not waiting:
             assert taken is None
             return
         assert taken is not None
-        request = self.due.pop(0)
-        assert taken[0] == request
+        request = taken[0]
+        priority = next(each for each in waiting if self.due[each][0] == request)
+        for each in waiting:
+            self.turns_without[each] += 1
+        is_owed = self.turns_without[priority] > 8
+        assert priority == max(waiting) or is_owed
+        self.turns_without[priority] = 0
+        assert all(self.turns_without[each] < 10 for each in (Priority.LOW, Priority.MIDDLE))
+        self.due[priority].pop(0)
         self.timers.pop(request, None)
-        self.processing[request] = False
+        self.processing[request] = []
 
     @precondition(lambda self: self.processing)
     @rule(data=st.data())
@@ -425,13 +543,16 @@ class WorkQueueMachine(RuleBasedStateMachine):
         """End one of the requests that are processed."""
         request = data.draw(st.sampled_from(sorted(self.processing)))
         self.queue.done(request, not_own)
-        if self.processing.pop(request):
-            self.make_due(request)
+        meanwhile = self.processing.pop(request)
+        if meanwhile:
+            self.make_due(request, max(meanwhile))
 
     @invariant()
     def same_as_the_model(self) -> None:
         """Compare everything that can be seen."""
-        assert list(self.queue._order) == self.due
+        assert list(self.queue._order) == [request for line in self.due.values() for request in line]
+        head = self.queue.head
+        assert (head and head[0]) == next((priority for priority, line in self.due.items() if line), None)
         assert self.queue.waiting == len(self.timers)
         assert self.queue.processing == len(self.processing)
         assert {name: self.queue.failures(name) for name in self.failures} == self.failures
@@ -439,4 +560,4 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
 
 TestWorkQueueMachine = WorkQueueMachine.TestCase
-TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

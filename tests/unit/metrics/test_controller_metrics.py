@@ -52,14 +52,18 @@ def test_every_series_is_there_from_the_start(observer: ControllerMetrics, value
     assert value("workqueue_depth", **QUEUE, priority="") == 0
     assert value("workqueue_adds_total", **QUEUE) == 0
     assert value("ansible_operator_reconciles_count", GVK=KIND) == 0
+    for priority in ("high", "middle", "low"):
+        labels = {"controller": NAME, "priority": priority}
+        assert value("ansible_operator_workqueue_depth", **labels) == 0
+        assert value("ansible_operator_workqueue_queue_duration_seconds_count", **labels) == 0
     assert observer.ages() == []
 
 
 def test_a_request_is_followed_from_due_to_done(
     observer: ControllerMetrics, time: Time, value: Callable[..., float | None]
 ) -> None:
-    observer.added("a")
-    observer.added("b")
+    observer.added("a", "high")
+    observer.added("b", "low")
     assert value("workqueue_depth", **QUEUE, priority="") == 2
     time.seconds += 2
     observer.taken("a")
@@ -93,3 +97,27 @@ def test_failures_and_crashes_are_errors(
     assert value("controller_runtime_reconcile_errors_total", controller=NAME) == 1
     assert value("controller_runtime_reconcile_panics_total", controller=NAME) == panics
     assert value("workqueue_retries_total", **QUEUE) == 1
+
+
+def test_what_waits_is_told_by_priority_and_a_request_that_moves_keeps_its_age(
+    observer: ControllerMetrics, time: Time, value: Callable[..., float | None]
+) -> None:
+    def depths() -> list[float | None]:
+        name = "ansible_operator_workqueue_depth"
+        return [value(name, controller=NAME, priority=priority) for priority in ("high", "middle", "low")]
+
+    observer.added("a", "low")
+    observer.added("b", "low")
+    observer.added("c", "middle")
+    assert depths() == [0, 1, 2]
+    time.seconds += 3
+    observer.moved("a", "high")
+    assert depths() == [1, 1, 1]
+    assert value("workqueue_adds_total", **QUEUE) == 3
+    time.seconds += 4
+    observer.taken("a")
+    assert depths() == [0, 1, 1]
+    waited = "ansible_operator_workqueue_queue_duration_seconds_sum"
+    assert value(waited, controller=NAME, priority="high") == 7
+    assert value(waited, controller=NAME, priority="low") == 0
+    assert value("workqueue_queue_duration_seconds_sum", **QUEUE) == 7

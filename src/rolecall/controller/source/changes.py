@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from rolecall.controller.field_paths import FieldPath
+from rolecall.controller.priorities import Priority
 from rolecall.controller.source.outline import summarize_fields
 from rolecall.controller.source.store import Entry
 from rolecall.controller.work_queue import Cause
@@ -72,10 +73,13 @@ class Change:
         return False
 
     def cause(self, text: str) -> Cause:
-        """Return the cause of a request for this change; only one from a watch has the object's uid and version."""
+        """Return the cause of a request for this change; only one from a watch has the object's uid and version.
+
+        The first list tells what is there and not that it has changed, so its causes have the lowest priority.
+        """
         entry = self.entry
         if not self.from_watch:
-            return Cause(text)
+            return Cause(text, priority=Priority.LOW if self.in_initial_list else Priority.MIDDLE)
         version = self.obj.get("metadata", {}).get("resourceVersion") or entry.resource_version
         return Cause(text, entry.uid, str(version), is_removal=self.new is None)
 

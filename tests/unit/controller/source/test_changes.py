@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
+from rolecall.controller.priorities import Priority
 from rolecall.controller.source.changes import Change, ChangeType
 from rolecall.controller.work_queue import Cause
 from tests.unit.controller.samples import POD, make_change, make_object
@@ -20,6 +23,11 @@ def test_the_cause_of_a_live_change_has_the_version_of_its_object() -> None:
 def test_the_cause_of_a_change_that_a_list_showed_has_no_identity() -> None:
     change = make_change(make_object(), make_object(resourceVersion="2"), from_watch=False)
     assert change.cause("text") == Cause("text")
+
+
+def test_the_cause_of_what_the_first_list_shows_is_not_urgent() -> None:
+    change = replace(make_change(None, make_object(), from_watch=False), in_initial_list=True)
+    assert change.cause("text") == Cause("text", priority=Priority.LOW)
 
 
 def test_a_change_of_nothing_is_an_error() -> None:

@@ -1,0 +1,18 @@
+"""The metrics of an operator, read as Prometheus does."""
+
+import aiohttp
+
+from tests.integration.operators import Operator
+
+
+def port_of(operator: Operator, message: str) -> int:
+    """Return the port that an operator has told of."""
+    return int(operator.messages(message)[-1]["port"])
+
+
+async def read(session: aiohttp.ClientSession, operator: Operator) -> dict[str, float]:
+    """Return the metrics of an operator by series, as they are written."""
+    async with session.get(f"http://127.0.0.1:{port_of(operator, 'Serving metrics')}/metrics") as response:
+        assert response.status == 200
+        lines = (await response.text()).splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
