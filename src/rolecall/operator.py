@@ -83,7 +83,7 @@ async def run_operator(
             serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
             _work_directory(settings) as root,
             _budgeted(chosen, settings, root, watches) as budgeted,
-            ReadWatches.of_kinds(partial(SelectedReads, client), clock, [watch.gvk for watch in watches]) as reads,
+            _read_watches(client, clock, watches, metrics) as reads,
         ):
             context = OperatorContext(
                 settings=settings,
@@ -197,6 +197,13 @@ async def _budgeted(
     kinds = [watch.gvk for watch in watches]
     async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
         yield budgeted
+
+
+def _read_watches(
+    client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics
+) -> ReadWatches:
+    kinds = [watch.gvk for watch in watches]
+    return ReadWatches.of_kinds(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
 
 
 @asynccontextmanager

@@ -47,6 +47,8 @@ class KindReads:
     namespaced: bool
     new_scope: Callable[[Place, "KindReads"], Scope]
     clock: Clock
+    subscriptions: int = 0
+    """How many reads are waited on, counted for each object that has read."""
     scopes: dict[Place, Scope] = field(default_factory=dict)
     _subscribers: dict[Target, dict[int, Subscriber]] = field(default_factory=dict)
     _by_name: dict[bytes, Target] = field(default_factory=dict)
@@ -55,16 +57,13 @@ class KindReads:
     """The objects in lists that runs have read before a scope has listed."""
     _has_complained: bool = False
 
-    @property
-    def subscriptions(self) -> int:
-        """How many objects wait for changes of what they have read of this kind, counted once for each read."""
-        return sum(map(len, self._subscribers.values()))
-
     def subscribe(self, target: Target, subscriber: Subscriber) -> int:
         """Watch what was read, and return the version from which on nothing of it is missed."""
         if target not in self._subscribers:
             self._add(target)
-        self._subscribers.setdefault(target, {})[id(subscriber)] = subscriber
+        subscribers = self._subscribers.setdefault(target, {})
+        self.subscriptions += id(subscriber) not in subscribers
+        subscribers[id(subscriber)] = subscriber
         scopes = self._usable_scopes_of(target)
         for scope in scopes:
             scope.unused_since = None
@@ -74,7 +73,7 @@ class KindReads:
     def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
         """Forget who has read something; the watches on it stay for a while."""
         subscribers = self._subscribers.get(target, {})
-        subscribers.pop(id(subscriber), None)
+        self.subscriptions -= subscribers.pop(id(subscriber), None) is not None
         if subscribers or target not in self._subscribers:
             return
         del self._subscribers[target]

@@ -20,6 +20,13 @@ from rolecall.kube.selected_reads import Selection
 KEEP_SECONDS: Final = 600.0
 _LOOK_SECONDS: Final = 60.0
 
+Report = Callable[[str, int, int], None]
+
+
+def _report_nothing(_gvk: str, _watches: int, _subscriptions: int) -> None:
+    """Report to nobody."""
+
+
 SourceOf = Callable[[Selection], ListerWatcher]
 
 
@@ -27,19 +34,23 @@ SourceOf = Callable[[Selection], ListerWatcher]
 class ReadWatches:
     """What is watched because runs have read it; an asynchronous context manager that ends all watches.
 
-    ``primaries`` are the groups and kinds that the operator reconciles.
+    ``primaries`` are the groups and kinds that the operator reconciles. ``report`` is told the numbers of watches and
+    of subscriptions of a kind.
     """
 
     source_of: SourceOf
     clock: Clock
     primaries: frozenset[tuple[str, str]] = frozenset()
+    report: Report = _report_nothing
     _kinds: dict[GVK, KindReads] = field(default_factory=dict)
     _cleaning: asyncio.Task[None] | None = None
 
     @classmethod
-    def of_kinds(cls, source_of: SourceOf, clock: Clock, kinds: Iterable[GVK]) -> Self:
+    def of_kinds(
+        cls, source_of: SourceOf, clock: Clock, kinds: Iterable[GVK], report: Report = _report_nothing
+    ) -> Self:
         """Return the watches for an operator of these kinds."""
-        return cls(source_of, clock, frozenset((gvk.group, gvk.kind) for gvk in kinds))
+        return cls(source_of, clock, frozenset((gvk.group, gvk.kind) for gvk in kinds), report)
 
     async def __aenter__(self) -> Self:
         """Begin to end the watches that nobody needs any more."""
@@ -56,11 +67,6 @@ class ReadWatches:
         await asyncio.gather(*(scope.stopped() for scope in scopes))
 
     @property
-    def watches(self) -> Mapping[GVK, int]:
-        """The number of watches of each kind."""
-        return {gvk: len(kind.scopes) for gvk, kind in self._kinds.items()}
-
-    @property
     def subscriptions(self) -> Mapping[GVK, int]:
         """How many reads of each kind are waited on, counted for each object that has read."""
         return {gvk: kind.subscriptions for gvk, kind in self._kinds.items()}
@@ -75,12 +81,16 @@ class ReadWatches:
         kind = self._kinds.get(target.gvk)
         if kind is None:
             kind = self._kinds[target.gvk] = KindReads(target.gvk, namespaced, self._new_scope, self.clock)
-        return kind.subscribe(target, subscriber)
+        position = kind.subscribe(target, subscriber)
+        self._report(kind)
+        return position
 
     def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
         """Forget who has read something."""
-        if target.gvk in self._kinds:
-            self._kinds[target.gvk].unsubscribe(target, subscriber)
+        kind = self._kinds.get(target.gvk)
+        if kind is not None:
+            kind.unsubscribe(target, subscriber)
+            self._report(kind)
 
     def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
         """Tell a subscriber what is known to be newer than the version that it has seen.
@@ -96,6 +106,9 @@ class ReadWatches:
         source = PositionedSource(self.source_of(selection))
         return Scope(kind.gvk, namespace, name, source, kind, self._is_primary)
 
+    def _report(self, kind: KindReads) -> None:
+        self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
+
     def _is_primary(self, gvk: GVK) -> bool:
         return (gvk.group, gvk.kind) in self.primaries
 
@@ -106,5 +119,6 @@ class ReadWatches:
             for gvk, kind in list(self._kinds.items()):
                 kind.note_unused(now)
                 kind.stop_unused(now - KEEP_SECONDS)
+                self._report(kind)
                 if not kind.scopes:
                     del self._kinds[gvk]
