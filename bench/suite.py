@@ -16,7 +16,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import comparison, endurance, footprint, loop_delay, plans, plays, population, readiness, records, song
+from bench import (
+    comparison,
+    endurance,
+    footprint,
+    loop_delay,
+    plans,
+    plays,
+    population,
+    read_edits,
+    readiness,
+    reads,
+    records,
+    song,
+)
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
 from bench.endurance import Endurance
@@ -48,6 +61,7 @@ class Plan:
     effort: Effort
     endurance: Endurance
     record_turns: int
+    edit_seconds: float
     contenders: Sequence[Contender]
 
 
@@ -62,6 +76,8 @@ ALONE: Mapping[str, Alone] = {
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
+    "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
+    "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,
@@ -73,7 +89,7 @@ COMPARED: Mapping[str, Compared] = {
     "start": footprint.measure_start,
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"endurance"})
+ON_DEMAND = frozenset({"endurance", "read-edits"})
 """Sections that take longer than all others together, and so are measured only if somebody asks for them."""
 
 
@@ -90,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         QUICK if options.quick else Effort(),
         endurance.QUICK if options.quick else Endurance(),
         records.QUICK_TURNS if options.quick else records.TURNS,
+        60.0 * options.edit_minutes,
         _chosen(options),
     )
     try:
@@ -112,6 +129,13 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
     )
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section; may be repeated")
+    parser.add_argument(
+        "--edit-minutes",
+        type=float,
+        default=read_edits.MINUTES,
+        metavar="N",
+        help="how long the section read-edits edits at random (default: %(default)g)",
+    )
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
     parser.add_argument(
         "--peer-programs",

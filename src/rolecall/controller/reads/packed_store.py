@@ -8,6 +8,7 @@ primaries.
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -19,6 +20,7 @@ _NAMESPACE_BYTES: Final = 4
 NO_OWNERS: Final[frozenset[bytes]] = frozenset()
 
 
+@lru_cache(maxsize=1024)
 def namespace_hash(namespace: str) -> bytes:
     """Return the hash of a namespace, with which the hash of each key in it begins."""
     return blake2b(namespace.encode(), digest_size=_NAMESPACE_BYTES).digest()
@@ -37,6 +39,12 @@ def namespace_of(hashed: bytes) -> bytes:
 def short_hash(text: str) -> bytes:
     """Return eight bytes that stand for a text."""
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+
+
+@lru_cache(maxsize=1024)
+def shared_mapping(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the same mapping for equal items: most objects have the labels of many others."""
+    return dict(items)
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ class ReadRules:
     def target_of(self, read: Read, owner: Owner) -> Target | None:
         """Return what to watch for a read of a run of ``owner``, None if the read does not count."""
         gvk = read.resource.gvk
-        if read.resource.is_virtual or (gvk.group, gvk.kind) in self.ignored | _NEVER:
+        if (gvk.group, gvk.kind) in self.ignored or (gvk.group, gvk.kind) in _NEVER:
             return None
         if read.key.name:
             return None if owner.refers_to(gvk, read.key) else Target(gvk, read.key.namespace, read.key.name)
@@ -90,6 +90,9 @@ class ObjectReads:
         """Watch what is about to be read; what was read before in this run has been seen as it was then."""
         target = self.rules.target_of(read, self.owner)
         if target is None or target in self.owned or not self.is_running:
+            return None
+        if read.resource.is_virtual:
+            self.watches.note_unwatchable(target.gvk)
             return None
         position = self.watches.subscribe(target, self, namespaced=read.resource.namespaced)
         if target not in self.running and self.unanswered.setdefault(target, position) == UNKNOWN:

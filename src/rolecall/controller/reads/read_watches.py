@@ -16,6 +16,9 @@ from rolecall.controller.reads.seen import Target
 from rolecall.controller.source.reflector import ListerWatcher
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.selected_reads import Selection
+from rolecall.logs import get_logger
+
+logger = get_logger("reads")
 
 KEEP_SECONDS: Final = 600.0
 _LOOK_SECONDS: Final = 60.0
@@ -43,6 +46,7 @@ class ReadWatches:
     primaries: frozenset[tuple[str, str]] = frozenset()
     report: Report = _report_nothing
     _kinds: dict[GVK, KindReads] = field(default_factory=dict)
+    _unwatchable: set[GVK] = field(default_factory=set)
     _cleaning: asyncio.Task[None] | None = None
 
     @classmethod
@@ -99,6 +103,16 @@ class ReadWatches:
         """
         if target.gvk in self._kinds:
             self._kinds[target.gvk].replay(target, subscriber, version, keys)
+
+    def note_unwatchable(self, gvk: GVK) -> None:
+        """Say once that a kind that was read does not support watches."""
+        if gvk not in self._unwatchable:
+            self._unwatchable.add(gvk)
+            logger.warning(
+                "Runs read a kind that cannot be watched; its changes will not trigger reconciles",
+                gvk=str(gvk),
+                hint="set a reconcilePeriod, or name the kind in the blacklist of the watch",
+            )
 
     def _new_scope(self, place: Place, kind: KindReads) -> Scope:
         namespace, name = place

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rolecall.controller.clock import Clock
-from rolecall.controller.reads.packed_store import NO_OWNERS, PackedStore, key_hash, short_hash
+from rolecall.controller.reads.packed_store import NO_OWNERS, PackedStore, key_hash, shared_mapping, short_hash
 from rolecall.controller.reads.position import PositionedSource
 from rolecall.controller.reads.seen import ABSENT, DIGEST_BYTES, UNKNOWN, ReadChange, State, version_of
 from rolecall.controller.source.content import content_digest
@@ -230,7 +230,8 @@ class Scope:
     def _keep_labels(self, hashed: bytes, obj: RawObject) -> None:
         if self.label_keys:
             labels = shared_labels(obj)
-            self.store.labels[hashed] = {key: labels[key] for key in self.label_keys & labels.keys()} or _NO_LABELS
+            asked = tuple(sorted((key, labels[key]) for key in self.label_keys & labels.keys()))
+            self.store.labels[hashed] = shared_mapping(asked)
 
     def _keep_owners(self, hashed: bytes, owners: frozenset[bytes]) -> None:
         if owners:

@@ -29,7 +29,6 @@ def read_of(gvk: GVK, name: str = "x", verbs: frozenset[str] = VERBS) -> Read:
         read_of(GVK("", "v1", "Event")),
         read_of(GVK("events.k8s.io", "v1", "Event")),
         read_of(GVK("coordination.k8s.io", "v1", "Lease")),
-        read_of(GVK("metrics.k8s.io", "v1beta1", "PodMetrics"), verbs=frozenset({"get", "list"})),
         read_of(GVK("", "v1", "Pod")),
         read_of(SONG, "one"),
         read_of(GVK("example.com", "v2", "Song"), "one"),
@@ -37,6 +36,15 @@ def read_of(gvk: GVK, name: str = "x", verbs: frozenset[str] = VERBS) -> Read:
 )
 def test_these_reads_never_count(read: Read) -> None:
     assert ReadRules(frozenset({("", "Pod")})).target_of(read, ONE) is None
+
+
+async def test_a_kind_that_cannot_be_watched_is_one_message(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = GVK("metrics.k8s.io", "v1beta1", "PodMetrics")
+    rig.start()
+    for name in "ab":
+        assert rig.reads.register(read_of(metrics, name, verbs=frozenset({"get", "list"}))) is None
+    assert capsys.readouterr().out.count("Runs read a kind that cannot be watched") == 1
+    assert rig.end() == []
 
 
 def test_another_object_of_the_same_kind_counts() -> None:
