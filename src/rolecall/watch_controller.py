@@ -195,6 +195,8 @@ class WatchController:
                 index.update_primary(change.key, change.obj)
             else:
                 index.remove_primary(change.key)
+        if self._reads is not None and not is_selected:
+            self._reads.forget(change.key)
         if self._predicate(change):
             old, new = change.old, change.new
             changed_spec = old is not None and new is not None and old.generation != new.generation

@@ -71,6 +71,12 @@ class ReadTriggers:
         """Return whether a change that came in during a run is no news after it."""
         return self._sets is not None and not self._sets.counts(key, cause)
 
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about an object that is gone or no longer selected."""
+        self._delays.forget(key)
+        if self._sets is not None:
+            self._sets.forget(key)
+
     def _wake(self, key: ObjectKey, cause: ReadCause) -> None:
         if self._queue.is_processing(key):
             self._queue.add(key, cause)  # judged at the end of the run, when its own writes are known

@@ -5,12 +5,13 @@ From ``MOST_NAMES`` names on it is its namespace that is watched, and from ``MOS
 if that is permitted. Watches only widen; a narrow one ends when a wide one has listed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rolecall.controller.clock import Clock
-from rolecall.controller.reads.packed_store import key_hash, namespace_hash, namespace_of
+from rolecall.controller.reads.packed_store import key_hash, namespace_of
+from rolecall.controller.reads.places import EVERYWHERE, Place, is_within, key_of, lists_key, place_of
 from rolecall.controller.reads.scope import Delivery, Scope
 from rolecall.controller.reads.seen import ReadChange, Target
 from rolecall.controller.selectors import LabelSelector
@@ -22,10 +23,6 @@ logger = get_logger("reads")
 
 MOST_NAMES: Final = 50
 MOST_SCOPES: Final = 100
-Place = tuple[str | None, str]
-"""The namespace (None: all) and the name (empty: all) of a scope."""
-
-_EVERYWHERE: Final[Place] = (None, "")
 
 
 class Subscriber(Protocol):
@@ -78,12 +75,12 @@ class KindReads:
             return
         del self._subscribers[target]
         if target.name:
-            self._by_name.pop(key_hash(_key(target)), None)
+            self._by_name.pop(key_hash(key_of(target)), None)
         else:
-            lists = self._lists[_lists_key(target)]
+            lists = self._lists[lists_key(target)]
             del lists[target]
             if not lists:
-                del self._lists[_lists_key(target)]
+                del self._lists[lists_key(target)]
 
     def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
         """Tell a subscriber what is known to be newer than the version that it has seen.
@@ -101,9 +98,9 @@ class KindReads:
         self, scope: Scope, target: Target, version: int, keys: Iterable[ObjectKey] | None
     ) -> Iterator[Delivery]:
         if target.name:
-            yield from scope.replayed(_key(target))
+            yield from scope.replayed(key_of(target))
             return
-        place = _lists_key(target)
+        place = lists_key(target)
         for delivery in scope.replayed_after(version, keys):
             hashed = delivery.change.key_hash
             if hashed.startswith(place) or not hashed:
@@ -116,24 +113,28 @@ class KindReads:
                 if not delivery.owners & subscriber.tokens:
                     subscriber.notify(target, delivery.change)
 
-    def keys_in(self, scope: Scope) -> Iterable[ObjectKey]:
-        """Return the objects of a scope that runs have read by name, or in a list before the scope had one."""
-        named = {key for target in self._by_name.values() if scope.covers(key := _key(target))}
-        return named | self._expected.pop(scope, set())
+    def expected_in(self, scope: Scope) -> Mapping[bytes, str]:
+        """Return the objects that a list of a scope has, unless they are gone: the hashes of their keys, and names.
+
+        These are what runs have read by name, or in a list before the scope had one, and what narrower scopes know.
+        """
+        keys = {key for target in self._by_name.values() if scope.covers(key := key_of(target))}
+        keys |= self._expected.pop(scope, set())
+        narrower = [] if scope.is_synced else self._within(scope)
+        known = {hashed: "" for _, other in narrower for hashed in other.store.hashes()}
+        return known | {key_hash(key): str(key) for key in keys}
 
     def on_synced(self, scope: Scope) -> None:
         """End the narrower watches that a new one makes superfluous."""
-        for place, other in list(self.scopes.items()):
-            if other is not scope and _is_within(place, (scope.namespace, scope.name)):
-                other.stop()
-                del self.scopes[place]
+        for place, other in self._within(scope):
+            self._stop(place, other)
 
     def on_refused(self, scope: Scope, reason: str) -> None:
         """Watch more narrowly what may not be watched as a whole; say it once if there is nothing narrower."""
         for target in list(self._subscribers):
             if scope in self._scopes_of(target):
                 self._usable_scopes_of(target)
-        needs_all = any(_is_place_of(target, scope) for target in self._subscribers)
+        needs_all = any(place_of(target, namespaced=self.namespaced) == scope.place for target in self._subscribers)
         if needs_all and not self._has_complained:
             self._has_complained = True
             where = scope.namespace or "all"
@@ -147,9 +148,9 @@ class KindReads:
 
     def note_unused(self, now: float) -> None:
         """Take note of the scopes in which nothing is subscribed to any more."""
-        places = {_place_of(target, namespaced=self.namespaced) for target in self._subscribers}
+        places = {place_of(target, namespaced=self.namespaced) for target in self._subscribers}
         for place, scope in self.scopes.items():
-            if any(_is_within(each, place) for each in places):
+            if any(is_within(each, place) for each in places):
                 scope.unused_since = None
             elif scope.unused_since is None:
                 scope.unused_since = now
@@ -158,14 +159,23 @@ class KindReads:
         """Stop the scopes that have been unused since before a time."""
         for place, scope in list(self.scopes.items()):
             if scope.unused_since is not None and scope.unused_since <= before:
-                scope.stop()
-                del self.scopes[place]
+                self._stop(place, scope)
+
+    def _stop(self, place: Place, scope: Scope) -> None:
+        scope.stop()
+        self._expected.pop(scope, None)
+        del self.scopes[place]
+
+    def _within(self, scope: Scope) -> list[tuple[Place, Scope]]:
+        """Return the narrower scopes, which a scope makes superfluous."""
+        place = scope.place
+        return [(each, other) for each, other in self.scopes.items() if other is not scope and is_within(each, place)]
 
     def _add(self, target: Target) -> None:
         if target.name:
-            self._by_name[key_hash(_key(target))] = target
+            self._by_name[key_hash(key_of(target))] = target
         else:
-            self._lists.setdefault(_lists_key(target), {})[target] = _compiled(target.selector)
+            self._lists.setdefault(lists_key(target), {})[target] = _compiled(target.selector)
 
     def _concerned(self, delivery: Delivery) -> Iterator[Target]:
         hashed = delivery.change.key_hash
@@ -179,10 +189,10 @@ class KindReads:
 
     def _scopes_of(self, target: Target) -> Iterator[Scope]:
         """Yield the scopes that show all of a target."""
-        place = _place_of(target, namespaced=self.namespaced)
-        candidates: list[Place] = [_EVERYWHERE, (place[0], ""), place]
+        place = place_of(target, namespaced=self.namespaced)
+        candidates: list[Place] = [EVERYWHERE, (place[0], ""), place]
         for each in dict.fromkeys(candidates):
-            if each in self.scopes and _is_within(place, each):
+            if each in self.scopes and is_within(place, each):
                 yield self.scopes[each]
 
     def _usable_scopes_of(self, target: Target) -> list[Scope]:
@@ -190,19 +200,23 @@ class KindReads:
         scopes = [*self._scopes_of(target)]
         if not scopes:
             return [self._widened(target)]
-        if all(scope.reason for scope in scopes):
-            narrowest = self._start(_place_of(target, namespaced=self.namespaced), target)
-            scopes += [narrowest] if narrowest not in scopes else []
-        return scopes
+        if not all(scope.reason for scope in scopes):
+            return scopes
+        refused = {scope.place for scope in scopes}
+        narrowest = place_of(target, namespaced=self.namespaced)
+        place = next((each for each in (self._place_by_count(target), narrowest) if each not in refused), None)
+        return scopes if place is None else [*scopes, self._start(place, target)]
 
     def _widened(self, target: Target) -> Scope:
         """Start the watch for a target that none shows yet."""
-        place = _place_of(target, namespaced=self.namespaced)
-        if place[1] and sum(1 for _, name in self.scopes if name) >= MOST_NAMES:
-            place = (place[0], "")
-        if len(self.scopes) >= MOST_SCOPES:
-            place = _EVERYWHERE
+        place = EVERYWHERE if len(self.scopes) >= MOST_SCOPES else self._place_by_count(target)
         return self._start(place, target)
+
+    def _place_by_count(self, target: Target) -> Place:
+        """Return the narrowest place for a target, or its namespace if many names are watched already."""
+        namespace, name = place_of(target, namespaced=self.namespaced)
+        has_many = sum(1 for _, each in self.scopes if each) >= MOST_NAMES
+        return namespace, "" if has_many else name
 
     def _start(self, place: Place, target: Target) -> Scope:
         scope = self.scopes.get(place)
@@ -231,26 +245,3 @@ def _compiled(selector: str) -> LabelSelector | None:
         return label_selector(selector)
     except ValueError:
         return None
-
-
-def _key(target: Target) -> ObjectKey:
-    return ObjectKey(target.namespace, target.name)
-
-
-def _lists_key(target: Target) -> bytes:
-    return namespace_hash(target.namespace) if target.namespace else b""
-
-
-def _place_of(target: Target, *, namespaced: bool) -> Place:
-    """Return the narrowest place that shows all of a target."""
-    return (target.namespace or None) if namespaced else None, target.name
-
-
-def _is_place_of(target: Target, scope: Scope) -> bool:
-    """Return whether a scope is the narrowest one for a target."""
-    return _place_of(target, namespaced=True) == (scope.namespace, scope.name)
-
-
-def _is_within(place: Place, other: Place) -> bool:
-    """Return whether everything in one place is in another one too."""
-    return other[0] in (None, place[0]) and other[1] in ("", place[1])

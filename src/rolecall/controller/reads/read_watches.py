@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from rolecall.controller.clock import Clock, sleep
-from rolecall.controller.reads.kind_reads import KindReads, Place, Subscriber
+from rolecall.controller.reads.kind_reads import KindReads, Subscriber
+from rolecall.controller.reads.places import Place
 from rolecall.controller.reads.position import PositionedSource
 from rolecall.controller.reads.scope import SECRET, Scope
 from rolecall.controller.reads.seen import Target

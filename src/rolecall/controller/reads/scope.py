@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from rolecall.controller.clock import Clock
 from rolecall.controller.reads.packed_store import NO_OWNERS, PackedStore, key_hash, shared_mapping, short_hash
+from rolecall.controller.reads.places import Place
 from rolecall.controller.reads.position import PositionedSource
 from rolecall.controller.reads.seen import ABSENT, DIGEST_BYTES, UNKNOWN, ReadChange, State, version_of
 from rolecall.controller.source.content import content_digest
@@ -47,8 +48,8 @@ class ScopeListener(Protocol):
     def deliver(self, delivery: Delivery) -> None:
         """Take a change."""
 
-    def keys_in(self, scope: "Scope") -> Iterable[ObjectKey]:
-        """Return the objects of the scope that runs have read by name, or in a list before the scope had one."""
+    def expected_in(self, scope: "Scope") -> Mapping[bytes, str]:
+        """Return the objects that a list of the scope has, unless they are gone: hashes of keys, and names."""
 
     def on_synced(self, scope: "Scope") -> None:
         """Take note that the first list is complete."""
@@ -90,6 +91,11 @@ class Scope:
     """Why it cannot be watched for now, empty if it can."""
     unused_since: float | None = None
     _task: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> Place:
+        """The namespace and the name, None and empty for all."""
+        return self.namespace, self.name
 
     @property
     def is_synced(self) -> bool:
@@ -145,9 +151,7 @@ class Scope:
         present = {key_hash(key) for key in listed_keys}
         was_synced, before = self.is_synced, self.position
         gone = {hashed: "" for hashed in self.store.hashes() if hashed not in present}
-        for key in self.listener.keys_in(self):
-            if (hashed := key_hash(key)) not in present:
-                gone[hashed] = str(key)
+        gone |= {each: name for each, name in self.listener.expected_in(self).items() if each not in present}
         for hashed, name in gone.items():
             known = self.store.get(hashed)
             digest = known.digest if known else ABSENT if was_synced else None

@@ -66,7 +66,7 @@ class ReadChange:
     def text(self) -> str:
         """The change as people read it, for example ``read Secret default/login changed``."""
         verb = "deleted" if self.is_removal else "created" if self.before.digest == ABSENT else "changed"
-        return f"read {self.gvk.kind} {self.name} {verb}" if self.name else f"a {self.gvk.kind} that was read {verb}"
+        return f"read {self.gvk.kind} {self.name} {verb}" if self.name else f"read list of {self.gvk.kind}: one {verb}"
 
 
 def counts(change: ReadChange, seen: State, written: State | None = None) -> bool:

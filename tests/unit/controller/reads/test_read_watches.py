@@ -74,6 +74,22 @@ async def test_what_may_not_be_watched_as_a_whole_is_watched_piece_by_piece(rig:
         assert await rig.causes() == [f"read Widget n{number}/w created"]
 
 
+@pytest.mark.usefixtures("few")
+async def test_a_deletion_that_only_a_wider_watch_could_see_is_not_lost(rig: Rig) -> None:
+    rig.server.put("w", "n0")
+    rig.start()
+    for number in range(5):
+        rig.read("", f"n{number}")
+        await settle()
+    rig.server.end_streams()
+    await settle()
+    rig.server.delete("w", "n0")
+    rig.read("", "n5")
+    await settle()
+    assert places(rig) == {(None, "")}
+    assert rig.end() == ["read list of Widget: one deleted"]
+
+
 async def test_what_may_not_be_watched_is_one_message(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.server.broken_kinds[WIDGET] = FORBIDDEN
     await rig.run("a", "b", "")
