@@ -82,6 +82,10 @@ class KindReads:
             if not lists:
                 del self._lists[lists_key(target)]
 
+    def may_watch(self, target: Target) -> bool:
+        """Return whether there is a watch for a target that was not refused."""
+        return any(not scope.reason for scope in self._scopes_of(target))
+
     def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
         """Tell a subscriber what is known to be newer than the version that it has seen.
 

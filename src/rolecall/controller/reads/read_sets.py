@@ -110,11 +110,13 @@ class ObjectReads:
         if self.unanswered.pop(target, None) is not None:
             self.running[target] = state
             self.watches.replay(target, self, state.version, keys)
-            if state.version == UNKNOWN and not target.name and target in self.unlisted:
-                # Nobody knows what was in the list. The next run finds a watch that has begun.
-                self.notify(target, ReadChange(target.gvk, b"", State(UNKNOWN), State(UNKNOWN)))
         elif keys and target in self.running:
             self.watches.replay(target, self, self.running[target].version, keys)
+
+    def look_again(self, target: Target) -> None:
+        """Let another run follow if nobody knows what was in a list; it will find a watch that has begun."""
+        if self.watches.may_watch(target):
+            self.notify(target, ReadChange(target.gvk, b"", State(UNKNOWN), State(UNKNOWN)))
 
     def wrote(self, obj: RawObject) -> None:
         """Take note of an object as the run left it."""
@@ -197,7 +199,10 @@ class _Registered:
         if self.target.name and isinstance(content, dict) and ownership_of(content, self.reads.owner) is not None:
             self.reads.drop(self.target)
             return
-        self.reads.answer(self.target, self._seen(status, content), keys)
+        seen = self._seen(status, content)
+        self.reads.answer(self.target, seen, keys)
+        if status == HTTPStatus.OK and seen.version == UNKNOWN and not self.target.name:
+            self.reads.look_again(self.target)
 
     def _seen(self, status: int, content: Any) -> State:
         if status == HTTPStatus.NOT_FOUND and self.target.name:

@@ -105,6 +105,11 @@ class ReadWatches:
         if target.gvk in self._kinds:
             self._kinds[target.gvk].replay(target, subscriber, version, keys)
 
+    def may_watch(self, target: Target) -> bool:
+        """Return whether a target is watched, as far as is known."""
+        kind = self._kinds.get(target.gvk)
+        return kind is not None and kind.may_watch(target)
+
     def note_unwatchable(self, gvk: GVK) -> None:
         """Say once that a kind that was read does not support watches."""
         if gvk not in self._unwatchable:

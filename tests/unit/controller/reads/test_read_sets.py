@@ -321,6 +321,32 @@ async def test_a_read_without_an_answer_counts_from_its_registration(rig: Rig) -
     assert rig.end(successful=False) == ["read Widget default/w changed"]
 
 
+async def test_a_list_that_cannot_be_read_is_followed_by_one_more_run(rig: Rig) -> None:
+    for expected in (["read list of Widget: one changed"], []):
+        rig.start()
+        read = rig.ask()
+        assert read.pending is not None
+        read.pending.answered(200, None, None)
+        await settle()
+        assert rig.end() == expected
+
+
+@pytest.mark.parametrize("status", [0, 403, 500])
+async def test_a_list_that_shows_nothing_is_not(rig: Rig, status: int) -> None:
+    rig.server.broken_kinds[WIDGET] = ForbiddenError(403, "Forbidden", "no")
+    for _ in range(2):
+        rig.start()
+        read = rig.ask()
+        assert read.pending is not None
+        read.pending.answered(status, None, None)
+        await settle()
+        assert rig.end() == []
+    rig.server.broken_kinds.clear()
+    rig.server.put("w")
+    await rig.recover()
+    assert await rig.causes() == ["read Widget default/w changed"]
+
+
 async def test_an_answer_from_an_old_cache_is_judged_against_the_present_state(rig: Rig) -> None:
     rig.server.put("w", spec={"a": 1})
     await rig.run("w")
