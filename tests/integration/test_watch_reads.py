@@ -1,9 +1,17 @@
 """What a run has read wakes its object, with roles that know nothing of it."""
 
+import asyncio
 import time
 from typing import Any
 
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.errors import ForbiddenError
+from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
+from rolecall.kube.selected_reads import SelectedReads, Selection
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, World, always, eventually
 
@@ -179,6 +187,52 @@ async def test_a_label_that_makes_an_object_match_wakes_the_role_that_listed(wor
     await data(world, "members", "names", "two")
     await world.patch(CONFIG_MAP, "two", {"metadata": {"labels": {"member": "no"}}})
     await data(world, "members", "names", "")
+
+
+NAMED_ONLY = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [login], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader}]
+"""
+
+
+async def test_rights_on_one_name_are_enough_to_watch_it_and_bring_no_content(
+    world: World, defined: ControlPlane
+) -> None:
+    """What is read by its name is listed and watched by its name, and of a Secret only the metadata is sent."""
+    await world.create(NAMED_ONLY)
+    (made,) = await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}")
+    kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "reader")
+    async with await Client.connect(str(kubeconfig)) as client:
+        named = SelectedReads(client, Selection("login", metadata_only=True))
+
+        async def listed() -> list[dict[str, Any]]:
+            try:
+                return [obj async for page, _ in named.list_pages(SECRET, world.namespace) for obj in page]
+            except ForbiddenError:
+                return []
+
+        [found] = await eventually(listed, bool, PATIENCE, "the Role is in force")
+        assert (found["kind"], metadata_of(found)["name"], "data" in found) == ("Secret", "login", False)
+        await world.patch(SECRET, "login", {"stringData": {"password": "y"}})
+        version = resource_version_of(made)
+        async for kind, obj in named.watch(SECRET, world.namespace, version, PATIENCE):
+            assert (kind, obj["kind"], "data" in obj) == ("MODIFIED", "Secret", False)
+            break
+        with pytest.raises(ForbiddenError):
+            async for _ in SelectedReads(client, Selection()).list_pages(SECRET, world.namespace):
+                pass
 
 
 async def test_reads_wake_nobody_without_the_key_or_where_the_blacklist_says_so(world: World, things: Things) -> None:
