@@ -3,6 +3,7 @@ from itertools import product
 
 import pytest
 
+from rolecall.controller.reads import read_sets
 from rolecall.controller.reads.read_sets import ReadRules
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ForbiddenError
@@ -168,6 +169,52 @@ async def test_own_writes_are_what_the_run_knows_last(rig: Rig) -> None:
     assert await rig.causes() == []
     rig.server.put("w", spec={"a": 1})
     assert await rig.causes() == ["read Widget default/w changed"]
+
+
+async def test_what_the_run_created_for_its_object_is_not_watched_as_a_read(rig: Rig) -> None:
+    rig.start()
+    rig.read("w")
+    rig.reads.wrote({"apiVersion": "example.com/v1", "kind": "Widget"} | rig.server.put("w", owners=OWNED))
+    rig.read("w")
+    await settle()
+    assert rig.end() == []
+    assert sum(rig.watches.subscriptions.values()) == 0
+
+
+async def test_what_a_run_watched_counts_from_where_the_watch_began(rig: Rig) -> None:
+    rig.server.put("w")
+    resource = ApiResource(WIDGET, "widgets", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
+    rig.start()
+    for start in (str(rig.server.version), ""):
+        assert rig.reads.register(Read(resource, "watch", ObjectKey("default", "w"), start=start)) is None
+    await settle()
+    assert rig.end() == []
+    rig.server.put("w", spec={"a": 1})
+    assert await rig.causes() == ["read Widget default/w changed"]
+
+
+async def test_a_deletion_behind_the_first_page_of_a_list_is_not_lost(rig: Rig) -> None:
+    rig.server.put("w")
+    rig.start()
+    first, second = rig.ask(), rig.ask()
+    for page in (first, second):
+        page.look()
+    first.keys = frozenset()
+    rig.server.delete("w")
+    first.arrive()
+    second.arrive()
+    await settle()
+    assert rig.end() == ["read Widget default/w deleted"]
+
+
+async def test_more_changes_than_are_remembered_call_for_a_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_sets, "_MOST_PENDING", 2)
+    await rig.run("")
+    rig.start()
+    for number in range(4):
+        rig.server.put(f"w{number}")
+    await settle()
+    assert rig.end(successful=False) == ["more changes of what was read than are remembered"]
 
 
 # From run to run
