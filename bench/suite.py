@@ -25,7 +25,9 @@ from bench import (
     plans,
     plays,
     population,
+    read_edits,
     readiness,
+    reads,
     records,
     song,
 )
@@ -60,6 +62,7 @@ class Plan:
     effort: Effort
     endurance: Endurance
     record_turns: int
+    edit_seconds: float
     contenders: Sequence[Contender]
 
 
@@ -75,6 +78,8 @@ ALONE: Mapping[str, Alone] = {
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
     "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
+    "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
+    "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
     "single": comparison.measure_single,
@@ -86,7 +91,7 @@ COMPARED: Mapping[str, Compared] = {
     "start": footprint.measure_start,
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"endurance", "first-round"})
+ON_DEMAND = frozenset({"endurance", "first-round", "read-edits"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 
@@ -103,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         QUICK if options.quick else Effort(),
         endurance.QUICK if options.quick else Endurance(),
         records.QUICK_TURNS if options.quick else records.TURNS,
+        60.0 * options.edit_minutes,
         _chosen(options),
     )
     try:
@@ -125,6 +131,13 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="fewer objects and rounds: minutes instead of a quarter hour"
     )
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section; may be repeated")
+    parser.add_argument(
+        "--edit-minutes",
+        type=float,
+        default=read_edits.MINUTES,
+        metavar="N",
+        help="how long the section read-edits edits at random (default: %(default)g)",
+    )
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
     parser.add_argument(
         "--peer-programs",

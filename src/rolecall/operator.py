@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from rolecall.controller.clock import LoopClock
 from rolecall.controller.leader_election import Elector
 from rolecall.controller.lease_guard import LeaseGuard
 from rolecall.controller.manager import Manager
+from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
+from rolecall.kube.selected_reads import SelectedReads
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.owned_directories import OwnedDirectory
@@ -81,6 +84,7 @@ async def run_operator(
             serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
             _work_directory(settings) as root,
             _budgeted(chosen, settings, root, watches) as budgeted,
+            _read_watches(client, clock, watches, metrics) as reads,
         ):
             context = OperatorContext(
                 settings=settings,
@@ -96,6 +100,7 @@ async def run_operator(
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
                 run_environment=run_environment(metrics_port),
                 recorder=Recorder.of_settings(settings, client),
+                read_watches=reads,
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
@@ -192,6 +197,13 @@ async def _budgeted(
     kinds = [watch.gvk for watch in watches]
     async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
         yield budgeted
+
+
+def _read_watches(
+    client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics
+) -> ReadWatches:
+    kinds = [watch.gvk for watch in watches]
+    return ReadWatches.of_kinds(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
 
 
 @asynccontextmanager

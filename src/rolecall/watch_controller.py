@@ -18,6 +18,9 @@ from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.manager import Manager
 from rolecall.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.controller.priorities import Priority
+from rolecall.controller.reads.read_delays import ReadDelays
+from rolecall.controller.reads.read_sets import ReadCause, ReadRules, ReadSets
+from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
@@ -32,6 +35,8 @@ from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.first_round import priority_in_first_round
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.primaries import Primaries
+from rolecall.reconcile.read_triggers import Primaries as ReadPrimaries
+from rolecall.reconcile.read_triggers import ReadTriggers
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -71,6 +76,8 @@ class OperatorContext:
     """Whether this replica may still write, which with leader election only the leader may."""
     run_environment: Mapping[str, str] = field(default_factory=dict)
     recorder: Recorder | None = None
+    read_watches: ReadWatches | None = None
+    """What is watched because runs have read it."""
 
 
 class WatchController:
@@ -93,6 +100,7 @@ class WatchController:
         )
         self._dependents: set[tuple[GVK, Ownership]] = set()
         self._primaries = context.manager.informer_for(watch.gvk)
+        self._reads = self._read_triggers()
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
         self.reconciler = self._make_reconciler()
@@ -101,7 +109,7 @@ class WatchController:
             queue=self.queue,
             workers=workers,
             reconcile=self.reconciler.reconcile,
-            is_self_trigger=self._self_triggers.is_self_trigger,
+            is_self_trigger=self._is_answered,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
             observer=self._metrics.observer,
@@ -130,6 +138,7 @@ class WatchController:
             environment=context.run_environment,
             uncached=watch.blacklist,
             seen={} if context.settings.cache_reads else None,
+            reads=self._read_sets(),
         )
         primaries = Primaries(context.client, watch.gvk, context.own_writes, context.may_write)
         return Reconciler(
@@ -142,7 +151,29 @@ class WatchController:
             observer=self._metrics,
             default_period_seconds=context.settings.reconcile_period_seconds,
             recorder=context.recorder,
+            reads=self._reads,
         )
+
+    def _read_triggers(self) -> ReadTriggers | None:
+        context, watch = self._context, self.watch
+        if not watch.watch_reads or context.read_watches is None:
+            return None
+        primaries = ReadPrimaries(watch.gvk, self._primaries.store.get, watch.selector)
+        delays = ReadDelays(context.clock)
+        return ReadTriggers(primaries, self.queue, self._self_triggers, context.events.record, delays)
+
+    def _read_sets(self) -> ReadSets | None:
+        if self._reads is None or self._context.read_watches is None:
+            return None
+        others = {trigger.gvk for trigger in self.watch.triggers} | self.watch.blacklist
+        rules = ReadRules(frozenset((gvk.group, gvk.kind) for gvk in others))
+        return self._reads.read_sets(self._context.read_watches, rules)
+
+    def _is_answered(self, key: ObjectKey, cause: Cause) -> bool:
+        """Return whether a cause that came in during a run needs no other run."""
+        if self._reads is not None and isinstance(cause, ReadCause) and self._reads.is_old(key, cause):
+            return True
+        return self._self_triggers.is_self_trigger(key, cause)
 
     def _follow(self, trigger: Trigger) -> TriggerIndex:
         index = TriggerIndex(trigger, self.watch.gvk)
@@ -163,6 +194,8 @@ class WatchController:
             else:
                 index.remove_primary(change.key)
         priority = self._priority_of(change)
+        if self._reads is not None and not is_selected:
+            self._reads.forget(change.key)
         if self._predicate(change):
             self._enqueue(change.key, self._primary_cause(change, priority))
         if not self._has_started:

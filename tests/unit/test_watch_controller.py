@@ -10,6 +10,7 @@ from rolecall.config.watches import Finalizer, Watch
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.manager import Manager
 from rolecall.controller.priorities import Priority
+from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.selectors import LabelSelector
 from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.controller.work_queue import Cause
@@ -17,13 +18,16 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.metrics.operator_metrics import OperatorMetrics
 from rolecall.proxy import Ownership, Proxy
+from rolecall.proxy.reads.read_tracking import Read
+from rolecall.proxy.writes.ownership import Owner
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.watch_controller import OperatorContext, WatchController
 from tests.integration.things import THING
+from tests.unit.controller.fake_server import FakeServer
 from tests.unit.fake_cluster import VERBS, FakeCluster
-from tests.unit.manual_clock import ManualClock
+from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.reconcile.rig import ScriptedRunner
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
@@ -38,7 +42,7 @@ NAME = "operator-sdk/primary-resource"
 class Bench:
     """A watch controller whose informers hear what the test tells them; nothing runs by itself."""
 
-    def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
+    def __init__(self, cluster: FakeCluster, root: Path, *, reads: ReadWatches | None = None, **watch: Any) -> None:
         self.clock = ManualClock()
         self.manager = Manager(cluster, None, self.clock)
         self.manager.dispatcher.has_started = True
@@ -55,6 +59,7 @@ class Bench:
             own_writes=self.own_writes,
             events=EventRecorder(cluster),
             watch_metrics=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
+            read_watches=reads,
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, context)
@@ -430,3 +435,63 @@ async def test_without_a_status_nothing_is_known_to_be_urgent_in_the_first_round
     bench = Bench(cluster, tmp_path, manage_status=False)
     list_all(bench)
     assert bench.urgency() == FIRST_ROUND | {"new": LOW}
+
+
+# Reads
+
+
+class ReadBench(Bench):
+    """A watch controller with ``watchReads`` whose object ``one`` has read the ConfigMap ``config``."""
+
+    def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
+        self.server = FakeServer()
+        self.watches = ReadWatches.of_kinds(lambda _selection: self.server, ManualClock(), [THING])
+        super().__init__(cluster, root, reads=self.watches, watch_reads=True, **watch)
+
+    async def read(self) -> None:
+        """Reconcile the object once, with a run that reads."""
+        self.tell(THING, generation=1, labels={"tier": "web"})
+        await self.due()
+        sets = self.controller.reconciler.launcher.access.reads
+        assert sets is not None
+        pending = sets.start(Owner(THING, ONE, "uid-one", namespaced=True)).register(
+            Read(CONFIG_MAPS, "get", ObjectKey("default", "config"))
+        )
+        if pending is not None:
+            pending.answered(404, None, None)
+        sets.end(ONE, successful=True)
+        await settle()
+
+
+async def test_a_change_of_what_was_read_reconciles(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = ReadBench(cluster, tmp_path)
+    async with bench.watches:
+        await bench.read()
+        bench.server.put("config")
+        await settle()
+        assert await bench.due() == {ONE: ["read ConfigMap default/config created"]}
+
+
+@pytest.mark.parametrize(
+    "watch", [{"blacklist": frozenset({CONFIG_MAP})}, {"triggers": (Trigger(CONFIG_MAP, ReferenceType.OWNER),)}]
+)
+async def test_a_kind_that_other_keys_decide_about_is_not_watched_as_a_read(
+    cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
+) -> None:
+    bench = ReadBench(cluster, tmp_path, **watch)
+    async with bench.watches:
+        await bench.read()
+        assert bench.server.lists == 0
+
+
+async def test_without_the_key_nobody_is_told_of_reads(bench: Bench) -> None:
+    assert bench.controller.reconciler.launcher.access.reads is None
+
+
+async def test_an_object_that_is_not_selected_any_more_waits_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = ReadBench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    async with bench.watches:
+        await bench.read()
+        assert sum(bench.watches.subscriptions.values()) == 1
+        bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "db"})
+        assert sum(bench.watches.subscriptions.values()) == 0

@@ -11,6 +11,7 @@ from rolecall.config.key_types import BOOLEAN, LIST, Key
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
     declared.SELECTOR: ("matching labels", "#selector"),
+    declared.WATCH_READS: ("the last run has read", "../concepts/reads-as-triggers.md"),
     declared.WATCH_DEPENDENT_RESOURCES: ("dependents", "../concepts/dependents-and-ownership.md"),
     declared.BLACKLIST: ("kinds", "#blacklist"),
     declared.FINALIZER: ("what runs", "#finalizer"),

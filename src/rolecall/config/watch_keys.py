@@ -134,10 +134,17 @@ WATCH_CLUSTER_SCOPED_RESOURCES = Key(
     "whether changes of cluster-scoped dependents trigger a reconcile",
     default=False,
 )
+WATCH_READS = Key(
+    "watchReads",
+    BOOLEAN,
+    "whether a change of what the last run has read triggers a reconcile",
+    default=False,
+    is_ours=True,
+)
 BLACKLIST = Key(
     "blacklist",
     LIST,
-    "dependent kinds whose changes are ignored",
+    "kinds whose changes are ignored, as dependents and as reads",
     default=_NO_ITEMS,
     keys=(GROUP, VERSION, KIND),
 )
@@ -195,6 +202,7 @@ ENTRY: tuple[Key[Any], ...] = (
     WATCH_ANNOTATIONS_CHANGES,
     WATCH_DEPENDENT_RESOURCES,
     WATCH_CLUSTER_SCOPED_RESOURCES,
+    WATCH_READS,
     BLACKLIST,
     MAX_RUNNER_ARTIFACTS,
     FINALIZER,

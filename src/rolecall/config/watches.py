@@ -61,6 +61,7 @@ class Watch:
     manage_status: bool = True
     watch_dependent_resources: bool = True
     watch_cluster_scoped_resources: bool = False
+    watch_reads: bool = False
     snake_case_parameters: bool = True
     watch_annotations_changes: bool = False
     mark_unsafe: bool | None = None
@@ -186,6 +187,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         manage_status=reader.read(keys.MANAGE_STATUS),
         watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
         watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
+        watch_reads=reader.read(keys.WATCH_READS),
         snake_case_parameters=reader.read(keys.SNAKE_CASE_PARAMETERS),
         watch_annotations_changes=reader.read(keys.WATCH_ANNOTATIONS_CHANGES),
         mark_unsafe=reader.read(keys.MARK_UNSAFE),

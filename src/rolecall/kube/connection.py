@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
@@ -43,6 +43,19 @@ class Request:
 
 
 OnRequest = Callable[[str, str, str], None]
+
+
+class Reader(Protocol):
+    """What lists and watches are read with: a connection, or one that adds to each request."""
+
+    async def receive(self, request: Request) -> bytes:
+        """Send a request and return the body of the answer. Raise ApiError for an error status."""
+
+    async def receive_up_to(self, request: Request, most_bytes: int | None) -> bytes | None:
+        """Send a request and return the body of the answer, None if it is longer than ``most_bytes``."""
+
+    def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """Send a request and yield each line of the answer."""
 
 
 class Connection:

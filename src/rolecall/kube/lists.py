@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from rolecall.kube.answers import read_object
-from rolecall.kube.connection import Connection, Request
+from rolecall.kube.connection import Reader, Request
 from rolecall.kube.errors import UnreadableError
 from rolecall.kube.paging import PageSize
 from rolecall.kube.partial_metadata import (
@@ -23,7 +23,7 @@ Page = tuple[list[RawObject], str]
 """Objects, and the resourceVersion of the list."""
 
 
-async def pages_of(connection: Connection, gvk: GVK, path: str) -> AsyncIterator[Page]:
+async def pages_of(connection: Reader, gvk: GVK, path: str) -> AsyncIterator[Page]:
     """Yield the pages of the list at a path. Raise GoneError if it must be restarted: the continue token expired."""
     size = PageSize()
     query: dict[str, str] = {}
@@ -40,7 +40,7 @@ async def pages_of(connection: Connection, gvk: GVK, path: str) -> AsyncIterator
         query["continue"] = token
 
 
-async def _page(connection: Connection, gvk: GVK, request: Request, size: PageSize) -> RawObject | None:
+async def _page(connection: Reader, gvk: GVK, request: Request, size: PageSize) -> RawObject | None:
     """Return a page, None if it has to be asked for again with fewer objects."""
     body = await connection.receive_up_to(request, size.most_bytes)
     if body is None:
@@ -57,7 +57,7 @@ async def _page(connection: Connection, gvk: GVK, request: Request, size: PageSi
     return answer
 
 
-async def _page_without_content(connection: Connection, gvk: GVK, request: Request, reason: str) -> RawObject:
+async def _page_without_content(connection: Reader, gvk: GVK, request: Request, reason: str) -> RawObject:
     """Return a page of a single object, of which only the metadata is read."""
     wanted = replace(request, accept=ACCEPT_PARTIAL_LIST)
     answer = read_object(without_managed_fields(await connection.receive(wanted), b"}}]}"), f"GET {request.path}")

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from rolecall.kube.answers import read_event
-from rolecall.kube.connection import REQUEST_SECONDS, Connection, Request
+from rolecall.kube.connection import REQUEST_SECONDS, Reader, Request
 from rolecall.kube.errors import UnreachableError, UnreadableError
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.partial_metadata import (
@@ -28,7 +28,7 @@ _LAG_SECONDS = 15.0
 
 
 async def events_after(
-    connection: Connection, gvk: GVK, path: str, resource_version: str, timeout_seconds: float
+    connection: Reader, gvk: GVK, path: str, resource_version: str, timeout_seconds: float
 ) -> AsyncGenerator[Event, None]:
     """Yield each event after a resourceVersion, including bookmarks, until the timeout.
 
@@ -51,7 +51,7 @@ async def events_after(
             yield event_type, obj
 
 
-async def _next_event_without_content(connection: Connection, gvk: GVK, request: Request, reason: str) -> Event:
+async def _next_event_without_content(connection: Reader, gvk: GVK, request: Request, reason: str) -> Event:
     """Return the next event, of which only the metadata is read; a deleted object needs no more."""
     wanted = replace(request, accept=ACCEPT_PARTIAL_OBJECT, timeout_seconds=REQUEST_SECONDS)
     try:

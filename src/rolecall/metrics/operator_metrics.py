@@ -7,6 +7,7 @@ leader election, and the endpoint for the metrics of roles.
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from rolecall.metrics.controller_metrics import ControllerFamilies
+from rolecall.metrics.read_watches import ReadWatchMetrics
 from rolecall.metrics.reconcile_results import ReconcileResults
 from rolecall.metrics.registry import Registry
 from rolecall.metrics.resource_created_at import ResourceCreatedAt
@@ -61,6 +62,7 @@ class OperatorMetrics:
         self.controllers = ControllerFamilies(registry)
         self.resource_created_at = ResourceCreatedAt()
         registry.register(self.resource_created_at)
+        self.read_watches = ReadWatchMetrics(registry)
         self.user_metrics = UserMetrics(registry)
 
     def render(self) -> bytes:

@@ -25,6 +25,7 @@ from rolecall.proxy.gate import Gate, GatedRequest
 from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
 from rolecall.proxy.reads.dependent_discovery import DependentDiscovery
 from rolecall.proxy.reads.inspection import Inspection, inspect_read
+from rolecall.proxy.reads.read_tracking import Answer, ReadTracking, tracked
 from rolecall.proxy.reads.read_watermark import track_read
 from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
 from rolecall.proxy.sessions import Caller, Session, Sessions, SessionSpec
@@ -88,6 +89,7 @@ class Proxy:
         self._worker = BodyWorker()
         self._owner_injector = OwnerInjector(client, self._upstream, self._worker)
         self._dependents = DependentDiscovery(client)
+        self._reads = ReadTracking(client)
         self._conditional_writes = ConditionalWrites(self._upstream, self._worker)
         self._runner: web.ServerRunner | None = None
         self._listener: LimitedListener | None = None
@@ -209,29 +211,48 @@ class Proxy:
             write = replace(write, body=await self._owner_injector.inject(session, write))
             observation.sent = write.body
             return await session.shield_write(self._send_write(session, write, headers))
+        pending = await self._reads.register(session.spec.reads, info, target)
+        with tracked(pending) as answer:
+            return await self._read(request, session_request, headers, answer)
+
+    async def _read(
+        self, request: web.BaseRequest, session_request: SessionRequest, headers: Headers, answer: Answer
+    ) -> web.StreamResponse:
+        """Answer a request that is no write, from the cache or from the API server."""
+        session, target, info = session_request.session, session_request.target, session_request.info
         if self._cached is not None and request.method == "GET":
             cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
             if cached is not None and isinstance(cached.body, bytes):
-                await self._dependents.report(session, info, await self._inspect(session, info, cached.body))
+                found = await self._inspect(session, info, cached.body, answer)
+                answer.status = cached.status
+                await self._dependents.report(session, info, found)
                 return cached
         body_stream = request.content if request.body_exists else None
         async with await self._upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as upstream_response:
+            answer.status = upstream_response.status
             with track_read(session.spec.watermark, info, upstream_response.status) as record_content:
                 is_inspected = self._dependents.should_inspect(info, upstream_response)
                 capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
-                response = await relay(request, upstream_response, observation.capture(capture))
-                found = await self._inspect(session, info, None if capture is None else capture.body)
+                response = await relay(request, upstream_response, session_request.observation.capture(capture))
+                found = await self._inspect(session, info, None if capture is None else capture.body, answer)
                 record_content(found.content)
         await self._dependents.report(session, info, found)
         return response
 
-    async def _inspect(self, session: Session, info: RequestInfo, body: bytes | None) -> Inspection:
+    async def _inspect(self, session: Session, info: RequestInfo, body: bytes | None, answer: Answer) -> Inspection:
         if not body:
             return Inspection()
-        spec, is_tracked = session.spec, session.spec.watermark is not None
-        return await self._worker.run(body, lambda: inspect_read(body, info, spec.owner, needs_content=is_tracked))
+        spec = session.spec
+        is_tracked = spec.watermark is not None or spec.reads is not None
+
+        def inspect() -> Inspection:
+            return inspect_read(body, info, spec.owner, needs_content=is_tracked, needs_keys=answer.needs_keys)
+
+        found = await self._worker.run(body, inspect)
+        answer.content, answer.keys = found.content, found.keys
+        return found
 
     async def _send_write(self, session: Session, write: WriteRequest, headers: Headers) -> web.StreamResponse:
         """Send a write, and record what it changed before the run gets the response."""

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.exchanges import SEPARATOR, Asker, OnExchange
+from rolecall.proxy.reads.read_tracking import ReadObserver
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.ownership import Owner, Ownership
@@ -38,7 +39,8 @@ class SessionSpec:
     kind of a dependent that the run is about to create, or has read, and with the way it names the primary. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
     the log. ``watermark`` is shared by the runs of the primary; with None, no read is answered from the cache. Reads of
-    the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run.
+    the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run,
+    ``reads`` about every read before it is sent.
     """
 
     request_gvk: GVK
@@ -53,6 +55,7 @@ class SessionSpec:
     uncached: frozenset[GVK] = frozenset()
     on_removal: Callable[[str], None] | None = None
     on_exchange: OnExchange | None = None
+    reads: ReadObserver | None = None
 
     @property
     def owner(self) -> Owner:

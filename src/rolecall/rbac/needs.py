@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rolecall.config.watches import Watch
@@ -16,6 +16,8 @@ RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 _SEVERAL: Final = 2
 _NAMELESS: Final = frozenset({"create", "deletecollection"})
 _STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+_READS: Final = frozenset({"get", "list", "watch"})
+_NEVER_WATCHED: Final = frozenset({("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")})
 _CHANGES: Final = frozenset({"update", "patch"})
 _GROUP_OF_EVERYBODY: Final = "authorization.k8s.io"
 """Everybody may ask for their own rights."""
@@ -59,6 +61,8 @@ def needs_of(sources: Iterable[Source], lease: tuple[str, str] | None = None) ->
             needs.add(right, reason)
         for right, reason in _of_runs(source):
             needs.add(right, reason)
+        for right in _of_watched_reads(source, plurals):
+            needs.add(right, f"the operator: {source.watch.gvk.kind}, reads")
     needs.add(Right("", "", "events", "create"), "the operator: Events")
     needs.add(Right("", "", "events", "patch"), "the operator: Events")
     if lease is not None:
@@ -115,6 +119,23 @@ def _of_runs(source: Source) -> Iterator[tuple[Right, str]]:
         for right in _rights_of(source, usage, is_named=_name_key(usage) in named):
             for task in usage.tasks or ("",):
                 yield right, f"{source.watch.gvk.kind}: {_task_text(source, task)}"
+
+
+def _of_watched_reads(source: Source, plurals: dict[GVK, str]) -> Iterator[Right]:
+    """Yield what the operator needs to watch what the runs of a kind have read."""
+    watch = source.watch
+    if not watch.watch_reads or source.recorded is None:
+        return
+    others = {trigger.gvk for trigger in watch.triggers} | watch.blacklist
+    ignored = {(gvk.group, plural_of(gvk, plurals)) for gvk in others} | _NEVER_WATCHED
+    named = _resources_with_fixed_names(source, source.recorded.usages)
+    for usage in source.recorded.usages:
+        access = usage.access
+        if access.verb not in _READS or access.subresource or (access.group, access.resource) in ignored:
+            continue
+        for right in _rights_of(source, usage, is_named=_name_key(usage) in named):
+            for verb in ("list", "watch"):
+                yield replace(right, verb=verb)
 
 
 def _task_text(source: Source, place: str) -> str:

@@ -67,6 +67,13 @@ class RunRecorder(Protocol):
         """Drop what is known about an object that is gone."""
 
 
+class RunReads(Protocol):
+    """Keeps what runs read; must return at once."""
+
+    def run_ended(self, context: ReconcileContext) -> None:
+        """Take note of the end of a reconcile, whether it had a run or not."""
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Reconciles the objects of one kind."""
@@ -80,6 +87,7 @@ class Reconciler:
     observer: RunObserver
     default_period_seconds: float
     recorder: RunRecorder | None = None
+    reads: RunReads | None = None
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
@@ -100,6 +108,8 @@ class Reconciler:
         try:
             result = await self._take_steps(context)
         finally:
+            if self.reads is not None:
+                self.reads.run_ended(context)
             if self.recorder is not None and context.record is not None:
                 is_successful = result is not None and not result.failed
                 ending = Ending("succeeded" if is_successful else "failed", context.summary, context.written_status)

@@ -59,6 +59,10 @@ class OwnWrites:
         """Return whether the primary's runs removed this object."""
         return self.contains(request, uid, _REMOVED)
 
+    def writers(self, uid: str, resource_version: str) -> list[Request]:
+        """Return the primaries whose runs wrote this version of an object."""
+        return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
+
     def forget(self, request: Request) -> None:
         """Drop what is known about a primary that is gone."""
         self._versions.pop(request, None)

@@ -10,12 +10,12 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from rolecall.controller.text_selectors import selects
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.record.reader import StoredRecord
 from rolecall.replay.recorded_kinds import RecordedKinds
 from rolecall.replay.recorded_objects import Key, ListQuery, RecordedObjects
-from rolecall.replay.selection import selects
 
 _NAMESPACES: Final = ("", "namespaces")
 _SECRETS: Final = ("", "secrets")

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 from rolecall.blocking_work import in_thread
+from rolecall.controller.reads.read_sets import ReadSets
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.private_files import write_private
 from rolecall.proxy import OnExchange, Ownership, Proxy, ReadWatermark, SessionSpec
+from rolecall.proxy.writes.ownership import Owner
 
 
 class WriteRecorder(Protocol):
@@ -52,7 +54,7 @@ class ApiAccess:
     """Gives the runs of one kind access to the API server.
 
     Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
-    cache.
+    cache. With ``reads``, they are told what each run reads and writes.
     """
 
     client: Client
@@ -65,11 +67,14 @@ class ApiAccess:
     """Further variables of every run."""
     uncached: frozenset[GVK] = frozenset()
     seen: dict[ObjectKey, ReadWatermark] | None = None
+    reads: ReadSets | None = None
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about a primary that is gone."""
         if self.seen is not None:
             self.seen.pop(key, None)
+        if self.reads is not None:
+            self.reads.forget(key)
 
     @asynccontextmanager
     async def open(
@@ -81,19 +86,28 @@ class ApiAccess:
         """
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
+        owner = Owner(gvk, key, uid_of(obj), resource.namespaced)
+        reads = None if self.reads is None else self.reads.start(owner)
+
+        def on_write(written: RawObject) -> None:
+            self.own_writes.record_write((gvk, key), written)
+            if reads is not None:
+                reads.wrote(written)
+
         run = SessionSpec(
             request_gvk=gvk,
             key=key,
-            uid=uid_of(obj),
+            uid=owner.uid,
             namespaced=resource.namespaced,
             inject_owner=self.inject_owner,
-            on_write=lambda written: self.own_writes.record_write((gvk, key), written),
+            on_write=on_write,
             on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
             ident=ident,
             watermark=self._seen_by(resource, obj),
             uncached=self.uncached,
             on_exchange=on_exchange,
+            reads=reads,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"

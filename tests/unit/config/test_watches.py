@@ -201,6 +201,7 @@ def test_the_defaults_are_those_of_the_go_runner(directory: Path) -> None:
     assert (watch.manage_status, watch.watch_dependent_resources, watch.snake_case_parameters) == (True, True, True)
     assert not watch.watch_cluster_scoped_resources
     assert not watch.watch_annotations_changes
+    assert not watch.watch_reads
     assert not watch.mark_unsafe
     assert watch.reconcile_period_seconds is None
     assert watch.timeout_seconds is None
@@ -221,6 +222,7 @@ def test_every_key_is_read(directory: Path) -> None:
   watchClusterScopedResources: true
   snakeCaseParameters: false
   watchAnnotationsChanges: true
+  watchReads: true
   markUnsafe: true
   blacklist: [{version: v1, kind: ConfigMap}]
   selector: {matchLabels: {tier: web}}
@@ -233,6 +235,7 @@ def test_every_key_is_read(directory: Path) -> None:
     assert (watch.manage_status, watch.watch_dependent_resources, watch.snake_case_parameters) == (False, False, False)
     assert watch.watch_cluster_scoped_resources
     assert watch.watch_annotations_changes
+    assert watch.watch_reads
     assert watch.mark_unsafe
     assert watch.blacklist == {GVK("", "v1", "ConfigMap")}
     assert watch.selector.matches({"tier": "web"})

@@ -70,3 +70,11 @@ def test_replaced_fork_servers_are_counted_by_reason(telemetry: OperatorMetrics)
         f'{family}{{reason="hanging"}} 1.0',
         f'{family}{{reason="not-ready"}} 0.0',
     }
+
+
+def test_the_watches_of_reads_are_shown_by_kind() -> None:
+    metrics = OperatorMetrics("1.2.3")
+    metrics.read_watches.set("/v1, Kind=Secret", 2, 5)
+    text = metrics.render().decode()
+    assert 'ansible_operator_read_watches{GVK="/v1, Kind=Secret"} 2.0' in text
+    assert 'ansible_operator_read_subscriptions{GVK="/v1, Kind=Secret"} 5.0' in text

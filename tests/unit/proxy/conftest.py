@@ -9,6 +9,7 @@ from kubernetes.aio.client import Configuration
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import OnExchange, Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.proxy.reads.read_tracking import ReadObserver
 from tests.unit.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything
@@ -72,6 +73,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
         namespace: str = "ns",
         inject_owner: bool = True,
         on_exchange: OnExchange | None = None,
+        reads: ReadObserver | None = None,
     ) -> Run:
         written: list[RawObject] = []
         removed: list[str] = []
@@ -86,6 +88,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
             on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
             inject_owner=inject_owner,
             on_exchange=on_exchange,
+            reads=reads,
         )
         credentials = proxy.register(spec)
         headers = {"Authorization": f"Bearer {credentials.secret}"}

@@ -131,6 +131,17 @@ def test_a_kind_that_primaries_own_is_watched(rbac: Run) -> None:
     assert rules(printed)["", "demo.example.com", "demos/finalizers"] == {("update", ())}
 
 
+def test_what_is_read_is_watched_where_reads_are_triggers(rbac: Run) -> None:
+    requests = [exchange("GET", f"{CONFIG_MAPS}/shared"), exchange("GET", "/apis/coordination.k8s.io/v1/leases")]
+    watched = "true\n  watchReads: true"
+    _, printed, _ = rbac(*requests, names="ab", status=watched)
+    assert rules(printed)["", "", "configmaps"] == {(verb, ("shared",)) for verb in ("get", "list", "watch")}
+    assert rules(printed)["", "coordination.k8s.io", "leases"] == {("list", ())}
+    blacklist = "\n  blacklist: [{version: v1, kind: ConfigMap}]"
+    _, printed, _ = rbac(*requests, names="ab", status=watched + blacklist)
+    assert rules(printed)["", "", "configmaps"] == {("get", ("shared",))}
+
+
 def test_exec_needs_create_on_it(rbac: Run) -> None:
     _, printed, _ = rbac(exchange("GET", "/api/v1/namespaces/ns/pods/p/exec?command=ls", status=101))
     assert rules(printed)["", "", "pods/exec"] == {("create", ()), ("get", ())}

@@ -120,6 +120,11 @@ def test_a_plural_of_ones_own_names_the_definition(project: Path) -> None:
     assert read(project / "deploy/crds/kustomization.yaml")["resources"] == ["sites.yaml"]
 
 
+def test_a_new_kind_is_reconciled_when_what_its_role_has_read_changes(project: Path) -> None:
+    create_api(project, WEBSITE).write()
+    assert read(project / "watches.yaml")[0]["watchReads"] is True
+
+
 def test_comments_of_the_user_stay(project: Path) -> None:
     create_api(project, WEBSITE).write()
     watches = project / "watches.yaml"

@@ -85,10 +85,12 @@ class Reflector:
     resource_version: str = ""
     turn_started: float = 0.0
     namespaced: bool | None = None
+    retry: WatchRetry | None = None
+    """Its failures so far; without it they are counted, and logged, from here."""
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        retry = WatchRetry(self.gvk, self.namespace)
+        retry = self.retry or WatchRetry(self.gvk, self.namespace)
         while True:
             started = self.clock.monotonic()
             try:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rolecall.controller.field_paths import FieldPath, digest_of
+from rolecall.controller.source.content import content_digest
 from rolecall.controller.source.outline import Outline
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of, owner_references_of
 from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
@@ -18,17 +19,6 @@ from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.kube.shared_strings import shared, shared_labels
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
-# Fields that every write changes, or that follow from other fields.
-_VOLATILE_METADATA = ("resourceVersion", "managedFields", "generation")
-# Annotations in which Kubernetes controllers keep their own state: roles neither read nor set them.
-_CONTROLLER_ANNOTATIONS = (
-    "control-plane.alpha.kubernetes.io/leader",
-    "deployment.kubernetes.io/",
-    "deprecated.daemonset.template.generation",
-    "endpoints.kubernetes.io/last-change-trigger-time",
-    "pv.kubernetes.io/",
-    "volume.kubernetes.io/",
-)
 
 
 @dataclass(slots=True)
@@ -79,7 +69,7 @@ class Entry:
             primary_resource=shared(str(annotations.get(PRIMARY_ANNOTATION, ""))),
             primary_resource_type=shared(str(annotations.get(PRIMARY_TYPE_ANNOTATION, ""))),
             is_deleting=is_being_deleted(obj),
-            digest=_digest(obj, metadata),
+            digest=content_digest(obj, with_status=False),
             values=tuple(path.fingerprint(obj) for path in fields),
             outline=Outline.of(obj),
         )
@@ -131,15 +121,3 @@ class Store:
         if before is not None and not entries:
             del self._namespaces[key.namespace]
         return before
-
-
-def _digest(obj: RawObject, metadata: Mapping[str, Any]) -> bytes:
-    stable = {name: value for name, value in obj.items() if name != "status"}
-    stable["metadata"] = {name: value for name, value in metadata.items() if name not in _VOLATILE_METADATA}
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict):
-        del stable["metadata"]["annotations"]
-        kept = {key: value for key, value in annotations.items() if not str(key).startswith(_CONTROLLER_ANNOTATIONS)}
-        if kept:
-            stable["metadata"]["annotations"] = kept
-    return digest_of(stable)

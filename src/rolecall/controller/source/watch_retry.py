@@ -85,6 +85,8 @@ class WatchRetry:
     waited_seconds: float = 0.0
     answered_failures: int = 0
     """The consecutive failures of any type since the API server was unreachable, or since a success."""
+    is_quiet: bool = False
+    """Whether somebody else reports what cannot be watched."""
 
     @property
     def blocked_reason(self) -> str:
@@ -101,7 +103,7 @@ class WatchRetry:
         is_logged = self.waited_seconds == 0 or self.waited_seconds >= _REMIND_SECONDS
         if self.waited_seconds >= _REMIND_SECONDS:
             self.waited_seconds = 0.0
-        log = logger.warning if is_logged else logger.debug
+        log = logger.warning if is_logged and not self.is_quiet else logger.debug
         log(failure.message, gvk=str(self.gvk), watched_namespace=self.namespace or "all", reason=str(error))
         self.failure = failure
         self.answered_failures = 0 if failure is WatchFailure.UNREACHABLE else self.answered_failures + 1
@@ -125,7 +127,7 @@ class WatchRetry:
 
     def record_success(self) -> None:
         """Record that a request succeeded."""
-        if self.failure is not None:
+        if self.failure is not None and not self.is_quiet:
             logger.info("Watching this kind again", gvk=str(self.gvk), watched_namespace=self.namespace or "all")
         self.failures, self.failure, self.answered_failures = 0, None, 0
 

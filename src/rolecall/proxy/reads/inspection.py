@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rolecall.kube.owner_annotations import PRIMARY_TYPE_ANNOTATION
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.writes.bodies import decode, decode_list, decompress, objects_in
@@ -19,14 +19,18 @@ from rolecall.proxy.writes.ownership import Owner, Ownership, ownership_of
 class Inspection:
     """The content of a response, of a list without its objects, and how the objects in it name the primary.
 
-    ``content`` is None if it could not be decoded.
+    ``content`` is None if it could not be decoded. ``keys`` are those of the objects in a list, None if it was not
+    asked for them.
     """
 
     content: Any = None
     ownerships: frozenset[Ownership] = field(default_factory=frozenset)
+    keys: frozenset[ObjectKey] | None = None
 
 
-def inspect_read(body: bytes, info: RequestInfo, owner: Owner, *, needs_content: bool) -> Inspection:
+def inspect_read(
+    body: bytes, info: RequestInfo, owner: Owner, *, needs_content: bool, needs_keys: bool = False
+) -> Inspection:
     """Inspect the JSON of a response, which may be compressed; a body beyond the limit shows nothing.
 
     A list that does not mention the owner is only decoded if its content is needed.
@@ -36,15 +40,19 @@ def inspect_read(body: bytes, info: RequestInfo, owner: Owner, *, needs_content:
         return Inspection()
     may_name_owner = owner.uid.encode() in plain or PRIMARY_TYPE_ANNOTATION.encode() in plain
     found: set[Ownership] = set()
+    keys: set[ObjectKey] = set()
 
     def visit(obj: RawObject) -> None:
         if may_name_owner and (ownership := ownership_of(obj, owner)) is not None:
             found.add(ownership)
+        if needs_keys:
+            keys.add(ObjectKey.of_object(obj))
 
     if info.verb == "list" and not may_name_owner and not needs_content:
         return Inspection()
     if info.verb == "list":
-        return Inspection(decode_list(plain, visit), frozenset(found))
+        content = decode_list(plain, visit)
+        return Inspection(content, frozenset(found), frozenset(keys) if needs_keys and content else None)
     content = decode(plain, "application/json")
     for obj in objects_in(content):
         visit(obj)

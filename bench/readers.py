@@ -1,0 +1,58 @@
+"""Operators whose role only reads, and says in the status what it has seen: for measurements of reads as triggers."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.contenders import WARM, contenders
+from bench.operator_process import Operator, running
+from bench.stage import Stage
+from bench.widgets import WIDGET
+
+from rolecall.kube.references import ObjectKey
+
+_LABEL = "reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A Widget and the operator that reconciles this one alone: its name, a key of its watch, and its tasks."""
+
+    stage: Stage
+    namespace: str
+    name: str
+    key: str
+    tasks: str
+
+    @asynccontextmanager
+    async def running(self, **environment: str) -> AsyncIterator[Operator]:
+        """Start the operator and create the Widget."""
+        folder = self._project()
+        variables: Mapping[str, str] = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": self.namespace}
+        warm = next(each for each in contenders(None) if each.name == WARM)
+        async with running((*warm.command, "--record-memory=0"), folder, {**variables, **environment}) as operator:
+            await operator.ready()
+            await self.stage.client.create(self._widget())
+            yield operator
+
+    async def seen(self) -> str:
+        """Return what its last run has seen."""
+        found = await self.stage.client.get(WIDGET, ObjectKey(self.namespace, self.name))
+        return str((found.get("status") or {}).get("seen", ""))
+
+    def _project(self) -> Path:
+        folder = self.stage.subfolder(f"{self.namespace}-{self.name}")
+        (folder / "watches.yaml").write_text(
+            f"- group: {WIDGET.group}\n  version: {WIDGET.version}\n  kind: {WIDGET.kind}\n  role: reader\n"
+            f"  {self.key}\n"
+            f"  selector: {{matchLabels: {{{_LABEL}: {self.name}}}}}\n  status: {{seen: $.stats.seen}}\n"
+        )
+        tasks = folder / "roles" / "reader" / "tasks"
+        tasks.mkdir(parents=True)
+        (tasks / "main.yml").write_text(self.tasks)
+        return folder
+
+    def _widget(self) -> dict[str, object]:
+        metadata = {"name": self.name, "namespace": self.namespace, "labels": {_LABEL: self.name}}
+        return {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": metadata, "spec": {}}

@@ -1,0 +1,282 @@
+"""What a run has read wakes its object, with roles that know nothing of it."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
+from rolecall.kube.errors import ForbiddenError
+from rolecall.kube.metadata import metadata_of, resource_version_of
+from rolecall.kube.references import GVK
+from rolecall.kube.selected_reads import SelectedReads, Selection
+from tests.integration.shared import Role, Shared, Thing, Things
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, World, always, eventually
+
+PATIENCE = 60.0
+REACTION_SECONDS = 5.0
+"""How late a run may start on a machine with other work; it takes a tenth of a second."""
+
+MOST_RUNS = 9
+"""In half a minute: the first ones, and those after 1 + 2 + 4 + 8 + 16 s."""
+
+SECRET = GVK("", "v1", "Secret")
+WATCHED = "watchReads: true"
+ROLLS = """
+- name: Read the password
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: Secret
+    name: login
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: login
+- name: Run the application with it
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: app, namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec:
+        replicas: 0
+        selector: {matchLabels: {app: app}}
+        template:
+          metadata:
+            labels: {app: app}
+            annotations: {login: "{{ login.resources[0].data.password | hash('sha1') }}"}
+          spec:
+            containers:
+              - {name: app, image: nginx}
+"""
+FINDS = """
+- name: Look for options
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    name: options
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: options
+- name: Say what was found
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: found, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {colour: "{{ options.resources[0].data.colour if options.resources else 'none' }}"}
+"""
+COLLECTS = """
+- name: List the members
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    label_selectors: [member in (yes, certainly)]
+  register: members
+- name: Say who they are
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: members, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {names: "{{ members.resources | map(attribute='metadata.name') | sort | join(' ') }}"}
+"""
+ANSWERS = """
+- name: Read the other one
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    name: THEIRS
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: theirs
+- name: Answer with the next number
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: OURS
+        namespace: "{{ ansible_operator_meta.namespace }}"
+        annotations: {rolecall.dev/adopt: "false"}
+      data: {number: "number {{ number | int + 1 }}"}
+  vars:
+    number: "{{ (theirs.resources[0].data.number if theirs.resources else 'number 0').split() | last }}"
+"""
+SHARES = """
+- name: Write down in what all share that it has run
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: shared, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {"{{ ansible_operator_meta.name }}": "{{ now() | string }}"}
+"""
+IGNORES = FINDS.replace("name: options", "name: ignored").replace("name: found", "name: unfound")
+SHARED = Shared(
+    {
+        "rolling": Role(ROLLS, WATCHED),
+        "finding": Role(FINDS, WATCHED),
+        "collecting": Role(COLLECTS, WATCHED),
+        "ping": Role(ANSWERS.replace("THEIRS", "pong").replace("OURS", "ping"), WATCHED),
+        "pong": Role(ANSWERS.replace("THEIRS", "ping").replace("OURS", "pong"), WATCHED),
+        "sharing": Role(SHARES, WATCHED),
+        "without": Role(IGNORES),
+        "blacklisting": Role(IGNORES, f"{WATCHED}\nblacklist:\n  - {{version: v1, kind: ConfigMap}}"),
+    }
+)
+
+
+async def data(world: World, name: str, key: str, expected: str) -> None:
+    """Wait until a ConfigMap has a value."""
+
+    def holds(obj: dict[str, Any]) -> bool:
+        return (obj.get("data") or {}).get(key) == expected
+
+    await world.wait_for(CONFIG_MAP, name, holds, PATIENCE)
+
+
+async def started_after(thing: Thing, runs: int) -> float:
+    """Wait for the next run and return how long that took."""
+    begun = time.monotonic()
+    await thing.runs_at_least(runs + 1)
+    return time.monotonic() - begun
+
+
+async def most_runs(things: list[Thing]) -> int:
+    """Return the runs of the object that ran most often."""
+    return max(thing.runs() for thing in things)
+
+
+async def test_a_rotated_secret_rolls_the_application_that_uses_it(world: World, things: Things) -> None:
+    """The role reads the Secret and makes a Deployment of it; nobody has said that they belong together."""
+    await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: old}}")
+    await things["rolling"].create()
+    await things["rolling"].succeeds()
+
+    async def checksum() -> Any:
+        found = await world.get(DEPLOYMENT, "app")
+        return found["spec"]["template"]["metadata"]["annotations"]["login"]
+
+    before, runs = await checksum(), things["rolling"].runs()
+    await world.patch(SECRET, "login", {"stringData": {"password": "new"}})
+    seconds = await started_after(things["rolling"], runs)
+    await eventually(checksum, lambda found: found != before, PATIENCE, "the Deployment has the new password")
+    assert seconds < REACTION_SECONDS
+    assert things["rolling"].causes()[-1] == f"read Secret {world.namespace}/login changed"
+
+
+async def test_what_a_role_looked_for_in_vain_wakes_it_when_it_comes(world: World, things: Things) -> None:
+    """Its changes wake it too, and so does its end."""
+    await things["finding"].create()
+    await data(world, "found", "colour", "none")
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: options}, data: {colour: red}}")
+    await data(world, "found", "colour", "red")
+    await world.patch(CONFIG_MAP, "options", {"data": {"colour": "blue"}})
+    await data(world, "found", "colour", "blue")
+    await world.delete(CONFIG_MAP, "options")
+    await data(world, "found", "colour", "none")
+
+
+async def test_a_label_that_makes_an_object_match_wakes_the_role_that_listed(world: World, things: Things) -> None:
+    """The role asked for labels; an object gets one of them, and loses it again."""
+    for name in ("one", "two"):
+        await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}")
+    await things["collecting"].create()
+    await data(world, "members", "names", "")
+    await world.patch(CONFIG_MAP, "two", {"metadata": {"labels": {"member": "certainly"}}})
+    await data(world, "members", "names", "two")
+    await world.patch(CONFIG_MAP, "two", {"metadata": {"labels": {"member": "no"}}})
+    await data(world, "members", "names", "")
+
+
+NAMED_ONLY = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [login], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader}]
+"""
+
+
+async def test_rights_on_one_name_are_enough_to_watch_it_and_bring_no_content(
+    world: World, defined: ControlPlane
+) -> None:
+    """What is read by its name is listed and watched by its name, and of a Secret only the metadata is sent."""
+    await world.create(NAMED_ONLY)
+    (made,) = await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}")
+    kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "reader")
+    async with await Client.connect(str(kubeconfig)) as client:
+        named = SelectedReads(client, Selection("login", metadata_only=True))
+
+        async def listed() -> list[dict[str, Any]]:
+            try:
+                return [obj async for page, _ in named.list_pages(SECRET, world.namespace) for obj in page]
+            except ForbiddenError:
+                return []
+
+        [found] = await eventually(listed, bool, PATIENCE, "the Role is in force")
+        assert (found["kind"], metadata_of(found)["name"], "data" in found) == ("Secret", "login", False)
+        await world.patch(SECRET, "login", {"stringData": {"password": "y"}})
+        version = resource_version_of(made)
+        async for kind, obj in named.watch(SECRET, world.namespace, version, PATIENCE):
+            assert (kind, obj["kind"], "data" in obj) == ("MODIFIED", "Secret", False)
+            break
+        with pytest.raises(ForbiddenError):
+            async for _ in SelectedReads(client, Selection()).list_pages(SECRET, world.namespace):
+                pass
+
+
+async def test_reads_wake_nobody_without_the_key_or_where_the_blacklist_says_so(world: World, things: Things) -> None:
+    """The runs read an object that comes later."""
+    for role in ("without", "blacklisting"):
+        await things[role].create()
+        await things[role].succeeds()
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: ignored}, data: {colour: red}}")
+
+    async def runs() -> list[int]:
+        return [things[role].runs() for role in ("without", "blacklisting")]
+
+    await always(runs, lambda found: found == [1, 1], 4.0, "nobody runs again")
+
+
+async def test_two_roles_that_read_what_the_other_writes_come_to_rest(world: World, things: Things) -> None:
+    """They would run for ever; each waits twice as long each time, and an Event says who wakes whom."""
+    both = [things["ping"], things["pong"]]
+    for thing in both:
+        await thing.create()
+    for thing in both:
+        await thing.runs_at_least(3)
+
+    async def told() -> list[str]:
+        events = await world.objects(EVENT)
+        return [event["message"] for event in events if event["reason"] == "ReconcileDelayed"]
+
+    kind = things["pong"].gvk.kind
+
+    def names_both(messages: list[str]) -> bool:
+        return any(
+            f"ConfigMap {world.namespace}/pong" in text and f"{kind} {world.namespace}/one" in text for text in messages
+        )
+
+    await eventually(told, names_both, PATIENCE, "an Event names both objects")
+    await always(lambda: most_runs(both), lambda runs: runs <= MOST_RUNS, 25.0, "they run less and less often")
+
+
+async def test_objects_that_share_what_each_of_them_writes_come_to_rest(world: World, things: Things) -> None:
+    """Each write wakes all others."""
+    await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}")
+    all_of_them = [things.named("sharing", f"number-{number}") for number in range(4)]
+    for thing in all_of_them:
+        await thing.create()
+    for thing in all_of_them:
+        await thing.runs_at_least(3)
+    await always(lambda: most_runs(all_of_them), lambda runs: runs <= MOST_RUNS, 30.0, "they run less and less often")
