@@ -53,7 +53,7 @@ class Operator:
 
     async def begin(self, before: Callable[[], object] = lambda: None) -> tuple[Cause, ...]:
         """Take the request of the object, and begin a run that reads."""
-        key, causes = await self.queue.get()
+        key, causes = self.queue.take()
         assert key == ONE.key
         before()
         await settle()
