@@ -37,9 +37,10 @@ class Project:
 
     @property
     def records(self) -> list[Path]:
-        """The records of runs whose exchanges are all there."""
+        """The records of runs that came to their end, and whose exchanges are all there."""
         found = sorted((self.folder / "records").glob("*.jsonl"))
-        return [path for path in found if read_record(path).end["complete"]]
+        ends = {path: read_record(path).end for path in found}
+        return [path for path, end in ends.items() if end["complete"] and end["rc"] is not None]
 
     def replay(self, *arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run ``rolecall replay`` without a cluster."""

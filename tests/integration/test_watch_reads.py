@@ -260,12 +260,13 @@ async def test_two_roles_that_read_what_the_other_writes_come_to_rest(world: Wor
         events = await world.objects(EVENT)
         return [event["message"] for event in events if event["reason"] == "ReconcileDelayed"]
 
-    kind = things["pong"].gvk.kind
-
     def names_both(messages: list[str]) -> bool:
-        return any(
-            f"ConfigMap {world.namespace}/pong" in text and f"{kind} {world.namespace}/one" in text for text in messages
-        )
+        """Tell whether an Event names what was read and whose run has written it, for one of the two at least."""
+        names = [
+            (f"ConfigMap {world.namespace}/{role}", f"{things[role].gvk.kind} {world.namespace}/one")
+            for role in ("ping", "pong")
+        ]
+        return any(read in text and writer in text for text in messages for read, writer in names)
 
     await eventually(told, names_both, PATIENCE, "an Event names both objects")
     await always(lambda: most_runs(both), lambda runs: runs <= MOST_RUNS, 25.0, "they run less and less often")
