@@ -35,8 +35,7 @@ from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.first_round import priority_in_first_round
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.primaries import Primaries
-from rolecall.reconcile.read_triggers import Primaries as ReadPrimaries
-from rolecall.reconcile.read_triggers import ReadTriggers
+from rolecall.reconcile.read_triggers import ReadTriggers, SelectedPrimaries
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -158,7 +157,7 @@ class WatchController:
         context, watch = self._context, self.watch
         if not watch.watch_reads or context.read_watches is None:
             return None
-        primaries = ReadPrimaries(watch.gvk, self._primaries.store.get, watch.selector)
+        primaries = SelectedPrimaries(watch.gvk, self._primaries.store.get, watch.selector)
         delays = ReadDelays(context.clock)
         return ReadTriggers(primaries, self.queue, self._self_triggers, context.events.record, delays)
 

@@ -28,6 +28,18 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 """
 
+DEPLOYMENT_OF_TWO = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+"""
+
 
 @pytest.fixture(scope="module")
 def shadow_plane() -> Iterator[ControlPlane]:

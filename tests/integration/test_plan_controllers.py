@@ -14,29 +14,18 @@ from rolecall.proxy.request_info import parse
 from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
-from tests.integration.shadows import reader_kubeconfig, shadow, shadow_plane
+from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
 from tests.integration.world import DEPLOYMENT, FOO, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
 
 PATIENCE = 60.0
-WEB = """
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: "web:1"}]}
-"""
 
 
 @pytest.fixture
 async def importer(shadow: Shadow, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
     """Give an importer that has imported a Deployment with two pods."""
-    await world.create(WEB)
+    await world.create(DEPLOYMENT_OF_TWO)
     await world.wait_for(DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, PATIENCE)
     async with await Client.connect(str(reader_kubeconfig)) as client:
         importer = shadow.importer(LiveSource(client))

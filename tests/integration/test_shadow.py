@@ -17,7 +17,7 @@ from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
 from rolecall.shadow.source import SourceError
-from tests.integration.shadows import reader_kubeconfig, shadow, shadow_plane
+from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
 from tests.integration.things import THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
 
@@ -25,17 +25,6 @@ __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
 
 PATIENCE = 60.0
 ROUNDS, IMPORTED = 8, 99
-DEPLOYMENT_OF_TWO = """
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: "web:1"}]}
-"""
 ANOTHER = DEPLOYMENT_OF_TWO.replace("web", "other").replace("replicas: 2", "replicas: 1")
 
 

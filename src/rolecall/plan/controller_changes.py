@@ -6,7 +6,7 @@ deleted, whether the garbage collector of the shadow has come to it or not.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
+from dataclasses import dataclass
 
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import is_being_deleted, metadata_of, owner_references_of, resource_version_of, uid_of
@@ -14,14 +14,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.plan.results import ControllerChange, ObjectChange, ObjectPlan
 from rolecall.plan.settling import Written, settled
 from rolecall.shadow.importer import Importer
-
-_MADE: Final = (
-    GVK("apps", "v1", "ReplicaSet"),
-    GVK("apps", "v1", "ControllerRevision"),
-    GVK("batch", "v1", "Job"),
-    GVK("", "v1", "Pod"),
-)
-"""What controllers make; each kind stands before what is made for it."""
+from rolecall.shadow.relatives import MADE_BY_CONTROLLERS
 
 
 async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) -> tuple[ControllerChange, ...]:
@@ -29,19 +22,45 @@ async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) ->
     changes = [change for plan in plans for change in plan.changes]
     await settled(importer.client, _written(changes))
     own = {(change.gvk.group, change.gvk.kind, change.key) for change in changes}
-    deleted = {uid_of(change.before) for change in changes if change.before and _is_deleted(change)}
+    kinds = await _kinds(importer)
+    objects = [obj for kind in kinds for obj in kind.present.values()]
+    ending = [change.before for change in changes if change.before and _is_deleted(change)]
+    ending += [obj for obj in objects if is_being_deleted(obj)]
+    deleted = _with_what_belongs_to_them(set(map(uid_of, ending)), objects)
     found: Counter[tuple[GVK, ObjectKey, bool]] = Counter()
-    for gvk in _MADE:
-        known = importer.keys_of(await importer.client.resource(gvk))
-        present = await _present(importer.client, gvk)
-        going = {key for key, obj in present.items() if is_being_deleted(obj) or _owner_uids(obj) & deleted}
-        deleted |= {uid_of(present[key]) for key in going}
-        made = [_shown(key, present[key]) for key in present.keys() - known - going if not _is_in(own, gvk, key)]
-        gone = [key for key in known - (present.keys() - going) if not _is_in(own, gvk, key)]
-        found.update((gvk, key, False) for key in made)
-        found.update((gvk, key, True) for key in gone)
+    for kind in kinds:
+        staying = {key for key, obj in kind.present.items() if uid_of(obj) not in deleted}
+        made = (key for key in staying - kind.imported if not _is_in(own, kind.gvk, key))
+        gone = (key for key in kind.imported - staying if not _is_in(own, kind.gvk, key))
+        found.update((kind.gvk, _shown(key, kind.present[key]), False) for key in made)
+        found.update((kind.gvk, key, True) for key in gone)
     counted = (ControllerChange(*change, count) for change, count in found.items())
     return tuple(sorted(counted, key=lambda each: (str(each.key), each.gvk.kind, each.is_deletion)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind that controllers make: what was imported of it, and what there is now."""
+
+    gvk: GVK
+    imported: set[ObjectKey]
+    present: dict[ObjectKey, RawObject]
+
+
+async def _kinds(importer: Importer) -> list[_Kind]:
+    resources = [await importer.client.resource_for_path(*each) for each in MADE_BY_CONTROLLERS]
+    return [
+        _Kind(each.gvk, importer.keys_of(each), await _present(importer.client, each.gvk)) for each in resources if each
+    ]
+
+
+def _with_what_belongs_to_them(uids: set[str], objects: Iterable[RawObject]) -> set[str]:
+    """Return uids of controllers with those of everything that they control, directly or not."""
+    owners = {uid_of(obj): _owner_uids(obj) for obj in objects}
+    found = set(uids)
+    while more := {uid for uid, controlled_by in owners.items() if controlled_by & found} - found:
+        found |= more
+    return found
 
 
 def _written(changes: Iterable[ObjectChange]) -> Iterator[Written]:

@@ -25,7 +25,7 @@ _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Primaries:
+class SelectedPrimaries:
     """The objects of the kind: which of them exist, and which are selected."""
 
     gvk: GVK
@@ -38,7 +38,7 @@ class ReadTriggers:
 
     def __init__(
         self,
-        primaries: Primaries,
+        primaries: SelectedPrimaries,
         queue: WorkQueue[ObjectKey],
         self_triggers: SelfTriggers,
         record: Callable[[RawObject, EventSpec], None],

@@ -80,7 +80,7 @@ class EtcdStore:
     async def put(self, objects: Iterable[StoredObject]) -> None:
         """Store objects; what does not fit into one transaction is stored in several. Raises SourceError."""
         puts = ({"key": _text(each.etcd_key), "value": _text(each.to_json())} for each in objects)
-        await self._change([{"request_put": put} for put in puts])
+        await self._change({"request_put": put} for put in puts)
 
     async def revision(self) -> int:
         """Return the revision of the last write. Raises SourceError."""
@@ -93,13 +93,11 @@ class EtcdStore:
         answer = await self._ask("range", {**every, "min_create_revision": revision + 1})
         keys = [base64.b64decode(each["key"]).decode() for each in answer.get("kvs") or ()]
         kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
-        await self._change([{"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept)])
+        await self._change({"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept))
 
-    async def _change(self, operations: list[dict[str, Any]]) -> None:
-        """Change keys in as few revisions as possible, the last one in a revision of its own."""
-        for batch in (*_batches(operations[:-1]), operations[-1:]):
-            if batch:
-                await self._ask("txn", {"success": batch})
+    async def _change(self, operations: Iterable[dict[str, Any]]) -> None:
+        for batch in _batches(operations):
+            await self._ask("txn", {"success": batch})
 
     async def _ask(self, what: str, question: dict[str, Any]) -> dict[str, Any]:
         async with self._session.post(f"http://etcd/v3/kv/{what}", json=question) as response:
@@ -110,6 +108,7 @@ class EtcdStore:
 
 
 def _batches(operations: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield operations in as few batches as possible, the last one in a batch of its own."""
     batch: list[dict[str, Any]] = []
     size = 0
     for operation in operations:
@@ -119,8 +118,9 @@ def _batches(operations: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, An
             batch, size = [], 0
         batch.append(operation)
         size += length
-    if batch:
-        yield batch
+    for rest in (batch[:-1], batch[-1:]):
+        if rest:
+            yield rest
 
 
 def _text(content: str | bytes) -> str:

@@ -148,13 +148,15 @@ class Importer:
 
     async def _import_definitions(self, name: str) -> None:
         """Import the definitions of the group of a name; all there are if it is empty."""
-        groups = (await self.source.groups()).get("groups") or () if not name else ()
-        for group in (name.partition(".")[2],) if name else [each["name"] for each in groups]:
+        for group in [name.partition(".")[2]] if name else await self._groups():
             await self.definitions.install(group)
 
+    async def _groups(self) -> list[str]:
+        """Return the names of the API groups that the source serves."""
+        return [each["name"] for each in (await self.source.groups()).get("groups") or ()]
+
     async def _check_aggregated(self, info: RequestInfo) -> None:
-        served = {each.get("name") for each in (await self.source.groups()).get("groups") or ()}
-        if info.group in served and not await self.source.definitions(info.group):
+        if info.group in await self._groups() and not await self.source.definitions(info.group):
             raise SourceError(
                 f"{info.resource}.{info.group} is served by an aggregated API server, which a shadow does not have"
             )

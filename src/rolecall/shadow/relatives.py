@@ -6,6 +6,7 @@ Without its owner the garbage collector would remove an object; without their po
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from rolecall.kube.discovery import ApiResource
@@ -25,6 +26,9 @@ _MADE_BY: Final[dict[tuple[str, str], tuple[tuple[str, str, str], ...]]] = {
     ("batch", "Job"): (("", "v1", "pods"),),
 }
 """What a controller of Kubernetes makes for a kind, by group, version and plural."""
+
+MADE_BY_CONTROLLERS: Final = tuple(dict.fromkeys(chain.from_iterable(_MADE_BY.values())))
+"""The group, version and plural of everything that controllers make."""
 
 
 @dataclass(frozen=True, slots=True)

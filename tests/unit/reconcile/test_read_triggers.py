@@ -13,7 +13,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.proxy.reads.read_tracking import Read
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_recorder import EventSpec
-from rolecall.reconcile.read_triggers import DELAYED, Primaries, ReadTriggers
+from rolecall.reconcile.read_triggers import DELAYED, ReadTriggers, SelectedPrimaries
 from rolecall.reconcile.self_triggers import OwnWrites, SelfTriggers
 from rolecall.runs.events import Counts, RunSummary
 from tests.unit.controller.fake_server import WIDGET
@@ -36,7 +36,7 @@ class Operator:
         self.own_writes = OwnWrites()
         self.events: list[tuple[RawObject, EventSpec]] = []
         self.labels = LABELS
-        primaries = Primaries(SONG, self.find, LabelSelector.compile({"matchLabels": LABELS}))
+        primaries = SelectedPrimaries(SONG, self.find, LabelSelector.compile({"matchLabels": LABELS}))
         self.triggers = ReadTriggers(
             primaries,
             self.queue,
