@@ -1,36 +1,34 @@
 """Whether an operator stays within the limits of the shipped Deployment, however long it works: counted, not timed.
 
-Many objects of two kinds are changed again and again, each change a real run. After each round the memory of the whole
-tree and the disk space of all artifacts are written down. Time does not matter for either: both grow with runs.
+Many objects of the four kinds are run again and again by their annotation, each a real run. After each round the memory
+of the whole tree and the disk space of all artifacts are written down. Time does not matter for either: both grow with
+runs.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import process_tree
-from bench.contenders import WARM, Contender, Ring, contenders, ring
+from bench.fleet import Fleet, fleet, runs_in
+from bench.operator_process import Operator
 from bench.report import Row
 from bench.stage import Stage, progress
-from bench.subjects import SUBJECTS
 
 from rolecall.kube.quantities import parse_bytes
-from rolecall.kube.references import ObjectKey
 from rolecall.runs.artifact_budget import size_on_disk
 
 MEMORY_MIB = 768.0
 """``resources.limits.memory`` of deploy/operator/deployment.yaml."""
 
 _MIB = 1024**2
-_PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.5
 _GROWTH_MIB = 32.0
-_PODS_EACH = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Endurance:
-    """How many objects, how often each is changed, and how much disk space all artifacts may take."""
+    """How many objects, how often each is run again, and how much disk space all artifacts may take."""
 
     objects: int = 1_000
     rounds: int = 10
@@ -50,41 +48,39 @@ class Round:
 
 
 async def measure(stage: Stage, effort: Endurance) -> list[Row]:
-    """Change all objects again and again, and report the largest values and what grew after the second round."""
-    work = stage.subfolder("endurance")
-    async with ring(stage, _contender(work, effort), await stage.namespace("endurance")) as alone:
-        kinds = [alone.keys(subject.title, effort.objects // len(SUBJECTS)) for subject in SUBJECTS]
-        for subject, keys in zip(SUBJECTS, kinds, strict=True):
-            await alone.create_content(subject, keys, _PODS_EACH)
-        rounds = [await _round(alone, kinds, work, number) for number in range(1, effort.rounds + 1)]
+    """Run all objects again and again, and report the largest values and what grew after the second round."""
+    work = stage.subfolder("endurance-work")
+    objects = await fleet(stage, "endurance", effort.objects)
+    await objects.create()
+    async with objects.operator(*_flags(work, effort)) as operator:
+        await objects.done()
+        progress(f"{len(objects.objects)} objects are reconciled, after {runs_in(operator)} runs")
+        rounds = [await _round(objects, operator, work, number) for number in range(1, effort.rounds + 1)]
+        runs = runs_in(operator)
     limit = parse_bytes(effort.artifacts) / _MIB
-    title = f"{effort.objects:,} objects, {effort.objects * (effort.rounds + 1):,} runs"
+    title = f"{effort.objects:,} objects, {runs:,} runs"
     growth = rounds[-1].quiet_mib - rounds[1].quiet_mib
     largest = max(each.artifacts_mib for each in rounds)
     return [
         Row(f"{title}: artifacts on disk", largest, "MiB", limit, f"--max-artifacts-size={effort.artifacts}"),
         Row(f"{title}: memory of the tree at work", max(each.peak_mib for each in rounds), "MiB", MEMORY_MIB, "PSS"),
-        Row(f"{title}: growth since the second round", growth, "MiB", _GROWTH_MIB, "PSS of the quiet tree"),
+        Row(f"{title}: growth since the second round", growth, "MiB", _GROWTH_MIB, "PSS after each round"),
     ]
 
 
-def _contender(work: Path, effort: Endurance) -> Contender:
-    [warm] = [each for each in contenders(None) if each.name == WARM]
-    flags = (f"--work-dir={work}", f"--max-artifacts-size={effort.artifacts}", "--run-memory-limit=384Mi")
-    return replace(warm, command=(*warm.command, *flags))
+def _flags(work: Path, effort: Endurance) -> tuple[str, ...]:
+    return (f"--work-dir={work}", f"--max-artifacts-size={effort.artifacts}", "--run-memory-limit=384Mi")
 
 
-async def _round(alone: Ring, kinds: Sequence[Sequence[ObjectKey]], work: Path, number: int) -> Round:
+async def _round(objects: Fleet, operator: Operator, work: Path, number: int) -> Round:
     peak = 0.0
-    for subject, keys in zip(SUBJECTS, kinds, strict=True):
-        working = asyncio.create_task(alone.change(subject, keys))
-        while not working.done():
-            peak = max(peak, await asyncio.to_thread(_memory_mib, alone))
-            await asyncio.sleep(_PAUSE_SECONDS)
-        await working
-    await alone.quiet()
+    working = asyncio.create_task(objects.reconcile_all(operator, f"round {number}"))
+    while not working.done():
+        peak = max(peak, await asyncio.to_thread(_memory_mib, operator))
+        await asyncio.sleep(_PAUSE_SECONDS)
+    await working
     artifacts = await asyncio.to_thread(_artifacts_mib, work)
-    found = Round(peak, _memory_mib(alone), artifacts)
+    found = Round(peak, _memory_mib(operator), artifacts)
     progress(f"Round {number}: {peak:.0f} MiB at work, {found.quiet_mib:.0f} MiB after it, {artifacts:.1f} MiB on disk")
     return found
 
@@ -95,5 +91,5 @@ def _artifacts_mib(work: Path) -> float:
     return sum(map(size_on_disk, runs)) / _MIB
 
 
-def _memory_mib(alone: Ring) -> float:
-    return process_tree.memory_bytes(alone.operator.process.pid) / _MIB
+def _memory_mib(operator: Operator) -> float:
+    return process_tree.memory_bytes(operator.process.pid) / _MIB

@@ -1,12 +1,13 @@
 """What records cost: the same unchanged objects with records off, in memory (the default), and in files too.
 
-The three operators run at the same time and take turns, so that what else the machine does meets all of them. A turn
-changes several objects at once, because processor time is counted in hundredths of a second. The differences of turns
-that belong together are compared, not the totals. Time is that of single objects, one after the other.
+The three operators run at the same time and take turns, so that what else the machine does meets all of them, and each
+is the first as often as the others. A turn changes several objects at once, because processor time is counted in
+hundredths of a second. The differences of turns that belong together are compared, not the totals. Time is that of
+single objects, one after the other: it varies by tens of milliseconds, so there are many of them.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bench.contenders import WARM, Contender, Ring, contenders, rings
 from bench.report import Row, Samples
@@ -19,6 +20,9 @@ OFF, MEMORY, FILES = "records-off", "records-memory", "records-files"
 MOST_PERCENT, MOST_MILLISECONDS = 3.0, 3.0
 TURNS, QUICK_TURNS = 12, 2
 _OBJECTS, _PODS = 8, 4
+_SINGLE = 6
+"""Objects of a turn whose time is taken."""
+
 _Samples = dict[str, list[float]]
 
 
@@ -45,13 +49,23 @@ async def _turns(all_rings: Sequence[Ring], subject: Subject, turns: int) -> tup
         await ring.create_content(subject, keys[ring.name], _PODS)
         await ring.change(subject, keys[ring.name])
         await ring.quiet()
+    orders, single_orders = _orders(all_rings), _orders(all_rings)
     for _ in range(turns):
-        for ring in all_rings:
+        for ring in next(orders):
             cpu[ring.name].append(await _cpu_of_a_turn(ring, subject, keys[ring.name]))
-        for ring in all_rings:
-            seconds[ring.name].append(await ring.change(subject, keys[ring.name][:1]))
-            await ring.quiet()
+        for number in range(_SINGLE):
+            for ring in next(single_orders):
+                seconds[ring.name].append(await ring.change(subject, keys[ring.name][number : number + 1]))
+                await ring.quiet()
     return cpu, seconds
+
+
+def _orders(all_rings: Sequence[Ring]) -> Iterator[list[Ring]]:
+    """Yield the operators in an order in which each is first as often as the others."""
+    order = list(all_rings)
+    while True:
+        yield order
+        order = [*order[1:], order[0]]
 
 
 async def _cpu_of_a_turn(ring: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> float:

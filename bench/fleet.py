@@ -1,0 +1,140 @@
+"""A fleet: as many objects of each of the four kinds, and this repository's operator that reconciles them.
+
+The operator is a command as a person types it, in a folder with ``watches.yaml`` and the roles. That all is done is
+seen in the objects; how often it has run is counted in its log.
+"""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.operator_process import Operator, running
+from bench.stage import PROJECT, Stage, until
+
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+PROGRAM = (sys.executable, "-m", "rolecall")
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+RECONCILE_AT = "rolecall.dev/reconcile-at"
+_APPS = "apps/v1"
+_PARTS = ("watches.yaml", "roles", "ansible.cfg")
+_SUCCEEDED = b'"Reconcile succeeded"'
+_DONE_SECONDS, _PER_OBJECT_SECONDS = 120.0, 5.0
+_LOOK_SECONDS = 1.0
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Objects of the four kinds in a namespace, and the folder in which their operator runs."""
+
+    stage: Stage
+    folder: Path
+    namespace: str
+    objects: Sequence[RawObject]
+
+    @asynccontextmanager
+    async def operator(self, *flags: str) -> AsyncIterator[Operator]:
+        """Run the operator until the end of the block; it is ready."""
+        command = (*PROGRAM, "run", "--zap-encoder", "json", *flags)
+        environment = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": self.namespace}
+        async with running(command, self.folder, environment) as operator:
+            await operator.ready()
+            yield operator
+
+    async def create(self) -> None:
+        """Create all objects."""
+        for obj in self.objects:
+            await self.stage.client.create({**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}})
+
+    async def done(self) -> None:
+        """Wait until all objects are reconciled and all songs are at their end. Raises TimeoutError."""
+
+        async def is_done() -> bool:
+            await asyncio.sleep(_LOOK_SECONDS)
+            kinds = {GVK.of_object(obj) for obj in self.objects if obj["apiVersion"] != _APPS}
+            return all([await self._are_done(gvk) for gvk in kinds])
+
+        await until(is_done, self._patience_seconds, "all objects are reconciled")
+
+    async def reconcile_all(self, operator: Operator, when: str) -> None:
+        """Ask for a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
+        before = runs_in(operator)
+        asked = [self._ask(obj, when) for obj in self.objects]
+        for start in range(0, len(asked), _AT_ONCE):
+            await asyncio.gather(*asked[start : start + _AT_ONCE])
+
+        async def is_done() -> bool:
+            await asyncio.sleep(_LOOK_SECONDS)
+            return runs_in(operator) - before >= len(self.objects)
+
+        await until(is_done, self._patience_seconds, "each object has had another run")
+
+    @property
+    def _patience_seconds(self) -> float:
+        return _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects)
+
+    async def _ask(self, obj: RawObject, when: str) -> None:
+        key = ObjectKey(self.namespace, obj["metadata"]["name"])
+        change = {"metadata": {"annotations": {RECONCILE_AT: when}}}
+        await self.stage.client.patch(GVK.of_object(obj), key, change)
+
+    async def _are_done(self, gvk: GVK) -> bool:
+        pages = self.stage.client.list_pages(gvk, self.namespace)
+        return all([_is_done(obj) async for page, _ in pages for obj in page])
+
+
+async def fleet(stage: Stage, name: str, count: int) -> Fleet:
+    """Make a folder with the project, a namespace, and the objects, which are still to be created."""
+    folder = stage.subfolder(name)
+    for part in _PARTS:
+        copy = shutil.copytree if (PROJECT / part).is_dir() else shutil.copy
+        copy(PROJECT / part, folder / part)
+    objects = [make(number) for number in range(count // 4) for make in (_foo, _hikawa, _pod_scaler, _replica_set)]
+    return Fleet(stage, folder, await stage.namespace(f"bench-{name}"), objects)
+
+
+def runs_in(operator: Operator) -> int:
+    """Return how many runs have succeeded so far."""
+    with operator.log_file.open("rb") as log:
+        return sum(_SUCCEEDED in line for line in log)
+
+
+def _is_done(obj: RawObject) -> bool:
+    status = obj.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    return conditions.get("Successful") == "True" and status.get("kiyoshied", True)
+
+
+def _foo(number: int) -> RawObject:
+    return _object(
+        "samplecontroller.k8s.io/v1alpha1", "Foo", number, {"deploymentName": f"made-{number}", "replicas": 1}
+    )
+
+
+def _hikawa(number: int) -> RawObject:
+    made = _object("zundokokiyoshi.kaitoy.github.com/v1beta1", "Hikawa", number, {"intervalMillis": 100})
+    made["metadata"]["annotations"] = {"zundokokiyoshi.kaitoy.github.com/seed": "encore"}
+    return made
+
+
+def _pod_scaler(number: int) -> RawObject:
+    spec = {"count": 2, "selector": {"app": f"scaled-{number}"}}
+    made = _object("scaling.example.com/v1", "PodScaler", number, spec)
+    made["metadata"]["annotations"] = {PERIOD: "1h"}  # every 15 s, as watches.yaml has it, would delay the songs
+    return made
+
+
+def _replica_set(number: int) -> RawObject:
+    labels = {"app": f"counted-{number}"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "nginx", "image": "nginx:latest"}]}}
+    return _object(_APPS, "ReplicaSet", number, {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod})
+
+
+def _object(api_version: str, kind: str, number: int, spec: RawObject) -> RawObject:
+    metadata = {"name": f"{kind.lower()}-{number}"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
