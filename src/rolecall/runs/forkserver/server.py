@@ -196,9 +196,10 @@ def _wake_up_on_children() -> int:
 
 def _patch_ansible(context: ForkContext) -> None:
     # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
-    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks  # noqa: PLC0415
+    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks, kubernetes_connections  # noqa: PLC0415
 
     placement = TaskPlacement()
+    kubernetes_connections.install()
     forked_modules.install(context, placement)
     in_process_tasks.install(placement)
 
