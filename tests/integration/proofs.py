@@ -6,6 +6,7 @@ target and body, generated values in their order and times by their offset.
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,10 @@ from tests.integration.world import eventually
 
 READY_SECONDS = 90.0
 PATIENCE = 90.0
+REST_SECONDS = 8.0
+"""Longer than controllers take to wake an operator by what they do for a run."""
+
+_ENDS = ("Reconcile succeeded", "Reconcile failed", "Object is gone")
 
 
 @dataclass(slots=True)
@@ -109,7 +114,7 @@ async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[Pla
     operator.log_file.unlink(missing_ok=True)
     records = Records(directory)
     async with _running(operator):
-        await _until_done(kept, records)
+        await _until_done(kept, records, operator)
     proofs = {(each.gvk.kind, each.key): _proof(each, kept, records) for each in kept.plan.objects}
     _tell(proofs.values())
     return proofs
@@ -148,13 +153,16 @@ async def _running(operator: Operator) -> AsyncIterator[None]:
         assert await asyncio.to_thread(operator.stop) == 0
 
 
-async def _until_done(kept: KeptPlan, records: Records) -> None:
-    """Wait until each object has had as many writes as were planned; what comes too late is a difference.
+async def _until_done(kept: KeptPlan, records: Records, operator: Operator) -> None:
+    """Wait until each object has had as many writes as were planned, or until the operator is at rest.
 
-    Runs that are under way then are waited for by the operator, before it stops.
+    What is missing then is a difference. Runs that are under way are waited for by the operator, before it stops.
     """
+    rest = _Rest(operator)
 
     async def missing() -> list[str]:
+        if rest.seconds() > REST_SECONDS:
+            return []
         return [
             str(place)
             for place, planned in kept.runs.items()
@@ -165,6 +173,28 @@ async def _until_done(kept: KeptPlan, records: Records) -> None:
         await eventually(missing, lambda found: not found, PATIENCE, "everything that was planned was done")
     except AssertionError:
         return
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Tells for how long nothing has woken an operator; a period or the retry of a failure starts nothing new."""
+
+    operator: Operator
+    _woken: frozenset[str] = frozenset()
+    _since: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """Return how long it is since an object was woken, or since the run of one that was woken went on."""
+        started = self.operator.messages("Reconcile started")
+        woken = frozenset(line["job"] for line in started if not all(map(_is_again, line["causes"])))
+        ended = {line["job"] for message in _ENDS for line in self.operator.messages(message)}
+        if woken != self._woken or not woken <= ended or not woken:
+            self._woken, self._since = woken, time.monotonic()
+        return time.monotonic() - self._since
+
+
+def _is_again(cause: str) -> bool:
+    return cause.startswith(("retry", "period"))
 
 
 def _count(records: Sequence[StoredRecord]) -> int:
