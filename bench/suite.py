@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.only or [name for name in SECTIONS if name not in ON_DEMAND],
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
-        endurance.QUICK if options.quick else Endurance(),
+        endurance.QUICK if options.quick else Endurance(rounds=options.endurance_rounds),
         records.QUICK_TURNS if options.quick else records.TURNS,
         60.0 * options.edit_minutes,
         _chosen(options),
@@ -137,6 +137,13 @@ def _parser() -> argparse.ArgumentParser:
         default=read_edits.MINUTES,
         metavar="N",
         help="how long the section read-edits edits at random (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--endurance-rounds",
+        type=int,
+        default=Endurance().rounds,
+        metavar="N",
+        help="how often the section endurance runs all objects again, at least 3 (default: %(default)d)",
     )
     parser.add_argument("--peer", type=_program, metavar="PATH", help="an ansible-operator binary to compare with")
     parser.add_argument(

@@ -7,6 +7,8 @@ from tools.docs.commands import command_block, defaults_block
 from tools.docs.metrics import metrics_block
 from tools.docs.watch_keys import keys_block
 
+from rolecall.config.watches_schema import schema_text
+
 ROOT = Path(__file__).parents[2]
 _MAKERS: dict[str, Maker] = {
     "command": command_block,
@@ -28,6 +30,11 @@ def render_page(page: Path) -> str:
         return fill_blocks(page.read_text(), make)
     except BlockError as error:
         raise BlockError(f"{page}: {error}") from error
+
+
+def generated_files() -> dict[Path, str]:
+    """Return the texts of the files that are generated as a whole."""
+    return {ROOT / "docs" / "reference" / "watches.schema.json": schema_text()}
 
 
 def make(name: str) -> str:

@@ -59,14 +59,21 @@ def add_parser(commands: Any) -> None:
         default="text",
         help="the output format: one line for each problem, or one JSON object (default: %(default)s)",
     )
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of watches.yaml for editors, and check nothing"
+    )
     parser.set_defaults(handler=lambda options: _validate(options, parser))
 
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing the parsers takes a while; the other commands should not pay for it.
     from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.config.watches_schema import schema_text  # noqa: PLC0415
     from rolecall.validation.validate import validate  # noqa: PLC0415
 
+    if options.schema:
+        sys.stdout.write(schema_text())
+        return 0
     for path in options.crds or []:
         if not path.exists():
             parser.error(f"argument --crds: {str(path)!r} does not exist")

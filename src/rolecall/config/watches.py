@@ -245,18 +245,20 @@ def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
     for entry in reader.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
         on = tuple(path for text in entry.read(keys.ON) if (path := _read_field(entry, keys.ON, text)))
-        references = [key for key in _TRIGGER_REFERENCES if entry.get(key)]
+        values = {key: entry.read(key) for key in _TRIGGER_REFERENCES}
+        references = [key for key, value in values.items() if entry.get(key) and value is not False]
+        if not references and values[keys.OWNER] is False:
+            entry.add_error(keys.OWNER.name, "expected true, found false")
+            continue
         if len(references) != 1:
             found = " and ".join(key.name for key in references) or "none"
             entry.add_error(keys.OWNER.name, f"expected exactly one of owner, labels and name, found {found}")
             continue
         [reference] = references
         if reference is not keys.OWNER:
-            path = _read_field(entry, reference, entry.read(reference))
+            path = _read_field(entry, reference, values[reference])
             yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
-        elif (is_owner := entry.read(keys.OWNER)) is False:
-            entry.add_error(keys.OWNER.name, "expected true, found false")
-        elif is_owner:
+        elif values[reference]:
             yield Trigger(gvk, ReferenceType.OWNER, None, on)
 
 

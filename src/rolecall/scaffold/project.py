@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from rolecall.config.watches_schema import schema_text
 from rolecall.scaffold.errors import ScaffoldError
 from rolecall.scaffold.names import (
     KindNames,
@@ -27,6 +28,7 @@ from rolecall.scaffold.templates import render_snippet, render_tree
 from rolecall.scaffold.yaml_lists import append_item, list_items
 
 PROJECT_FILE = "PROJECT"
+SCHEMA_FILE = "watches.schema.json"
 _WATCHES = "watches.yaml"
 _INDENT_OF_TASKS = " " * 4
 
@@ -46,7 +48,7 @@ class NewKind:
 def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
     """Return the files of a new project with this name, whose API groups end in the domain."""
     values = {"project": checked_project(name), "domain": checked_domain(domain)}
-    return ProjectFiles(directory, render_tree("project", values), {})
+    return ProjectFiles(directory, {**render_tree("project", values), SCHEMA_FILE: schema_text()}, {})
 
 
 def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:

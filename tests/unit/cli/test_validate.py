@@ -105,3 +105,12 @@ def test_definitions_that_are_not_there_are_a_wrong_command_line(capsys: pytest.
         main(["validate", "--crds", "nowhere"])
     assert ended.value.code == 2
     assert "'nowhere' does not exist" in capsys.readouterr().err
+
+
+def test_the_schema_for_editors_is_printed_and_nothing_checked(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "watches.yaml").unlink()
+    assert main(["validate", "--schema"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["items"]["properties"]["watchReads"]["description"]

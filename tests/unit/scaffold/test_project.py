@@ -1,10 +1,13 @@
 """What is written, read as those read it for whom it is written: the operator, the demo, kustomize, Ansible."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from rolecall.config.watches import load_watches
 from rolecall.demo.demo_file import read_demo_file
@@ -32,6 +35,14 @@ def texts(folder: Path) -> dict[str, str]:
 def test_the_operator_reads_an_empty_project(project: Path) -> None:
     assert load_watches(project / "watches.yaml", {}, project) == ()
     assert read_demo_file(project / "demo.yaml").goals == ()
+
+
+def test_an_editor_finds_the_schema_that_watches_yaml_names(project: Path) -> None:
+    create_api(project, WEBSITE).write()
+    text = (project / "watches.yaml").read_text()
+    [named] = re.findall(r"^# yaml-language-server: \$schema=(\S+)$", text, re.MULTILINE)
+    schema = json.loads((project / named).read_text())
+    Draft7Validator(schema).validate(yaml.safe_load(text))
 
 
 def test_two_kinds_are_watched_one_by_a_role_and_one_by_a_playbook(project: Path) -> None:
