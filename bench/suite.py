@@ -23,6 +23,7 @@ from bench import (
     first_round,
     footprint,
     loop_delay,
+    ordinary,
     plans,
     plays,
     population,
@@ -91,9 +92,12 @@ COMPARED: Mapping[str, Compared] = {
     "song": song.measure_song,
     "memory": footprint.measure_memory,
     "start": footprint.measure_start,
+    "ordinary": lambda stage, chosen, effort: ordinary.measure_ordinary(
+        stage, chosen, effort.rounds, 1 + effort.slow_repeats
+    ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "read-edits"})
+ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 
