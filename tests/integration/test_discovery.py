@@ -22,6 +22,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.aggregated_discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.client import Client
+from rolecall.kube.connection import Request
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Exchange, Proxy
 from rolecall.proxy.transport.forward import Upstream, buffered_response, upstream_headers
@@ -72,16 +73,23 @@ DEFINE = """
   until: made is not failed
   retries: 20
   delay: 0.5
+- name: Tell
+  ansible.builtin.set_stats: {data: {made: "{{ made.result.metadata.name }}"}}
+"""
+REMOVE = """
+- name: Look
+  kubernetes.core.k8s_info: {api_version: "{{ group }}/v1", kind: Made, namespace: "{{ ns }}"}
+  register: before
 - name: Remove the kind
   kubernetes.core.k8s: {definition: "{{ definition }}", state: absent, wait: true}
-- name: Look for it
+- name: Look again
   kubernetes.core.k8s_info: {api_version: "{{ group }}/v1", kind: Made, namespace: "{{ ns }}"}
   register: found
   until: not found.api_found
   retries: 20
   delay: 0.5
 - name: Tell
-  ansible.builtin.set_stats: {data: {made: "{{ made.result.metadata.name }}", is_found: "{{ found.api_found }}"}}
+  ansible.builtin.set_stats: {data: {was_found: "{{ before.api_found }}", is_found: "{{ found.api_found }}"}}
 """
 
 
@@ -212,18 +220,21 @@ def _known(folder: Path) -> Path:
 async def _defined(client: Client, group: str) -> None:
     """Define the kind Made in a group, and wait until discovery has it."""
     await client.create(definition_of(group))
-    await eventually(lambda: _served(client, group), lambda found: found, 30, f"{group} is served")
+    await eventually(lambda: _ways_to(client, group), lambda found: len(found) == 2, 30, f"{group} is served")
 
 
 async def _removed(client: Client, group: str) -> None:
     """Remove that definition, and wait until discovery does not have it."""
     await client.delete(DEFINITION, ObjectKey("", f"mades.{group}"))
-    await eventually(lambda: _served(client, group), lambda found: not found, 30, f"{group} is not served")
+    await eventually(lambda: _ways_to(client, group), lambda found: not found, 30, f"{group} is not served")
 
 
-async def _served(client: Client, group: str) -> bool:
+async def _ways_to(client: Client, group: str) -> list[str]:
+    """Return in which ways discovery tells of a group: the API server does not change them all at once."""
     served = await AggregatedDiscovery(client).changed()
-    return served is not None and bool(served.groups.get(group))
+    groups = (await client.receive(Request("GET", "/apis"))).decode()
+    found = ["aggregated"] if served is not None and any(served.groups.get(group, {}).values()) else []
+    return [*found, *(["groups"] if group in groups else [])]
 
 
 async def test_a_run_asks_for_nothing_that_the_operator_knows(
@@ -235,11 +246,20 @@ async def test_a_run_asks_for_nothing_that_the_operator_knows(
     assert not [name for name in os.listdir(tmp_path) if name.startswith("k8srcp-")]  # noqa: PTH208 - names alone
 
 
-async def test_a_kind_that_a_run_defines_and_removes_is_there_meanwhile_alone(
+async def test_a_kind_that_the_run_defines_is_found_by_its_next_task(
     world: World, start: Callable[[Client], Any]
 ) -> None:
     runs = await start(world.client)
-    assert await runs.told(DEFINE, "define") == {"made": "one", "is_found": False}
+    assert await runs.told(DEFINE, "define") == {"made": "one"}
+    await _removed(world.client, runs.group)
+
+
+async def test_a_kind_that_the_run_removes_is_not_found_by_its_next_task(
+    world: World, start: Callable[[Client], Any]
+) -> None:
+    runs = await start(world.client)
+    await _defined(world.client, runs.group)
+    assert await runs.told(REMOVE, "remove") == {"was_found": True, "is_found": False}
 
 
 async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_seen(
@@ -252,7 +272,8 @@ async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_see
     assert await runs.told(LOOK, "look") == {"is_found": True}
     assert runs.asked == []
     await _removed(world.client, runs.group)
-    assert await runs.told(LOOK, "look") == {"is_found": False}
+    gone = {"is_found": False}  # soon: parts of the API server tell of a kind a moment longer than others
+    await eventually(lambda: runs.told(LOOK, "look"), lambda told: told == gone, 10, "the kind is not found")
 
 
 async def test_a_version_that_is_stale_is_asked_for(world: World, start: Callable[[Client], Any]) -> None:
@@ -269,4 +290,5 @@ async def test_an_api_server_without_aggregated_discovery_is_asked_for_each_vers
         runs = await start(client)
         assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
         assert set(runs.asked) == {"/api/v1", "/apis/apps/v1"}
-        assert await runs.told(DEFINE, "define") == {"made": "one", "is_found": False}
+        assert await runs.told(DEFINE, "define") == {"made": "one"}
+        assert await runs.told(REMOVE, "remove") == {"was_found": True, "is_found": False}
