@@ -1,5 +1,7 @@
 """What CustomResourceDefinitions cost that no role uses: unchanged objects with none of them and with three hundred.
 
+They are in the groups of the objects, because kubernetes.core keeps the groups that a role uses in its file, and each
+module decodes them.
 Two operators take turns, so that what else the machine does meets both: one whose runs are handed what the API server
 serves, and one whose runs ask for it, as they did before. Each starts anew when the definitions are there. A turn
 changes several objects at once, because processor time is counted in hundredths of a second.
@@ -27,7 +29,7 @@ TURNS, QUICK_TURNS = 6, 3
 GOAL_PERCENT = 5.0
 ASKED, HANDED = "asked-for", "handed-over"
 _SERVED_SECONDS = 120.0
-_GROUP = ".unused.rolecall.dev"
+_PREFIX = "Unused"
 _DEFINITION = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 _SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _Samples = dict[str, list[float]]
@@ -92,12 +94,12 @@ async def _are_served(stage: Stage) -> bool:
     except KubeError:
         return False
     groups = served.groups if served else {}
-    found = (each for name, versions in groups.items() if name.endswith(_GROUP) for each in versions.values())
-    return sum(len(each or ()) for each in found) == DEFINITIONS
+    found = [kind for versions in groups.values() for each in versions.values() for kind in each or ()]
+    return sum(each["kind"].startswith(_PREFIX) for each in found) == DEFINITIONS
 
 
 def _definition(number: int) -> RawObject:
-    group, kind = f"g{number}{_GROUP}", f"Unused{number}"
+    group, kind = SUBJECTS[number % len(SUBJECTS)].gvk.group, f"{_PREFIX}{number}"
     names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower()}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _SCHEMA}}
     return {
