@@ -1,4 +1,4 @@
-"""Modules of kubernetes.core know what the API server serves, without asking and without a file. Saves 1 to 10 ms a module.
+"""Modules of kubernetes.core know what is served without asking and without a file. Saves 1 to 10 ms of a module.
 
 The 10 ms are for 300 kinds in a group that a module uses, or in groups that any module has ever asked for.
 kubernetes.core keeps discovery in a file of the directory for temporary files, one for each API server and user. Every
