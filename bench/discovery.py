@@ -7,6 +7,7 @@ serves, and one whose runs ask for it, as they did before. Each starts anew when
 changes several objects at once, because processor time is counted in hundredths of a second.
 """
 
+import asyncio
 import statistics
 import sys
 from collections.abc import Sequence
@@ -39,22 +40,38 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     """Measure both operators without further definitions, then with them; the definitions are removed at the end."""
     turns = QUICK_TURNS if is_quick else TURNS
     definitions = [_definition(number) for number in range(DEFINITIONS)]
-    before = await _measured(stage, 0, turns)
+    before, modules = await _measured(stage, 0, turns), await _modules(stage, 0)
     progress(f"Making {DEFINITIONS} definitions")
     try:
         await side_by_side(stage.client.create, definitions)
         await until(lambda: _are_served(stage), _SERVED_SECONDS, "the API server serves every definition")
+        modules += await _modules(stage, DEFINITIONS)
         after = await _measured(stage, DEFINITIONS, turns)
     finally:
         progress(f"Removing {DEFINITIONS} definitions")
         keys = [ObjectKey.of_object(each) for each in definitions]
         await side_by_side(lambda key: stage.client.delete(_DEFINITION, key), keys)
-    return [
+    return modules + [
         row
         for number, subject in enumerate(SUBJECTS)
         for name in (ASKED, HANDED)
         for row in _rows(subject.title, name, before[number], after[number])
     ]
+
+
+async def _modules(stage: Stage, count: int) -> list[Row]:
+    """Return what one module pays with so many more definitions."""
+    rows = []
+    for name, mode in ((ASKED, "asked"), (HANDED, "handed")):
+        program = str(Path(__file__).with_name("module_discovery.py"))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, program, str(stage.kubeconfig), mode, stdout=asyncio.subprocess.PIPE
+        )
+        printed, _ = await process.communicate()
+        what = f"one module that needs two kinds, {count} more definitions, discovery {name.replace('-', ' ')}"
+        rows.append(Row(f"{what}: CPU", float(printed), "ms"))
+        progress(f"{what}: {rows[-1].value:.2f} CPU ms")
+    return rows
 
 
 async def _measured(stage: Stage, count: int, turns: int) -> list[tuple[_Samples, _Samples]]:
@@ -95,7 +112,7 @@ async def _are_served(stage: Stage) -> bool:
         return False
     groups = served.groups if served else {}
     found = [kind for versions in groups.values() for each in versions.values() for kind in each or ()]
-    return sum(each["kind"].startswith(_PREFIX) for each in found) == DEFINITIONS
+    return len([each for each in found if each["kind"].startswith(_PREFIX)]) == DEFINITIONS
 
 
 def _definition(number: int) -> RawObject:
