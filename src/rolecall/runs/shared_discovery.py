@@ -88,4 +88,5 @@ class SharedDiscovery:
         except (KubeError, OSError, LookupError, TypeError, AttributeError) as error:
             # Runs look for themselves what they do not find in what is known.
             logger.debug("Could not look again at what the API server serves", error=str(error))
+            started = self.now()  # those who have waited for this look do not wait for another one
         self._looked_at = started

@@ -1,7 +1,9 @@
 """Runs share what the API server serves while it is fresh, and each learns of its own changes alone."""
 
+import asyncio
 import gc
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -21,10 +23,12 @@ class Source(AggregatedDiscovery):
     serves: Served | None = None
     failure: KubeError | None = None
     looks: int = 0
+    on_look: Callable[[], None] = lambda: None
 
     async def changed(self) -> Served | None:
         """Tell what is served, or fail."""
         self.looks += 1
+        self.on_look()
         if self.failure is not None:
             raise self.failure
         told, self.serves = self.serves, None
@@ -136,6 +140,17 @@ async def test_while_the_api_server_does_not_answer_what_is_known_is_used(
     source.failure = UnreachableError("no answer")
     clock.seconds += 1
     assert groups(await granted(shared)) == ["apps"]
+
+
+async def test_runs_do_not_wait_one_after_the_other_for_an_api_server_that_does_not_answer(
+    shared: SharedDiscovery, source: Source, clock: Clock
+) -> None:
+    def wait_in_vain() -> None:
+        clock.seconds += 5
+
+    source.on_look, source.failure = wait_in_vain, UnreachableError("no answer")
+    assert await asyncio.gather(shared.for_run(), shared.for_run()) == [None, None]
+    assert source.looks == 1
 
 
 async def test_files_are_closed_when_nobody_needs_them_any_more(shared: SharedDiscovery) -> None:
