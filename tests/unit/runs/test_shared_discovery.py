@@ -149,7 +149,7 @@ async def test_runs_do_not_wait_one_after_the_other_for_an_api_server_that_does_
         clock.seconds += 5
 
     source.on_look, source.failure = wait_in_vain, UnreachableError("no answer")
-    assert await asyncio.gather(shared.for_run(), shared.for_run()) == [None, None]
+    assert not any(await asyncio.gather(shared.for_run(), shared.for_run()))
     assert source.looks == 1
 
 
