@@ -30,7 +30,7 @@ WORKERS = 2
 CONTENT = Path(__file__).with_name("content")
 WARM, COLD, KOPF, PEER = NAMES = ("warm", "cold", "kopf", "peer")
 AT_ONCE = 16
-_FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 60.0, 10.0, 60.0
+_FIRST_SECONDS, _PER_OBJECT_SECONDS, _QUIET_WITHIN_SECONDS = 300.0, 10.0, 60.0
 _LOOK_SECONDS, _QUIET_SHARE = 0.25, 0.06
 _ROLECALL = (*RUN, "--max-concurrent-reconciles", str(WORKERS))
 _PEER_FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", f"--max-concurrent-reconciles={WORKERS}")
@@ -148,23 +148,28 @@ class Ring:
 
 
 @asynccontextmanager
-async def ring(stage: Stage, contender: Contender, namespace: str) -> AsyncIterator[Ring]:
-    """Start a contender in a namespace that exists and stop it at the end of the block."""
+async def ring(stage: Stage, contender: Contender, namespace: str, project: Path | None = None) -> AsyncIterator[Ring]:
+    """Start a contender in a namespace that exists and stop it at the end of the block.
+
+    ``project`` is the folder with watches.yaml and roles, by default that of the comparison.
+    """
     async with AsyncExitStack() as stack:
         kinds = (POD, *(subject.gvk for subject in SUBJECTS))
         observers = {gvk: await stack.enter_async_context(observing(stage.client, gvk, namespace)) for gvk in kinds}
         environment = _environment(stage, contender, namespace)
         command = contender.command_for(namespace)
-        operator = await stack.enter_async_context(running(command, _project(stage), environment))
+        operator = await stack.enter_async_context(running(command, project or _project(stage), environment))
         yield Ring(contender, stage, namespace, operator, observers)
 
 
 @asynccontextmanager
-async def rings(stage: Stage, section: str, chosen: Iterable[Contender]) -> AsyncIterator[list[Ring]]:
-    """Start several contenders, each in a namespace of its own."""
+async def rings(
+    stage: Stage, section: str, chosen: Iterable[Contender], project: Path | None = None
+) -> AsyncIterator[list[Ring]]:
+    """Start several contenders, each in a namespace of its own, in a project as ``ring`` takes it."""
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}")))
+            await stack.enter_async_context(ring(stage, each, await stage.namespace(f"{section}-{each.name}"), project))
             for each in chosen
         ]
 

@@ -35,13 +35,14 @@ async def measure(stage: Stage, turns: int) -> list[Row]:
     chosen = [Contender(name, (*warm.command, *flags)) for name, flags in variants.items()]
     async with rings(stage, "cost", chosen) as all_rings:
         for subject in SUBJECTS:
-            cpu, seconds = await _turns(all_rings, subject, turns)
+            cpu, seconds = await turns_of(all_rings, subject, turns)
             rows += _rows(subject, cpu, seconds)
             progress(f"{subject.title}: " + ", ".join(f"{row.what} {row.value:.3g} {row.unit}" for row in rows[-5:]))
     return rows
 
 
-async def _turns(all_rings: Sequence[Ring], subject: Subject, turns: int) -> tuple[_Samples, _Samples]:
+async def turns_of(all_rings: Sequence[Ring], subject: Subject, turns: int) -> tuple[_Samples, _Samples]:
+    """Return, by name, the processor time of an unchanged reconcile in each turn, and the time of a single one."""
     cpu: _Samples = {ring.name: [] for ring in all_rings}
     seconds: _Samples = {ring.name: [] for ring in all_rings}
     keys = {ring.name: ring.keys("cost", _OBJECTS) for ring in all_rings}

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from bench import (
     comparison,
+    discovery,
     endurance,
     first_round,
     footprint,
     loop_delay,
+    ordinary,
     plans,
     plays,
     population,
@@ -79,6 +81,7 @@ ALONE: Mapping[str, Alone] = {
     "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
+    "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
     "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
@@ -89,9 +92,12 @@ COMPARED: Mapping[str, Compared] = {
     "song": song.measure_song,
     "memory": footprint.measure_memory,
     "start": footprint.measure_start,
+    "ordinary": lambda stage, chosen, effort: ordinary.measure_ordinary(
+        stage, chosen, effort.rounds, 1 + effort.slow_repeats
+    ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"endurance", "first-round", "read-edits"})
+ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 

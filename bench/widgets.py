@@ -7,6 +7,7 @@ from this process, so that creating ten thousand takes seconds.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
@@ -14,6 +15,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
 AT_ONCE = 16
+_Asked = TypeVar("_Asked")
 
 _OPEN_OBJECT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -62,12 +64,12 @@ def keys(namespace: str, count: int) -> list[ObjectKey]:
 
 async def create(client: Client, where: Iterable[ObjectKey]) -> None:
     """Create a Widget at each of these places."""
-    await _side_by_side(lambda key: client.create(_widget(key)), where)
+    await side_by_side(lambda key: client.create(_widget(key)), where)
 
 
 async def report(client: Client, where: Iterable[ObjectKey], status: RawObject) -> None:
     """Give the Widget at each of these places a status."""
-    await _side_by_side(lambda key: client.patch(WIDGET, key, {"status": status}, "status"), where)
+    await side_by_side(lambda key: client.patch(WIDGET, key, {"status": status}, "status"), where)
 
 
 async def change(client: Client, key: ObjectKey, revision: int) -> None:
@@ -106,7 +108,8 @@ def _widget(key: ObjectKey) -> RawObject:
     }
 
 
-async def _side_by_side(ask: Callable[[ObjectKey], Awaitable[object]], where: Iterable[ObjectKey]) -> None:
+async def side_by_side(ask: Callable[[_Asked], Awaitable[object]], where: Iterable[_Asked]) -> None:
+    """Ask for each of these, some at a time."""
     waiting = iter(where)
 
     async def work() -> None:

@@ -24,6 +24,7 @@ from rolecall.controller.lease_guard import LeaseGuard
 from rolecall.controller.manager import Manager
 from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.source.object_cache import ObjectCache
+from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
 from rolecall.kube.selected_reads import SelectedReads
 from rolecall.logs import get_logger
@@ -41,6 +42,7 @@ from rolecall.runs.guarded_runner import GuardedRunner
 from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
+from rolecall.runs.shared_discovery import SharedDiscovery
 from rolecall.runs.starters import starter_for
 from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
@@ -101,6 +103,7 @@ async def run_operator(
                 run_environment=run_environment(metrics_port),
                 recorder=Recorder.of_settings(settings, client),
                 read_watches=reads,
+                discovery=SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None,
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):

@@ -45,6 +45,7 @@ from rolecall.runs.api_access import ApiAccess
 from rolecall.runs.launcher import Launcher
 from rolecall.runs.orphaned_workspaces import OrphanedWorkspaces
 from rolecall.runs.runner import Runner
+from rolecall.runs.shared_discovery import SharedDiscovery
 
 logger = get_logger("watch")
 _CONTENT_RETRY_SECONDS = 1.0
@@ -77,6 +78,7 @@ class OperatorContext:
     recorder: Recorder | None = None
     read_watches: ReadWatches | None = None
     """What is watched because runs have read it."""
+    discovery: SharedDiscovery | None = None
 
 
 class WatchController:
@@ -138,6 +140,7 @@ class WatchController:
             uncached=watch.blacklist,
             seen={} if context.settings.cache_reads else None,
             reads=self._read_sets(),
+            discovery=context.discovery,
         )
         primaries = Primaries(context.client, watch.gvk, context.own_writes, context.may_write)
         return Reconciler(

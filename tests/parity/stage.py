@@ -122,6 +122,7 @@ class Stage:
             environment=self._filled({"PARITY_SCRATCH": "{scratch}", **case.job_environment}) | grant.environment,
             secret_environment=grant.secret_environment,
             revoke=grant.revoke,
+            discovery=grant.discovery,
             timeout_seconds=case.timeout_seconds,
             grace_seconds=1,
         )

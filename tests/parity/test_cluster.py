@@ -12,11 +12,13 @@ import pytest_asyncio
 
 from rolecall.controlplane import ControlPlane
 from rolecall.demo.manifests import Applier
+from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Proxy
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.shared_discovery import SharedDiscovery
 from tests.integration.control_plane import control_plane
 from tests.integration.things import DEFINITION, THING
 from tests.integration.world import CONFIG_MAP, EVENT, POD, World
@@ -56,7 +58,8 @@ async def primary_in(client: Client, folder: Path) -> AsyncIterator[tuple[World,
     primary = await client.create(thing)
     proxy = Proxy(client)
     await proxy.start()
-    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder)
+    discovery = SharedDiscovery(AggregatedDiscovery(client))
+    access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder, discovery=discovery)
     yield World(client, name), lambda ident: access.open(THING, primary, ident)
     await proxy.stop()
     await client.delete(NAMESPACE, ObjectKey("", name))

@@ -31,7 +31,10 @@ _NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request to the API server: method, path, query, body, timeout and the accepted format."""
+    """One HTTP request to the API server: method, path, query, body, timeout and the accepted format.
+
+    With ``known_etag``, the API server need not repeat an answer that has this ETag.
+    """
 
     method: str
     path: str
@@ -40,6 +43,15 @@ class Request:
     content_type: str = "application/json"
     timeout_seconds: float = REQUEST_SECONDS
     accept: str = "application/json"
+    known_etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The body of an answer and its ETag, which is empty if it has none."""
+
+    body: bytes
+    etag: str = ""
 
 
 OnRequest = Callable[[str, str, str], None]
@@ -159,6 +171,15 @@ class Connection:
                     return None
         return bytes(body)
 
+    async def receive_changed(self, request: Request) -> Tagged | None:
+        """Send a request and return the answer; None if it is the one with ``known_etag``. Raise ApiError."""
+        with _translated_errors(f"{request.method} {request.path} got no answer"):
+            response = await self.open(request)
+            body = await response.read()
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            return None
+        return Tagged(body, response.headers.get("ETag", ""))
+
     async def warnings_to(self, request: Request) -> tuple[str, ...]:
         """Send a request and return the warnings that come with the answer. Raise ApiError for an error status."""
         with _translated_errors(f"{request.method} {request.path} got no answer"):
@@ -184,6 +205,8 @@ class Connection:
         # Uncompressed: to decompress a page of megabytes holds up the event loop, and the API server, for longer than
         # to transfer it.
         headers = {"Accept": request.accept, "Accept-Encoding": "identity", "Content-Type": request.content_type}
+        if request.known_etag:
+            headers["If-None-Match"] = request.known_etag
         headers |= await self.auth_headers()
         url = self.base_url + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         response = await self._call(request, url, headers)

@@ -258,6 +258,8 @@ class Proxy:
         """Send a write, and record what it changed before the run gets the response."""
         if not self._may_write():
             return error_responses.not_leading()
+        if session.spec.before_write is not None and not write.info.is_dry_run:
+            session.spec.before_write(write.info.group)
         result = await self._conditional_writes.send(session, write, headers)
         for obj in result.changed:
             session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)

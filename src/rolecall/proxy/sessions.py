@@ -40,7 +40,7 @@ class SessionSpec:
     ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
     the log. ``watermark`` is shared by the runs of the primary; with None, no read is answered from the cache. Reads of
     the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run,
-    ``reads`` about every read before it is sent.
+    ``reads`` about every read before it is sent, and ``before_write`` about the API group of every write before that.
     """
 
     request_gvk: GVK
@@ -56,6 +56,7 @@ class SessionSpec:
     on_removal: Callable[[str], None] | None = None
     on_exchange: OnExchange | None = None
     reads: ReadObserver | None = None
+    before_write: Callable[[str], None] | None = None
 
     @property
     def owner(self) -> Owner:

@@ -20,6 +20,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.private_files import write_private
 from rolecall.proxy import OnExchange, Ownership, Proxy, ReadWatermark, SessionSpec
 from rolecall.proxy.writes.ownership import Owner
+from rolecall.runs.shared_discovery import DiscoveryGrant, SharedDiscovery
 
 
 class WriteRecorder(Protocol):
@@ -42,11 +43,15 @@ SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
 
 @dataclass(frozen=True, slots=True)
 class RunCredentials:
-    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart."""
+    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart.
+
+    ``discovery`` tells the run what the API server serves; without it, the run asks.
+    """
 
     environment: dict[str, str]
     secret_environment: dict[str, str]
     revoke: Callable[[], Awaitable[None]]
+    discovery: DiscoveryGrant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class ApiAccess:
     """Gives the runs of one kind access to the API server.
 
     Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
-    cache. With ``reads``, they are told what each run reads and writes.
+    cache. With ``reads``, they are told what each run reads and writes. ``discovery`` is that of the same API server.
     """
 
     client: Client
@@ -68,6 +73,7 @@ class ApiAccess:
     uncached: frozenset[GVK] = frozenset()
     seen: dict[ObjectKey, ReadWatermark] | None = None
     reads: ReadSets | None = None
+    discovery: SharedDiscovery | None = None
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about a primary that is gone."""
@@ -88,6 +94,7 @@ class ApiAccess:
         resource = await self.client.resource(gvk)
         owner = Owner(gvk, key, uid_of(obj), resource.namespaced)
         reads = None if self.reads is None else self.reads.start(owner)
+        discovery = None if self.discovery is None else await self.discovery.for_run()
 
         def on_write(written: RawObject) -> None:
             self.own_writes.record_write((gvk, key), written)
@@ -108,6 +115,7 @@ class ApiAccess:
             uncached=self.uncached,
             on_exchange=on_exchange,
             reads=reads,
+            before_write=None if discovery is None else discovery.note_write,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
@@ -124,6 +132,7 @@ class ApiAccess:
                 {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
                 {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
                 lambda: self.proxy.revoke(run),
+                discovery,
             )
         finally:
             await self.proxy.revoke(run)

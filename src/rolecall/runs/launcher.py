@@ -71,6 +71,7 @@ class Launcher:
                     environment=credentials.environment,
                     secret_environment=credentials.secret_environment,
                     revoke=credentials.revoke,
+                    discovery=credentials.discovery,
                     timeout_seconds=self._timeout_seconds,
                     unreachable_ok=self.settings.unreachable_ok,
                     grace_seconds=grace_seconds(self.settings),

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from rolecall.config.content import Content
 from rolecall.runs.events import RunEvent, RunSummary
+from rolecall.runs.shared_discovery import DiscoveryGrant
 from rolecall.runs.workspace import Workspace
 
 OnEvent = Callable[[RunEvent], None]
@@ -29,7 +30,8 @@ class RunSpec:
     asking its processes to end and killing them. With ``unreachable_ok`` an unreachable host does not fail the run.
     Each of its processes may take ``memory_limit_bytes`` of memory (0: no limit), all
     its artifacts together ``artifact_limit_bytes`` of disk. ``output_in_events`` says
-    whether the file of an event repeats what is printed for it in ``stdout``.
+    whether the file of an event repeats what is printed for it in ``stdout``. ``discovery`` tells a warm run what its
+    API server serves.
     """
 
     ident: str
@@ -45,6 +47,7 @@ class RunSpec:
     memory_limit_bytes: int = 0
     artifact_limit_bytes: int = 0
     output_in_events: bool = True
+    discovery: DiscoveryGrant | None = None
 
 
 class Runner(Protocol):

@@ -6,6 +6,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -812,3 +813,21 @@ async def test_a_client_that_does_not_read_is_not_read_ahead_for(run: Run, api_s
             before = sent[0]
             await asyncio.sleep(0.2)  # it has stopped when nothing moves for so long
         assert 0 < before < limit
+
+
+# What is told before a write
+
+
+async def test_the_group_of_a_write_is_told_before_it_is_sent(run: Run, api_server: ApiServer) -> None:
+    told: list[tuple[str, int]] = []
+    spec = replace(run.spec, before_write=lambda group: told.append((group, len(api_server.received))))
+    run.session.headers["Authorization"] = f"Bearer {run.proxy.register(spec).secret}"
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for target in (path, f"{path}?dryRun=All", CONFIG_MAPS):
+        async with run.session.post(target, json=config_map()) as answer:
+            await answer.read()
+    async with run.session.get(path) as answer:
+        await answer.read()
+    writes = [number for number, request in enumerate(api_server.received) if request.method == "POST"]
+    assert [group for group, _ in told] == ["apiextensions.k8s.io", ""]
+    assert [received for _, received in told] == [writes[0], writes[2]]

@@ -22,7 +22,7 @@ from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
 from rolecall.runs.ansible_patches import temporary_directories
-from rolecall.runs.ansible_patches.module_process import ModuleCall, run_module
+from rolecall.runs.ansible_patches.module_process import ModuleCall, ModuleSurroundings, run_module
 from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement
 from rolecall.runs.forkserver.playbook_process import ForkContext
 
@@ -110,7 +110,10 @@ class _Wrappers:
     def _run(self, call: ModuleCall, cwd: bytes | None) -> ModuleResult:
         if result := self._placement.recorded_result(call.module):
             return result
-        result = run_module(call, cwd, self._context.titles, own_session=self._placement.is_in_process)
+        surroundings = ModuleSurroundings(
+            cwd, self._context.titles, self._context.shared_descriptors, own_session=self._placement.is_in_process
+        )
+        result = run_module(call, surroundings)
         self._placement.record_result(call.module, result)
         return result
 

@@ -12,7 +12,7 @@ import resource
 import selectors
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
@@ -46,15 +46,28 @@ class ModuleCall:
     open_files_limit: int = 0
 
 
-def run_module(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, *, own_session: bool) -> ModuleResult:
-    """Run the module to its end; with ``own_session`` in a session of its own, which a worker has already."""
+@dataclass(frozen=True, slots=True)
+class ModuleSurroundings:
+    """Where a module runs: directory, titles, and the descriptors that it keeps.
+
+    With ``own_session`` it runs in a session of its own, which a worker has already.
+    """
+
+    cwd: bytes | None
+    titles: ProcessTitles
+    descriptors: Sequence[int]
+    own_session: bool
+
+
+def run_module(call: ModuleCall, surroundings: ModuleSurroundings) -> ModuleResult:
+    """Run the module to its end."""
     out_reading, out_writing = os.pipe()
     err_reading, err_writing = os.pipe()
     pid = _fork()
     if pid == 0:
-        if own_session:
+        if surroundings.own_session:
             os.setsid()
-        run_and_exit(lambda: _run_module_here(call, cwd, titles, (out_writing, err_writing)))
+        run_and_exit(lambda: _run_module_here(call, surroundings, (out_writing, err_writing)))
     os.close(out_writing)
     os.close(err_writing)
     try:
@@ -99,17 +112,17 @@ def _result_of(status: int, out: bytes, err: bytes) -> ModuleResult:
     return ModuleResult(_SIGNAL_EXIT_BASE + number, out, err)
 
 
-def _run_module_here(call: ModuleCall, cwd: bytes | None, titles: ProcessTitles, writing: tuple[int, int]) -> None:
+def _run_module_here(call: ModuleCall, surroundings: ModuleSurroundings, writing: tuple[int, int]) -> None:
     from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
 
     reset_signals()
     set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
-    close_descriptors_except()
-    if cwd is not None:
-        os.chdir(cwd)
+    close_descriptors_except(surroundings.descriptors)
+    if surroundings.cwd is not None:
+        os.chdir(surroundings.cwd)
     set_environment({**os.environ, **call.environment})
     set_kubeconfig()
-    titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
+    surroundings.titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
     sys.argv = [f"AnsiballZ_{call.name}.py"]
     _reset_controller_state()
     _limit_open_files(call.open_files_limit)

@@ -90,13 +90,15 @@ class ForkServer:
         """Whether the server takes requests."""
         return self._control.fileno() >= 0 and not self.is_hanging
 
-    async def start(self, ident: str, lines: Sequence[bytes]) -> ForkedProcess:
+    async def start(self, ident: str, lines: Sequence[bytes], discovery: Sequence[int] = ()) -> ForkedProcess:
         """Fork a child and write these lines to its stdin, which stays open.
+
+        It also gets the descriptors of ``discovery``, see ``discovery_image.RunDiscovery``.
 
         Raises ServerGoneError if there is no answer, and OSError if the server cannot fork. A process that is forked
         after that, or after a cancellation, ends by itself.
         """
-        process, stdin = await self._request(ident)
+        process, stdin = await self._request(ident, discovery)
         try:
             async with asyncio.timeout(ANSWER_LIMIT_SECONDS):
                 await process.started()
@@ -131,7 +133,7 @@ class ForkServer:
             logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
         await in_thread(self._directory.remove)
 
-    async def _request(self, ident: str) -> tuple[ForkedProcess, asyncio.WriteTransport]:
+    async def _request(self, ident: str, discovery: Sequence[int]) -> tuple[ForkedProcess, asyncio.WriteTransport]:
         """Ask for a fork; return the process that may come of it, and its stdin."""
         loop = asyncio.get_running_loop()
         # As files, which close themselves: this may be cancelled between any two of them.
@@ -139,9 +141,10 @@ class ForkServer:
         with their_stdin, their_stdout, their_stderr:
             process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr), self._hangs)
             transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
-            theirs = [file.fileno() for file in (their_stdin, their_stdout, their_stderr)]
+            theirs = [*(file.fileno() for file in (their_stdin, their_stdout, their_stderr)), *discovery]
+            message = {"start": ident, "descriptors": len(theirs)}
             try:
-                socket.send_fds(self._control, [json.dumps({"start": ident}).encode()], theirs)
+                socket.send_fds(self._control, [json.dumps(message).encode()], theirs)
             except OSError as error:
                 transport.close()
                 if isinstance(error, BlockingIOError):  # it has not read any request for a long time

@@ -17,6 +17,7 @@ import ptyprocess
 
 from rolecall.runs.ansible_patches import reset_state
 from rolecall.runs.ansible_patches.display_hooks import defer_display_events
+from rolecall.runs.discovery_image import RunDiscovery
 from rolecall.runs.forkserver.forked_child import (
     close_descriptors_except,
     open_standard_streams,
@@ -47,6 +48,12 @@ class ForkContext:
     event_descriptor: int
     apply_patches: Callable[["ForkContext"], None]
     """Patches Ansible in the child that becomes ansible-playbook."""
+    discovery: RunDiscovery | None = None
+
+    @property
+    def shared_descriptors(self) -> tuple[int, ...]:
+        """The descriptors that every forked process of the run keeps."""
+        return (self.discovery.descriptor,) if self.discovery else ()
 
 
 def fork_spawn_class(context: ForkContext) -> type[pexpect.spawn]:
@@ -125,7 +132,7 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     if not command.echo:
         _disable_echo()
     open_standard_streams()
-    close_descriptors_except([context.note_descriptor, context.event_descriptor])
+    close_descriptors_except([context.note_descriptor, context.event_descriptor, *context.shared_descriptors])
     os.chdir(command.cwd)
     set_environment(command.environment)
     context.titles.rename(sys.executable, *command.words)

@@ -1,9 +1,10 @@
 """The fork server: ``python -P -m rolecall.runs.forkserver.server DESCRIPTOR DIRECTORY GROWTH ROOM [CONTENT...]``.
 
 It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
-a run; the server forks a child for it, which does what ``rolecall.runs.runner_process`` does. It sends the operator the
-child's process id and a pidfd, and later its exit code. A request for which it cannot fork fails alone. It is
-single-threaded and runs nothing itself. It ends when the operator does, and its children end when it does.
+a run, and those of its discovery if it has one. The server forks a child for it, which does what
+``rolecall.runs.runner_process`` does. It sends the operator the child's process id and a pidfd, and later its exit
+code. A request for which it cannot fork fails alone. It is single-threaded and runs nothing itself. It ends when the
+operator does, and its children end when it does.
 """
 
 import errno
@@ -26,6 +27,7 @@ import pexpect
 from rolecall.runs import runner_process
 from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
 from rolecall.runs.ansible_patches.task_placement import TaskPlacement
+from rolecall.runs.discovery_image import RunDiscovery
 from rolecall.runs.forkserver.forked_child import (
     close_descriptors_except,
     reset_signals,
@@ -42,6 +44,7 @@ from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
 MODULE = "rolecall.runs.forkserver.server"
 MESSAGE_LIMIT_BYTES = 4096
 _STANDARD_DESCRIPTORS = 3
+_MOST_DESCRIPTORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +72,16 @@ class _Server:
 
     def _answer(self) -> bool:
         """Fork for the next request; return whether there can be more."""
-        message, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE_LIMIT_BYTES, _STANDARD_DESCRIPTORS)
+        message, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE_LIMIT_BYTES, _MOST_DESCRIPTORS)
         if not message:
             return False
-        ident = json.loads(message)["start"]
+        request = json.loads(message)
+        ident = request["start"]
         try:
             if reason := self.freshness.lost():
                 self._send({"stale": ident, "reason": reason})
             else:
-                self._start(ident, descriptors)
+                self._start(ident, descriptors, request["descriptors"])
         except OSError as error:
             self._send({"failed": ident, "reason": f"the fork server cannot fork: {error}"})
         finally:
@@ -85,8 +89,8 @@ class _Server:
                 os.close(descriptor)
         return True
 
-    def _start(self, ident: str, descriptors: list[int]) -> None:
-        if len(descriptors) < _STANDARD_DESCRIPTORS:
+    def _start(self, ident: str, descriptors: list[int], sent: int) -> None:
+        if len(descriptors) < sent:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         server = os.getpid()
         pid = os.fork()
@@ -117,11 +121,13 @@ class _Server:
         try:
             reset_signals()
             os.setsid()
-            set_standard_streams(*descriptors)
+            set_standard_streams(*descriptors[:_STANDARD_DESCRIPTORS])
             # In this order: an operator that starts now kills whatever has a mark and is not below this program.
             self.titles.rename(sys.executable, "-P", "-m", RUNNER_MODULE)
             self.titles.mark(ident)
-            close_descriptors_except()
+            given = descriptors[_STANDARD_DESCRIPTORS:]
+            discovery = RunDiscovery.receive(*given) if given else None
+            close_descriptors_except([discovery.descriptor] if discovery else ())
             signal_on_parent_death(server, runner_process.PARENT_DIED)
             surroundings = json.loads(sys.stdin.buffer.readline())
             os.chdir(surroundings["directory"])
@@ -135,6 +141,7 @@ class _Server:
                 note_descriptor=notes.descriptor,
                 event_descriptor=channel.descriptor,
                 apply_patches=self._apply_patches,
+                discovery=discovery,
             )
             pexpect.spawn = fork_spawn_class(context)
             runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
@@ -196,12 +203,19 @@ def _wake_up_on_children() -> int:
 
 def _patch_ansible(context: ForkContext) -> None:
     # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
-    from rolecall.runs.ansible_patches import forked_modules, in_process_tasks, kubernetes_connections  # noqa: PLC0415
+    from rolecall.runs.ansible_patches import (  # noqa: PLC0415
+        forked_modules,
+        in_process_tasks,
+        known_discovery,
+        kubernetes_connections,
+    )
 
     placement = TaskPlacement()
     kubernetes_connections.install()
     forked_modules.install(context, placement)
     in_process_tasks.install(placement)
+    if context.discovery:
+        known_discovery.install(context.discovery, os.environ.get("K8S_AUTH_HOST", ""))
 
 
 if __name__ == "__main__":

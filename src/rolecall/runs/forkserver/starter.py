@@ -101,7 +101,7 @@ class ForkserverStarter:
             if not server:
                 return None
             try:
-                return await server.start(spec.ident, lines)
+                return await server.start(spec.ident, lines, spec.discovery.descriptors if spec.discovery else ())
             except StaleServerError as error:
                 logger.info("Replacing the fork server", reason=str(error))
                 self._retire(server, "stale")

@@ -4,8 +4,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from ansible_collections.kubernetes.core.plugins.module_utils.client import discovery
 
-from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
+from rolecall.runs.ansible_patches.supported_versions import (
+    KUBERNETES_CLIENT,
+    SUPPORTED,
+    installed_version,
+    is_supported,
+    is_supported_collection,
+)
 
 LOCK_FILE = Path(__file__).parents[4] / "uv.lock"
 
@@ -29,3 +36,19 @@ def test_the_supported_versions_are_those_of_the_lock_file() -> None:
 
 def test_these_tests_run_with_a_supported_version() -> None:
     assert is_supported(installed_version())
+
+
+def test_the_supported_client_is_that_of_the_lock_file() -> None:
+    packages = tomllib.loads(LOCK_FILE.read_text())["package"]
+    assert {each["version"].split(".")[0] for each in packages if each["name"] == "kubernetes"} == {KUBERNETES_CLIENT}
+
+
+def test_these_tests_run_with_a_supported_collection() -> None:
+    assert is_supported_collection(discovery.__file__)
+
+
+@pytest.mark.parametrize("manifest", [None, "no JSON", "{}", '{"collection_info": {"version": "6.20.0"}}'])
+def test_any_other_collection_is_not_supported(tmp_path: Path, manifest: str | None) -> None:
+    if manifest is not None:
+        (tmp_path / "MANIFEST.json").write_text(manifest)
+    assert not is_supported_collection(str(tmp_path / "plugins/module_utils/client/discovery.py"))

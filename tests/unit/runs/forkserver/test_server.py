@@ -37,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.so
 def ask(server: tuple[_Server, socket.socket], ident: str, streams: int = 3) -> tuple[dict[str, object], list[int]]:
     """Ask for a fork with that many descriptors; return the answer and the descriptors that came with it."""
     with Path(os.devnull).open() as null:
-        socket.send_fds(server[1], [json.dumps({"start": ident}).encode()], [null.fileno()] * streams)
+        socket.send_fds(server[1], [json.dumps({"start": ident, "descriptors": 3}).encode()], [null.fileno()] * streams)
     assert server[0]._answer()
     message, descriptors, _, _ = socket.recv_fds(server[1], 4096, 1)
     return json.loads(message), descriptors

@@ -1,0 +1,294 @@
+"""Warm runs know what the API server serves without asking, and are never wrong about it for longer than it matters.
+
+The runs are real ones of kubernetes.core. They reach the API server through the proxy, which tells what they ask for.
+The same rules are checked behind servers that answer discovery in another way: the classic one, and with a stale
+version.
+"""
+
+import json
+import os
+import re
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import Configuration
+
+from rolecall.kube.aggregated_discovery import AGGREGATED, AggregatedDiscovery
+from rolecall.kube.client import Client
+from rolecall.kube.connection import Request
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.proxy import Exchange, Proxy
+from rolecall.proxy.transport.forward import Upstream, buffered_response, upstream_headers
+from rolecall.reconcile.self_triggers import OwnWrites
+from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.events import RunSummary
+from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runs.shared_discovery import SharedDiscovery
+from rolecall.runs.workspace import Inputs
+from tests.integration.test_runner import Bench
+from tests.integration.things import SCHEMA
+from tests.integration.world import CONFIG_MAP, World, eventually
+
+DEFINITION = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[^/?]+(/[^/?]+)?)?)/?(\?|\Z)")
+Change = Callable[[str, bytes], bytes]
+"""Changes an answer to a path."""
+
+LOOK = """
+- name: Look
+  kubernetes.core.k8s_info: {api_version: "{{ group }}/v1", kind: Made, namespace: "{{ ns }}"}
+  register: found
+- name: Tell
+  ansible.builtin.set_stats: {data: {is_found: "{{ found.api_found }}"}}
+"""
+ORDINARY = """
+- name: Make
+  kubernetes.core.k8s:
+    definition:
+      {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: "{{ ns }}"}, data: {a: "1"}}
+- name: Count
+  kubernetes.core.k8s_info: {api_version: apps/v1, kind: Deployment, namespace: "{{ ns }}"}
+  register: found
+- name: Tell
+  ansible.builtin.set_stats: {data: {is_found: "{{ found.api_found }}"}}
+"""
+DEFINE = """
+- name: Define a kind
+  kubernetes.core.k8s:
+    definition: "{{ definition }}"
+    wait: true
+    wait_condition: {type: Established}
+- name: Make one of it
+  kubernetes.core.k8s:
+    definition: {apiVersion: "{{ group }}/v1", kind: Made, metadata: {name: one, namespace: "{{ ns }}"}}
+  register: made
+  until: made is not failed
+  retries: 20
+  delay: 0.5
+- name: Tell
+  ansible.builtin.set_stats: {data: {made: "{{ made.result.metadata.name }}"}}
+"""
+REMOVE = """
+- name: Look
+  kubernetes.core.k8s_info: {api_version: "{{ group }}/v1", kind: Made, namespace: "{{ ns }}"}
+  register: before
+- name: Remove the kind
+  kubernetes.core.k8s: {definition: "{{ definition }}", state: absent, wait: true}
+- name: Look again
+  kubernetes.core.k8s_info: {api_version: "{{ group }}/v1", kind: Made, namespace: "{{ ns }}"}
+  register: found
+  until: not found.api_found
+  retries: 20
+  delay: 0.5
+- name: Tell
+  ansible.builtin.set_stats: {data: {was_found: "{{ before.api_found }}", is_found: "{{ found.api_found }}"}}
+"""
+
+
+def definition_of(group: str) -> RawObject:
+    """Return the definition of the kind Made in a group."""
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
+    names = {"kind": "Made", "plural": "mades", "singular": "made"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"mades.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def as_it_is(_path: str, body: bytes) -> bytes:
+    """Leave an answer as it is."""
+    return body
+
+
+def with_stale_apps(_path: str, body: bytes) -> bytes:
+    """Mark the group apps as stale in aggregated discovery."""
+    answer = json.loads(body)
+    for group in answer["items"]:
+        if group["metadata"].get("name") == "apps":
+            group["versions"] = [{"version": "v1", "freshness": "Stale"}]
+    return json.dumps(answer).encode()
+
+
+@asynccontextmanager
+async def standing_before(client: Client, change: Change, *, is_classic: bool) -> AsyncIterator[Client]:
+    """Give a client of a server that answers as the API server does, but for discovery."""
+    upstream = Upstream(client)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        headers = upstream_headers(request.headers)
+        is_aggregated = AGGREGATED in headers.get("Accept", "")
+        if is_aggregated:
+            headers.pop("If-None-Match", None)
+            headers["Accept"] = "application/json" if is_classic else headers["Accept"]
+        body = await request.read()
+        async with await upstream.send(request.method, request.raw_path, headers, body or None) as found:
+            content = await found.read()
+            return buffered_response(found, change(request.path, content) if is_aggregated else content)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    async with (
+        TestServer(application) as server,
+        Client(Configuration(host=str(server.make_url("/")).rstrip("/"))) as before,
+    ):
+        yield before
+    await upstream.close()
+
+
+@dataclass
+class Runs:
+    """Runs warm in the name of a ConfigMap, and remembers which discovery each has asked for."""
+
+    bench: Bench
+    access: ApiAccess
+    primary: RawObject
+    group: str = field(default_factory=lambda: f"g{uuid.uuid4().hex[:8]}.example.com")
+    asked: list[str] = field(default_factory=list)
+
+    async def run(self, tasks: str, name: str) -> RunSummary:
+        """Run a role to its end."""
+        role = self.bench.role(tasks, name)
+        values: dict[str, Any] = {"group": self.group, "ns": self.primary["metadata"]["namespace"]}
+        job = self.bench.job(role, Inputs({**values, "definition": definition_of(self.group)}))
+        self.asked.clear()
+        async with self.access.open(CONFIG_MAP, self.primary, job.ident, self._note) as given:
+            spec = replace(
+                job,
+                environment=given.environment,
+                secret_environment=given.secret_environment,
+                discovery=given.discovery,
+            )
+            return await self.bench.runner.run(spec, self.bench.events.append)
+
+    async def told(self, tasks: str, name: str) -> dict[str, Any]:
+        """Run a role and return what it tells."""
+        summary = await self.run(tasks, name)
+        assert summary.is_successful, summary.message
+        return dict(summary.stats)
+
+    def _note(self, exchange: Exchange) -> None:
+        if DISCOVERY.match(exchange.target):
+            self.asked.append(exchange.target)
+
+
+@pytest.fixture
+async def start(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Callable[[Client], Any]]:
+    """Give what starts a proxy and a fork server for runs that reach the API server by a client."""
+    monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    metadata = {"name": "primary", "namespace": world.namespace}
+    primary = await world.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    async with AsyncExitStack() as stack:
+
+        async def start_runs(client: Client) -> Runs:
+            proxy = Proxy(client)
+            await proxy.start()
+            stack.push_async_callback(proxy.stop)
+            bench = Bench(
+                tmp_path, ProcessRunner(await stack.enter_async_context(ForkserverStarter([_known(tmp_path)])))
+            )
+            discovery = SharedDiscovery(AggregatedDiscovery(client))
+            folder = tmp_path / "access"
+            folder.mkdir()
+            access = ApiAccess(client, proxy, OwnWrites(), lambda *_: None, folder, discovery=discovery)
+            return Runs(bench, access, primary)
+
+        yield start_runs
+
+
+def _known(folder: Path) -> Path:
+    """Write a role, so that the fork server prepares itself for kubernetes.core."""
+    tasks = folder / "known" / "tasks"
+    tasks.mkdir(parents=True)
+    (tasks / "main.yml").write_text(ORDINARY)
+    return folder / "known"
+
+
+async def _defined(client: Client, group: str) -> None:
+    """Define the kind Made in a group, and wait until discovery has it."""
+    await client.create(definition_of(group))
+    await eventually(lambda: _ways_to(client, group), lambda found: len(found) == 2, 30, f"{group} is served")
+
+
+async def _removed(client: Client, group: str) -> None:
+    """Remove that definition, and wait until discovery does not have it."""
+    await client.delete(DEFINITION, ObjectKey("", f"mades.{group}"))
+    await eventually(lambda: _ways_to(client, group), lambda found: not found, 30, f"{group} is not served")
+
+
+async def _ways_to(client: Client, group: str) -> list[str]:
+    """Return in which ways discovery tells of a group: the API server does not change them all at once."""
+    served = await AggregatedDiscovery(client).changed()
+    groups = (await client.receive(Request("GET", "/apis"))).decode()
+    found = ["aggregated"] if served is not None and any(served.groups.get(group, {}).values()) else []
+    return [*found, *(["groups"] if group in groups else [])]
+
+
+async def test_a_run_asks_for_nothing_that_the_operator_knows(
+    world: World, start: Callable[[Client], Any], tmp_path: Path
+) -> None:
+    runs = await start(world.client)
+    assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
+    assert runs.asked == []
+    assert not [name for name in os.listdir(tmp_path) if name.startswith("k8srcp-")]  # noqa: PTH208 - names alone
+
+
+async def test_a_kind_that_the_run_defines_is_found_by_its_next_task(
+    world: World, start: Callable[[Client], Any]
+) -> None:
+    runs = await start(world.client)
+    assert await runs.told(DEFINE, "define") == {"made": "one"}
+    await _removed(world.client, runs.group)
+
+
+async def test_a_kind_that_the_run_removes_is_not_found_by_its_next_task(
+    world: World, start: Callable[[Client], Any]
+) -> None:
+    runs = await start(world.client)
+    await _defined(world.client, runs.group)
+    assert await runs.told(REMOVE, "remove") == {"was_found": True, "is_found": False}
+
+
+async def test_a_kind_that_somebody_else_defines_and_removes_between_runs_is_seen(
+    world: World, start: Callable[[Client], Any]
+) -> None:
+    runs = await start(world.client)
+    assert await runs.told(LOOK, "look") == {"is_found": False}
+    await _defined(world.client, runs.group)
+    assert await runs.told(LOOK, "look") == {"is_found": True}
+    assert await runs.told(LOOK, "look") == {"is_found": True}
+    assert runs.asked == []
+    await _removed(world.client, runs.group)
+    gone = {"is_found": False}  # soon: parts of the API server tell of a kind a moment longer than others
+    await eventually(lambda: runs.told(LOOK, "look"), lambda told: told == gone, 10, "the kind is not found")
+
+
+async def test_a_version_that_is_stale_is_asked_for(world: World, start: Callable[[Client], Any]) -> None:
+    async with standing_before(world.client, with_stale_apps, is_classic=False) as client:
+        runs = await start(client)
+        assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
+        assert set(runs.asked) == {"/apis/apps/v1"}
+
+
+async def test_an_api_server_without_aggregated_discovery_is_asked_for_each_version(
+    world: World, start: Callable[[Client], Any]
+) -> None:
+    async with standing_before(world.client, as_it_is, is_classic=True) as client:
+        runs = await start(client)
+        assert await runs.told(ORDINARY, "ordinary") == {"is_found": True}
+        assert set(runs.asked) == {"/api/v1", "/apis/apps/v1"}
+        assert await runs.told(DEFINE, "define") == {"made": "one"}
+        assert await runs.told(REMOVE, "remove") == {"was_found": True, "is_found": False}
