@@ -18,10 +18,12 @@ from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import ObjectKey
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import World, eventually, is_true, names
+from tests.static.repository import documents
 
 pytestmark = pytest.mark.alone
 PATIENCE = 90.0
+RBAC = "rbac.authorization.k8s.io/v1"
 SHARDS = 4
 NAMES = [f"thing-{number:02}" for number in range(24)]
 MANIFEST = "{apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: NAME}, spec: {size: 1}}"
@@ -126,7 +128,7 @@ class Replicas:
                 if name not in done or not any(run.endswith(f" {size}") for run in self.runs(name))
             ]
 
-        await eventually(late, lambda names: names == [], PATIENCE, f"all are reconciled at size {size}")
+        await eventually(late, lambda seen: seen == [], PATIENCE, f"all are reconciled at size {size}")
         assert self.overlaps() == ""
 
 
@@ -233,3 +235,59 @@ async def test_a_run_that_takes_too_long_is_ended_before_its_shard_is_handed_ove
     await eventually(seconds_share, lambda seen: seen == expected, PATIENCE, "the next holder reconciles its share")
     assert replicas.overlaps() == ""
     await asyncio.to_thread(first.stop)
+
+
+async def test_the_permissions_of_the_variant_are_enough_and_without_them_one_line_says_so(
+    defined: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    """Without permissions a replica waits and works as soon as it has them; what a dead one leaves is removed."""
+    await world.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: replica}}")
+    kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "replica")
+    subject = {"kind": "ServiceAccount", "name": "replica", "namespace": world.namespace}
+    things = {"apiGroups": [THING.group, ""], "resources": ["*"], "verbs": ["*"]}
+    await world.client.create(_role("things", things, world))
+    await world.client.create(_binding("things", subject, world))
+    replicas = Replicas(tmp_path, kubeconfig, world)
+    try:
+        first = replicas.start(f"--shards={SHARDS}")
+        refused = "Could not read or write the Lease"
+        await eventually(
+            partial(_reasons, first, refused), lambda seen: "forbidden" in str(seen), PATIENCE, "it says so"
+        )
+        (role,) = [each for each in documents("deploy/shards/rbac.yaml") if each["kind"] == "Role"]
+        await world.client.create(_role("shards", role["rules"][0], world))
+        await world.client.create(_binding("shards", subject, world))
+        await replicas.wait_for_shares(SHARDS)
+        assert len(first.messages(refused)) == 1
+        second = replicas.start(f"--shards={SHARDS}")
+        await replicas.make_things()
+        await replicas.wait_for_shares(2, 2)
+        await asyncio.to_thread(second.kill)
+        await replicas.wait_for_shares(SHARDS)
+        await eventually(partial(_members, world), lambda seen: len(seen) == 1, PATIENCE, "one member is left")
+        assert first.messages("Reconcile failed") == []
+        assert len(first.messages(refused)) == 1
+    finally:
+        for replica in replicas.all:
+            replica.stop()
+
+
+def _role(name: str, rule: dict[str, Any], world: World) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": world.namespace}
+    return {"apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": [rule]}
+
+
+def _binding(name: str, subject: dict[str, Any], world: World) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": world.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return {
+        "apiVersion": RBAC,
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": reference,
+        "subjects": [subject],
+    }
+
+
+async def _members(world: World) -> list[str]:
+    return [name for name in names(await world.objects(LEASE)) if "-member-" in name]

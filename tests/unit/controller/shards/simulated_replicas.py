@@ -44,7 +44,8 @@ class DriftingClock:
             else:
                 callback()
 
-        return loop.call_later(self.seconds_until(when_monotonic), fire)
+        # Real time goes on between two readings of a clock, however close they are.
+        return loop.call_later(max(1e-6, self.seconds_until(when_monotonic)), fire)
 
     def seconds_until(self, when_monotonic: float) -> float:
         """Return how much true time is left."""

@@ -58,10 +58,14 @@ class Simulation:
         getattr(self, f"_{name}")()
 
     def _start(self) -> None:
+        """Start a replica; some do not belong to the others, and must wait for their end."""
+        self._start_one(self.chance.choice([self.count] * 5 + [SHARDS, 5, 0]))
+
+    def _start_one(self, count: int) -> None:
         if len(self.replicas) < MOST_REPLICAS:
             self.born += 1
             identity = f"replica-{self.born % MOST_REPLICAS}_{self.born}"
-            self.replicas.append(Replica(self.server, self.ledger, identity, self.count, self.chance))
+            self.replicas.append(Replica(self.server, self.ledger, identity, count, self.chance))
 
     def _kill(self) -> None:
         if self.replicas:
@@ -91,7 +95,7 @@ class Simulation:
             self.count = self.chance.choice([SHARDS, SHARDS, 5, 0])
             for each in self.replicas[1:]:
                 each.stop()
-            self._start()
+            self._start_one(self.count)
 
     def _cut_off(self, replica: Replica) -> None:
         replica.network.is_cut = True
@@ -110,10 +114,10 @@ class Simulation:
                 each.stop()
         began = self.now
         wanted = max(1, self.count)
-        while len(self.ledger.working) < wanted:
+        while (missing := wanted - sum(count == self.count for count, _ in self.ledger.working)) > 0:
             await self._keep(3)
             gap = self.now - began
-            assert gap < LONGEST_GAP, f"{wanted - len(self.ledger.working)} shards have had nobody for {gap:.0f} s"
+            assert gap < LONGEST_GAP, f"{missing} shards have had nobody for {gap:.0f} s"
         self.calms.append(self.now - began)
         while self.now < began + CALM_SECONDS:
             await self._keep(3)
@@ -126,7 +130,7 @@ class Simulation:
         await asyncio.sleep(0.25)
         self.replicas = [each for each in self.replicas if not each.is_dead]
         if sum(not each.is_stopping for each in self.replicas) < wanted:
-            self._start()
+            self._start_one(self.count)
             self.replicas[-1].network.is_good = True
 
     def _check_balance(self, wanted: int) -> None:
