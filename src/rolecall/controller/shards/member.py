@@ -135,7 +135,7 @@ class ShardMember:
                 await self._elector.elected()
                 while True:
                     has_written = await self._turn(group)
-                    await sleep(self.clock, 0 if has_written else self.election.retry_seconds)
+                    await sleep(self.clock, 0 if has_written else self._at_most(self.election.retry_seconds))
         finally:
             self.observer.set_leading(self.election.key.name, leading=False)
 
@@ -184,7 +184,6 @@ class ShardMember:
         self._check()
         has_written = await self._write_all() if has_looked else False
         self._follow(group)
-        self._check()
         hand_over = self.membership.begin_hand_over(self.clock.monotonic())
         if hand_over is not None:
             self._working.discard(hand_over.index)
@@ -193,7 +192,7 @@ class ShardMember:
         return has_written
 
     async def _look(self) -> bool:
-        return await self._attempts.within(self._request_seconds, self._see())
+        return await self._attempts.within(self._at_most(self._request_seconds), self._see())
 
     async def _see(self) -> bool:
         started = self.clock.monotonic()
@@ -209,12 +208,12 @@ class ShardMember:
         return self.membership.names.view(leases)
 
     async def _write_all(self) -> bool:
-        ends, has_written = self.clock.monotonic() + self._request_seconds, False
+        ends, has_written = self.clock.monotonic() + self._at_most(self._request_seconds), False
         for write in list(self.membership.decide(self.clock.monotonic())):
             if self.clock.monotonic() >= ends:
                 break
             attempts = self._removals if write.purpose is Purpose.REMOVE else self._attempts
-            if await attempts.within(self._request_seconds, self._perform(write)):
+            if await attempts.within(self._at_most(self._request_seconds), self._perform(write)):
                 has_written = has_written or write.purpose is not Purpose.GROUP
         return has_written
 
@@ -292,6 +291,10 @@ class ShardMember:
         if self.on_renewal is not None:
             is_member = self._joined.is_set()
             self.on_renewal(min(self._member_end, self.membership.group_end) if is_member else math.inf)
+
+    def _at_most(self, seconds: float) -> float:
+        """Return so many seconds, or those until the deadline if they are fewer."""
+        return max(0.0, min(seconds, self.membership.group_deadline - self.clock.monotonic()))
 
     @property
     def _request_seconds(self) -> float:

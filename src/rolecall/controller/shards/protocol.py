@@ -8,7 +8,7 @@ taken, so a renewal that is still on its way is refused, and the member ends.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from rolecall.controller.leader_election import Election
@@ -92,6 +92,11 @@ class Membership:
         return self._group_since
 
     @property
+    def group_deadline(self) -> float:
+        """When this replica is lost unless the group Lease is renewed before; infinity while it is no member."""
+        return self._group_since + self._election.renew_deadline_seconds if self.is_joined else math.inf
+
+    @property
     def group_end(self) -> float:
         """Until when this replica may work as far as the group Lease is concerned."""
         election = self._election
@@ -116,7 +121,7 @@ class Membership:
             self.is_replaced = True
             return f"it is held by {self.group_holder!r} now"
         seconds = self._election.renew_deadline_seconds
-        return f"it could not be read or renewed for {seconds:g} s" if now >= self._group_since + seconds else ""
+        return f"it could not be read or renewed for {seconds:g} s" if now >= self.group_deadline else ""
 
     def members(self, now: float) -> list[str]:
         """Return the identities of the members that count: seen for as long as their Lease lasts, and still valid."""
@@ -152,6 +157,7 @@ class Membership:
             self._group_since = max(self._group_since, started)
             self._group_seconds = self._election.lease_seconds
             self.is_joined = True
+            self._view = replace(self._view, group=None)  # what was seen is over; the next look shows what is there
         elif write.purpose is Purpose.TAKE:
             self.held.add(write.index)
         elif write.purpose is Purpose.GIVE_UP:

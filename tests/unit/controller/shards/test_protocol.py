@@ -103,6 +103,15 @@ def test_a_member_is_lost_when_somebody_else_holds_the_group_lease() -> None:
     assert replica.membership.is_replaced
 
 
+def test_a_member_that_took_the_group_lease_from_a_dead_leader_is_not_lost_by_what_it_saw_before() -> None:
+    replica = Looks()
+    replica.group("leader_7")
+    replica.look(0)
+    (write,) = replica.look(15)
+    replica.membership.written(write, 15)
+    assert replica.membership.why_lost(15) == ""
+
+
 def test_a_renewal_by_another_counts_from_the_look_before_it_was_seen() -> None:
     replica = Looks()
     replica.join(now=0)

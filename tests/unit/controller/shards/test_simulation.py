@@ -15,7 +15,7 @@ from tests.unit.controller.shards.simulated_leases import LeaseServer
 from tests.unit.controller.shards.simulated_replicas import GROUP, Ledger, Replica
 from tests.unit.controller.shards.virtual_time import VirtualTimeLoop
 
-STEPS = int(os.environ.get("SHARD_STEPS", "1500"))
+STEPS = int(os.environ.get("SHARD_STEPS", "1000"))
 SEEDS = [int(os.environ["SHARD_SEED"])] if "SHARD_SEED" in os.environ else [1, 2, 3]
 SHARDS, MOST_REPLICAS = 8, 5
 CALM_SECONDS, LONGEST_GAP = 90.0, 45.0
