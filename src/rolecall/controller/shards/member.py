@@ -31,7 +31,7 @@ from rolecall.logs import get_logger
 
 logger = get_logger("shards")
 
-_REQUEST_SHARE = 0.25
+_REQUEST_SHARE = 0.5
 """Of the renewal deadline: the longest time for a request, and for all writes after one look."""
 
 
@@ -94,6 +94,8 @@ class ShardMember:
     _told: tuple[object, ...] = field(default=(), init=False)
     _joined: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _is_lost: bool = field(default=False, init=False)
+    _is_beaten: bool = field(default=False, init=False)
+    """Whether somebody else was quicker to write the Lease of the group."""
 
     def __post_init__(self) -> None:
         """Prepare the Lease of this replica."""
@@ -134,8 +136,8 @@ class ShardMember:
                 group.create_task(self._elector.run(), name="Lease of this replica")
                 await self._elector.elected()
                 while True:
-                    has_written = await self._turn(group)
-                    await sleep(self.clock, 0 if has_written else self._at_most(self.election.retry_seconds))
+                    is_news = await self._turn(group)
+                    await sleep(self.clock, 0 if is_news else self._at_most(self.election.retry_seconds))
         finally:
             self.observer.set_leading(self.election.key.name, leading=False)
 
@@ -178,18 +180,18 @@ class ShardMember:
         return {"lease": str(self.election.key), "holder": holder, "reason": reason, "expected": own}
 
     async def _turn(self, group: asyncio.TaskGroup) -> bool:
-        """Look once and do what follows from it; return whether a Lease of a shard or member was written."""
+        """Look once and do what follows from it; return whether to look again at once."""
         has_looked = await self._look()
         self._follow(group)
         self._check()
-        has_written = await self._write_all() if has_looked else False
+        is_news = await self._write_all() if has_looked else False
         self._follow(group)
         hand_over = self.membership.begin_hand_over(self.clock.monotonic())
         if hand_over is not None:
             self._working.discard(hand_over.index)
             group.create_task(self._hand_over(hand_over), name=f"hand-over of shard {hand_over.index}")
         self._tell()
-        return has_written
+        return is_news
 
     async def _look(self) -> bool:
         return await self._attempts.within(self._at_most(self._request_seconds), self._see())
@@ -208,21 +210,23 @@ class ShardMember:
         return self.membership.names.view(leases)
 
     async def _write_all(self) -> bool:
-        ends, has_written = self.clock.monotonic() + self._at_most(self._request_seconds), False
+        self._is_beaten = False
+        ends, is_news = self.clock.monotonic() + self._at_most(self._request_seconds), False
         for write in list(self.membership.decide(self.clock.monotonic())):
             if self.clock.monotonic() >= ends:
                 break
             attempts = self._removals if write.purpose is Purpose.REMOVE else self._attempts
             if await attempts.within(self._at_most(self._request_seconds), self._perform(write)):
-                has_written = has_written or write.purpose is not Purpose.GROUP
-        return has_written
+                is_news = is_news or write.purpose is not Purpose.GROUP
+        return is_news or self._is_beaten
 
     async def _perform(self, write: Write) -> bool:
         started = self.clock.monotonic()
         try:
             await self._send(write)
         except (ConflictError, NotFoundError):
-            return False  # somebody else was quicker; the next look shows who
+            self._is_beaten |= write.purpose is Purpose.GROUP
+            return False
         self.membership.written(write, started)
         if write.purpose is Purpose.GROUP:
             self._joined_group()
