@@ -29,6 +29,7 @@ from bench import (
     readiness,
     reads,
     records,
+    replicas,
     song,
 )
 from bench.comparison import QUICK, Effort
@@ -79,6 +80,7 @@ ALONE: Mapping[str, Alone] = {
     "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
+    "replicas": lambda stage, plan: replicas.measure(stage, is_quick=plan.effort == QUICK),
     "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
@@ -91,7 +93,7 @@ COMPARED: Mapping[str, Compared] = {
     "start": footprint.measure_start,
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"endurance", "first-round", "read-edits"})
+ON_DEMAND = frozenset({"endurance", "first-round", "read-edits", "replicas"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 
