@@ -31,6 +31,7 @@ from bench import (
     readiness,
     reads,
     records,
+    replicas,
     song,
 )
 from bench.comparison import QUICK, Effort
@@ -82,6 +83,7 @@ ALONE: Mapping[str, Alone] = {
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
     "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
+    "replicas": lambda stage, plan: replicas.measure(stage, is_quick=plan.effort == QUICK),
     "read-edits": lambda stage, plan: read_edits.measure(stage, plan.edit_seconds),
 }
 COMPARED: Mapping[str, Compared] = {
@@ -97,7 +99,7 @@ COMPARED: Mapping[str, Compared] = {
     ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits"})
+ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits", "replicas"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 

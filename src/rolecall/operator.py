@@ -23,6 +23,8 @@ from rolecall.controller.leader_election import Elector
 from rolecall.controller.lease_guard import LeaseGuard
 from rolecall.controller.manager import Manager
 from rolecall.controller.reads.read_watches import ReadWatches
+from rolecall.controller.shards.held_shards import HeldShards
+from rolecall.controller.shards.member import ShardMember
 from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
@@ -76,10 +78,14 @@ async def run_operator(
         _runner(settings, watches, metrics, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
-        elector = Elector(client, election, clock, metrics, guard.end_at if guard else None) if election else None
+        shards = HeldShards(settings.shards, settings.grace_seconds) if settings.shards else None
+        takes_part = _participant(shards)
+        elector = takes_part(client, election, clock, metrics, guard.end_at if guard else None) if election else None
         may_write = _may_write(elector)
         manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
         manager.dispatcher.limit = _limit_of_runs(settings, watches)
+        if shards is not None:
+            shards.dispatcher = manager.dispatcher
         async with (
             _proxy(client, settings, may_write) as proxy,
             EventRecorder(client).running() as events,
@@ -104,6 +110,7 @@ async def run_operator(
                 recorder=Recorder.of_settings(settings, client),
                 read_watches=reads,
                 discovery=SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None,
+                shards=shards,
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
@@ -127,7 +134,11 @@ def _announce(settings: Settings, watches: tuple[Watch, ...]) -> None:
         logger.info("Watching all namespaces")
 
 
-def _may_write(elector: Elector | None) -> Callable[[], bool]:
+def _participant(shards: HeldShards | None) -> Callable[..., Elector | ShardMember]:
+    return Elector if shards is None else partial(ShardMember, shards)
+
+
+def _may_write(elector: Elector | ShardMember | None) -> Callable[[], bool]:
     return (lambda: True) if elector is None else (lambda: elector.may_write)
 
 

@@ -21,6 +21,7 @@ from rolecall.controller.priorities import Priority
 from rolecall.controller.reads.read_delays import ReadDelays
 from rolecall.controller.reads.read_sets import ReadCause, ReadRules, ReadSets
 from rolecall.controller.reads.read_watches import ReadWatches
+from rolecall.controller.shards.held_shards import HeldShards
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
 from rolecall.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
@@ -38,6 +39,7 @@ from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.read_triggers import ReadTriggers, SelectedPrimaries
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
+from rolecall.reconcile.sharded_primaries import ShardedPrimaries
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.record.recorder import Recorder
@@ -79,6 +81,8 @@ class OperatorContext:
     read_watches: ReadWatches | None = None
     """What is watched because runs have read it."""
     discovery: SharedDiscovery | None = None
+    shards: HeldShards | None = None
+    """The shards of this replica, if it shares the work with others."""
 
 
 class WatchController:
@@ -91,7 +95,8 @@ class WatchController:
         backoff = Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds)
         workers = watch.workers or settings.workers
         self._metrics = context.watch_metrics.of(watch.gvk, workers)
-        self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer)
+        accepts = context.shards.accepts(watch.gvk) if context.shards else None
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(context.clock, backoff, self._metrics.observer, accepts)
         self._self_triggers = SelfTriggers(watch.gvk, context.own_writes)
         self._predicate = PrimaryPredicate(
             watch.selector,
@@ -104,6 +109,8 @@ class WatchController:
         self._reads = self._read_triggers()
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
+        if context.shards is not None:
+            self._share(context.shards)
         self.reconciler = self._make_reconciler()
         self.controller = Controller(
             name=str(watch.gvk),
@@ -126,6 +133,12 @@ class WatchController:
     def content_changed(self) -> None:
         """Retry everything that failed soon, because the files of the role have changed."""
         self.queue.retry_within(_CONTENT_RETRY_SECONDS, Cause("files of the role changed"))
+
+    def _share(self, shards: HeldShards) -> None:
+        forget = self._reads.forget if self._reads is not None else _forget_nothing
+        primaries = ShardedPrimaries(self.watch, shards, self.queue, forget)
+        self._primaries.subscribe(primaries.on_change)
+        shards.add(primaries)
 
     def _make_reconciler(self) -> Reconciler:
         context, watch = self._context, self.watch
@@ -268,3 +281,7 @@ class WatchController:
         # A cause that arrives during a run is judged at its end, when the answers to all its writes are known.
         if self.queue.is_processing(key) or not self._self_triggers.is_self_trigger(key, cause):
             self.queue.add(key, cause)
+
+
+def _forget_nothing(_key: ObjectKey) -> None:
+    """Do nothing: no reads are known."""

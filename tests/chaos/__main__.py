@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # being ended shall stop the control plane too
     plan = _plan(options)
-    if not plan.alone and not plan.pair:
+    if not any(plan.by_replicas.values()):
         parser.error(f"no disturbance of these groups has {options.only!r} in its name")
     folder = Path(tempfile.mkdtemp(prefix="rolecall-chaos-"))
     result = Result(plan.seed)

@@ -1,4 +1,4 @@
-"""A whole run: one operator first, two replicas then, each through all that the plan draws for it."""
+"""A whole run: one operator first, two replicas then, three at last, each through all that the plan draws for it."""
 
 import asyncio
 import random

@@ -11,6 +11,7 @@ from tests.chaos.network_faults import NETWORK
 from tests.chaos.outages import OUTAGES
 from tests.chaos.process_faults import KILLS, STOPS, TERMS
 from tests.chaos.scene import Scene
+from tests.chaos.shard_faults import SHARING
 from tests.chaos.shortages import SHORTAGES
 
 
@@ -34,4 +35,7 @@ ALONE: Mapping[str, Sequence[Disturbance]] = {
 PAIR: Mapping[str, Sequence[Disturbance]] = {"leaders": LEADERS}
 """What happens to two replicas."""
 
-GROUPS: Mapping[str, Sequence[Disturbance]] = {**ALONE, **PAIR}
+TRIO: Mapping[str, Sequence[Disturbance]] = {"shards": SHARING}
+"""What happens to three replicas that share the work."""
+
+GROUPS: Mapping[str, Sequence[Disturbance]] = {**ALONE, **PAIR, **TRIO}

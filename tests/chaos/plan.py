@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.catalogue import ALONE, GROUPS, PAIR
+from tests.chaos.catalogue import ALONE, GROUPS, PAIR, TRIO
 from tests.chaos.disturbance import Disturbance
 
-_SHARE_OF_PAIR = 0.25
-"""Of the time: what the disturbances of two replicas get, if there are others too."""
+_PARTS = {1: 3, 2: 1, 3: 1}
+"""By the number of replicas: how the time is divided among the disturbances of so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens to one operator, and to two replicas: once each in any order, or again until the time ends.
+    """What happens to one operator, to two replicas and to three: once each in any order, or until the time ends.
 
     The time is that of everything together; a disturbance that has begun is always finished.
     """
@@ -26,15 +26,21 @@ class Plan:
     seed: int
     alone: Sequence[Disturbance]
     pair: Sequence[Disturbance] = ()
+    trio: Sequence[Disturbance] = ()
     seconds: float = math.inf
     is_repeated: bool = False
 
     def sections(self) -> Iterator[tuple[int, Iterator[Disturbance]]]:
         """Yield how many replicas there are, and what happens to them; nothing is drawn before it is asked for."""
-        if self.alone:
-            yield 1, self._drawn(self.alone, self.seconds * (1 - _SHARE_OF_PAIR if self.pair else 1.0))
-        if self.pair:
-            yield 2, self._drawn(self.pair, self.seconds * (_SHARE_OF_PAIR if self.alone else 1.0))
+        by_replicas = {replicas: found for replicas, found in self.by_replicas.items() if found}
+        parts = sum(_PARTS[replicas] for replicas in by_replicas)
+        for replicas, disturbances in by_replicas.items():
+            yield replicas, self._drawn(disturbances, self.seconds * _PARTS[replicas] / parts)
+
+    @property
+    def by_replicas(self) -> dict[int, Sequence[Disturbance]]:
+        """What happens, by the number of replicas to which it does."""
+        return {1: self.alone, 2: self.pair, 3: self.trio}
 
     def chance(self, number: int) -> random.Random:
         """Return the source of all draws of one disturbance, which does not depend on what came before it."""
@@ -54,13 +60,15 @@ class Plan:
 
 def counted(seed: int, counts: Mapping[str, int], only: str = "") -> Plan:
     """Return the plan in which each disturbance of a group happens so often; ``only`` is a part of their names."""
-    return Plan(seed, _chosen(ALONE, counts, only), _chosen(PAIR, counts, only))
+    alone, pair, trio = (_chosen(groups, counts, only) for groups in (ALONE, PAIR, TRIO))
+    return Plan(seed, alone, pair, trio)
 
 
 def timed(seed: int, seconds: float, only: str = "") -> Plan:
     """Return the plan in which all disturbances with this part in their names happen again and again."""
     once = dict.fromkeys(GROUPS, 1)
-    return Plan(seed, _chosen(ALONE, once, only), _chosen(PAIR, once, only), seconds, is_repeated=True)
+    alone, pair, trio = (_chosen(groups, once, only) for groups in (ALONE, PAIR, TRIO))
+    return Plan(seed, alone, pair, trio, seconds=seconds, is_repeated=True)
 
 
 def _chosen(groups: Mapping[str, Sequence[Disturbance]], counts: Mapping[str, int], only: str) -> list[Disturbance]:

@@ -1,4 +1,4 @@
-"""Where disorder happens: a control plane, one or two operators, their objects, and a disk of their own."""
+"""Where disorder happens: a control plane, up to three operators, their objects, and a disk of their own."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,6 +16,8 @@ from tests.chaos.workload import Workload
 
 _VICTIM_SECONDS, _LOOK_SECONDS, _TOUCH_SECONDS = 20.0, 0.01, 2.0
 LEASE_NAME, LEASE_SECONDS, DEADLINE_SECONDS = "lock", 6, 3
+SHARDS = 6
+"""Of three replicas, which share the work; two elect a leader."""
 
 
 @dataclass(frozen=True, slots=True)

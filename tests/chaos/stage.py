@@ -1,4 +1,4 @@
-"""Sets the scene: kinds, account, project, disk, and one operator or two replicas; takes everything down again."""
+"""Sets the scene: kinds, account, project, disk, and one operator or several replicas; takes everything down again."""
 
 import secrets
 import shutil
@@ -15,7 +15,7 @@ from tests.chaos.heartbeats import HEARTBEAT, PASSING
 from tests.chaos.ledger import Ledger
 from tests.chaos.process_table import MARK
 from tests.chaos.replica import ACCOUNT, kept_running
-from tests.chaos.scene import DEADLINE_SECONDS, LEASE_NAME, LEASE_SECONDS, Scene
+from tests.chaos.scene import DEADLINE_SECONDS, LEASE_NAME, LEASE_SECONDS, SHARDS, Scene
 from tests.chaos.small_disk import small_disk
 from tests.chaos.workload import Workload
 from tests.integration.definitions import definition
@@ -24,6 +24,7 @@ from tests.integration.world import World, names
 
 _OWN_PROJECT = Path(__file__).parent / "project"
 _NAMESPACE = GVK("", "v1", "Namespace")
+_PAIR = 2
 _FLAGS = ("--backoff-max", "5s", "--ansible-log-events", "nothing")
 
 
@@ -60,7 +61,7 @@ async def scene(plane: ControlPlane, folder: Path, replicas: int) -> AsyncIterat
         stack.push_async_callback(_remove, world)
         found = Scene(folder, mark, plane, Workload(world, ledger), [], disk)
         for number in range(replicas):
-            operator = _operator(found, folder / f"replica-{number}", is_electing=replicas > 1)
+            operator = _operator(found, folder / f"replica-{number}", _election(world.namespace, replicas))
             found.replicas.append(await stack.enter_async_context(kept_running(operator, plane)))
         yield found
 
@@ -81,7 +82,7 @@ def _write_project(folder: Path, ledger: Ledger) -> None:
     shutil.copy(PROJECT / "ansible.cfg", project)
 
 
-def _operator(scene: Scene, own: Path, *, is_electing: bool) -> Operator:
+def _operator(scene: Scene, own: Path, election: tuple[str, ...]) -> Operator:
     work, temporary = (scene.disk.folder / own.name / name for name in ("work", "tmp"))
     own.mkdir()
     temporary.mkdir(parents=True)
@@ -95,11 +96,13 @@ def _operator(scene: Scene, own: Path, *, is_electing: bool) -> Operator:
     roles = scene.folder / "project" / "roles"
     namespace = scene.workload.world.namespace
     files = ("--watches-file", str(watches), "--ansible-roles-path", str(roles), "--work-dir", str(work))
-    election = _election(namespace) if is_electing else ()
     return Operator(own, own / "kubeconfig", namespace, (*_FLAGS, *files, *election), environment)
 
 
-def _election(namespace: str) -> tuple[str, ...]:
+def _election(namespace: str, replicas: int) -> tuple[str, ...]:
+    """Return what makes two replicas elect a leader, and three share the work."""
+    if replicas == 1:
+        return ()
     lock = ("--leader-elect", "--leader-election-id", LEASE_NAME, "--leader-election-namespace", namespace)
     times = (
         "--leader-elect-lease-duration",
@@ -107,4 +110,4 @@ def _election(namespace: str) -> tuple[str, ...]:
         "--leader-elect-renew-deadline",
         f"{DEADLINE_SECONDS}s",
     )
-    return (*lock, *times)
+    return (*lock, *times, *(("--shards", str(SHARDS)) if replicas > _PAIR else ()))

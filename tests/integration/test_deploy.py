@@ -17,6 +17,7 @@ from rolecall.controlplane.binaries import find_binaries
 from tests.integration.operators import PROJECT
 
 IMAGE = "registry.example/rolecall:1.2.3"
+ACCOUNT = "system:serviceaccount:rolecall-system:rolecall"
 CREATED = ("crd", "clusterrole", "clusterrolebinding", "namespace")
 Run = Callable[..., str]
 
@@ -69,6 +70,12 @@ def test_make_deploy_takes_any_image_and_any_variant(run: Run) -> None:
     assert "--metrics-require-rbac" in container["args"]
     run("make", "deploy", f"IMG={IMAGE}", "DEPLOY=deploy/podcount")
     assert "clusterrole.rbac.authorization.k8s.io/rolecall-podcount" in ours(run)
+    run("make", "deploy", f"IMG={IMAGE}", "DEPLOY=deploy/shards")
+    spec = deployment(run)["spec"]
+    assert spec["replicas"] == 3
+    assert "--shards=12" in spec["template"]["spec"]["containers"][0]["args"]
+    may = run("kubectl", "auth", "can-i", "list", "leases", "-n", "rolecall-system", "--as", ACCOUNT)
+    assert may.strip() == "yes"
 
 
 def test_the_samples_are_taken(run: Run) -> None:

@@ -82,7 +82,19 @@ def test_secure_metrics_are_asked_for_by_flags_of_the_program() -> None:
     assert secured.metrics_require_rbac
 
 
-@pytest.mark.parametrize("folder", ["podcount", "secure-metrics"])
+def test_shards_are_asked_for_by_flags_of_the_program_and_may_use_their_leases() -> None:
+    (patch,) = yaml.safe_load((ROOT / "deploy/shards/kustomization.yaml").read_text())["patches"]
+    values = {each["path"]: each["value"] for each in yaml.safe_load(patch["patch"])}
+    sharing = settings(values["/spec/template/spec/containers/0/args/-"])
+    assert sharing.leader_elect
+    assert sharing.shards >= 3 * values["/spec/replicas"]
+    (role,) = [each for each in documents("deploy/shards/rbac.yaml") if each["kind"] == "Role"]
+    (rule,) = role["rules"]
+    assert set(rule["verbs"]) == {"get", "list", "create", "update", "delete"}
+    assert role["metadata"]["namespace"] == DEPLOYMENT["metadata"]["namespace"]
+
+
+@pytest.mark.parametrize("folder", ["podcount", "secure-metrics", "shards"])
 def test_a_variant_has_everything_that_the_plain_deployment_has(folder: str) -> None:
     plain = yaml.safe_load((ROOT / "deploy/kustomization.yaml").read_text())["resources"]
     variant = yaml.safe_load((ROOT / "deploy" / folder / "kustomization.yaml").read_text())["resources"]

@@ -12,6 +12,7 @@ from rolecall.controller.manager import Manager
 from rolecall.controller.priorities import Priority
 from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.selectors import LabelSelector
+from rolecall.controller.shards.held_shards import HeldShards
 from rolecall.controller.triggers import ReferenceType, Trigger
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.discovery import ApiResource
@@ -42,7 +43,15 @@ NAME = "operator-sdk/primary-resource"
 class Bench:
     """A watch controller whose informers hear what the test tells them; nothing runs by itself."""
 
-    def __init__(self, cluster: FakeCluster, root: Path, *, reads: ReadWatches | None = None, **watch: Any) -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        root: Path,
+        *,
+        reads: ReadWatches | None = None,
+        shards: HeldShards | None = None,
+        **watch: Any,
+    ) -> None:
         self.clock = ManualClock()
         self.manager = Manager(cluster, None, self.clock)
         self.manager.dispatcher.has_started = True
@@ -60,6 +69,7 @@ class Bench:
             events=EventRecorder(cluster),
             watch_metrics=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
             read_watches=reads,
+            shards=shards,
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, context)
@@ -495,3 +505,60 @@ async def test_an_object_that_is_not_selected_any_more_waits_for_nothing(cluster
         assert sum(bench.watches.subscriptions.values()) == 1
         bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "db"})
         assert sum(bench.watches.subscriptions.values()) == 0
+
+
+def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[str, int]]:
+    """Return a controller of two shards, and the shard of each of ten objects."""
+    shards = HeldShards(2, 0.0)
+    names = [f"thing-{number}" for number in range(10)]
+    index = {name: shards.shard_of(THING, ObjectKey("default", name)) for name in names}
+    assert set(index.values()) == {0, 1}
+    return Bench(cluster, root, shards=shards), shards, index
+
+
+async def test_only_objects_of_shards_that_are_held_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    shards.take(1)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+
+
+async def test_the_objects_of_a_shard_that_is_taken_are_a_first_round(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    first, second, *others = [name for name in index if index[name] == 0]
+    for name in (first, second, *others):
+        bench.tell(THING, name=name, generation=1, status={"observedGeneration": 1})
+    bench.tell(THING, "MODIFIED", name=first, generation=2, spec={"size": 2}, status={"observedGeneration": 1})
+    bench.tell(THING, "DELETED", name=second, generation=1)
+    assert await bench.due() == {}
+    shards.take(0)
+    assert bench.urgency() == {first: Priority.HIGH} | dict.fromkeys(others, Priority.LOW)
+
+
+async def test_a_shard_that_is_given_up_takes_its_requests_along(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    shards.take(0)
+    shards.take(1)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    await shards.finish(0)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+    shards.take(0)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 0}
+
+
+async def test_changes_of_others_wake_only_objects_of_shards_that_are_held(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    shards.take(1)
+    await bench.due()
+    for name in index:
+        owner = {TYPE: f"Thing.{THING.group}", NAME: f"default/{name}"}
+        bench.tell(CONFIG_MAP, name=f"of-{name}", annotations=owner)
+        bench.tell(CONFIG_MAP, "DELETED", name=f"of-{name}", annotations=owner)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}

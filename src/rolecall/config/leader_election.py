@@ -12,10 +12,13 @@ from rolecall.kube.references import ObjectKey
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _RETRY_SECONDS = 2.0
 _RETRIES_PER_DEADLINE = 4
+MOST_SHARDS = 256
+"""Each has a Lease, and every replica reads all of them every two seconds."""
 
 
 def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> Election | None:
     """Return the election to take part in, None without one. Raises ConfigurationError when something is missing."""
+    _check_shards(settings)
     if not settings.leader_elect:
         return None
     if not settings.leader_election_id:
@@ -35,6 +38,13 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
         renew_deadline_seconds=deadline,
         retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),
     )
+
+
+def _check_shards(settings: Settings) -> None:
+    if settings.shards and not settings.leader_elect:
+        raise ConfigurationError(f"--shards {settings.shards} needs leader election: give --leader-elect")
+    if settings.shards > MOST_SHARDS:
+        raise ConfigurationError(f"--shards: expected at most {MOST_SHARDS}, found {settings.shards}")
 
 
 def _own_namespace(file: Path) -> str:

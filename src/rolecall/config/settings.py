@@ -154,6 +154,9 @@ class Settings:
     leader_election_namespace: str = ""
     """The namespace of that Lease; empty means the pod's namespace."""
 
+    shards: int = 0
+    """Into how many shards the objects are divided, which replicas share; 0 means that one replica does all."""
+
     leader_elect_resource_lock: str = ""
     """No effect: the lock is always a Lease."""
 

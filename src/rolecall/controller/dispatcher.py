@@ -7,6 +7,7 @@ become more urgent. The kind whose most urgent request comes first is next; whic
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from rolecall.controller.controller import Controller
@@ -22,14 +23,14 @@ class Dispatcher:
         self.controllers: list[Controller] = []
         self.has_started = False
         self._turns = Turns()
-        self._running: dict[asyncio.Task[None], tuple[str, ObjectKey]] = {}
+        self._running: dict[asyncio.Task[None], tuple[Controller, ObjectKey]] = {}
         self._wake = asyncio.Event()
         self._is_stopped = False
 
     @property
     def running(self) -> list[str]:
         """The reconciles that are running: the name of the controller and the object of each."""
-        return [f"{name} {request}" for name, request in self._running.values()]
+        return [f"{controller.name} {request}" for controller, request in self._running.values()]
 
     def add(self, controller: Controller) -> None:
         """Reconcile the requests of a controller too."""
@@ -53,6 +54,16 @@ class Dispatcher:
             controller.queue.shut_down()
         self._wake.set()
 
+    async def finish(self, concerns: Callable[[Controller, ObjectKey], bool], seconds: float, reason: str) -> None:
+        """Return when none of the reconciles that a function names is running; cancel those that take longer."""
+        tasks = {task for task, running in self._running.items() if concerns(*running)}
+        if not tasks:
+            return
+        _, left = await asyncio.wait(tasks, timeout=seconds)
+        for task in left:
+            task.cancel(reason)
+        await asyncio.wait(tasks)
+
     @property
     def _has_free_run(self) -> bool:
         return self.limit is None or len(self._running) < self.limit
@@ -73,7 +84,7 @@ class Dispatcher:
     def _start(self, group: asyncio.TaskGroup, controller: Controller) -> None:
         request, causes = controller.queue.take()
         task = group.create_task(controller.process(request, causes), name=f"{controller.name} {request}")
-        self._running[task] = (controller.name, request)
+        self._running[task] = (controller, request)
         task.add_done_callback(self._note_end)
 
     def _note_end(self, task: asyncio.Task[Any]) -> None:

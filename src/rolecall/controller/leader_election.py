@@ -9,12 +9,14 @@ Clocks of different machines are never compared: what counts is how long ago thi
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
+from rolecall.controller.attempts import Attempts
 from rolecall.controller.clock import Clock, sleep
+from rolecall.controller.lease_content import free_lease, held_lease, spec_of
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
@@ -72,6 +74,8 @@ class Election:
     lease_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
+    is_membership: bool = False
+    """Whether the Lease is this replica's alone: it is made once, and never taken again after it was lost."""
 
     @property
     def work_seconds(self) -> float:
@@ -95,8 +99,12 @@ class Elector:
     _seen: tuple[dict[str, Any], float] | None = field(default=None, init=False)
     _renewed: float = field(default=-math.inf, init=False)
     _is_replaced: bool = field(default=False, init=False)
-    _trouble: str = field(default="", init=False)
+    _attempts: Attempts = field(init=False)
     _elected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the attempts."""
+        self._attempts = Attempts(self.clock, str(self.election.key))
 
     @property
     def is_leading(self) -> bool:
@@ -121,12 +129,14 @@ class Elector:
         """Take the Lease when it is free, then renew it until cancelled. Raises LeadershipLostError."""
         election = self.election
         self.observer.set_leading(election.key.name, leading=False)
-        logger.info("Waiting to become the leader", lease=str(election.key), identity=election.identity)
+        self._log("Waiting to become the leader")
         while not await self._attempt(election.renew_deadline_seconds * _ATTEMPT_SHARE):
+            if election.is_membership and self._lease is not None and self._holder != election.identity:
+                self._lose(f"it is held by {self._holder!r} now")
             await sleep(self.clock, election.retry_seconds)
         self._elected.set()
         self.observer.set_leading(election.key.name, leading=True)
-        logger.info("Became the leader", lease=str(election.key), identity=election.identity)
+        self._log("Became the leader")
         try:
             while True:
                 await sleep(self.clock, election.retry_seconds)
@@ -134,13 +144,17 @@ class Elector:
         finally:
             self.observer.set_leading(election.key.name, leading=False)
 
+    def _log(self, message: str) -> None:
+        if not self.election.is_membership:
+            logger.info(message, lease=str(self.election.key), identity=self.election.identity)
+
     async def release(self) -> None:
         """Release the Lease if this replica holds it, so that the next one need not wait. Call it after ``run``."""
         if not self.is_leading or self.seconds_left <= 0:
             return
         self._elected.clear()
         self._renewed = -math.inf  # nothing is written from here on
-        if await self._within(self.election.retry_seconds, self._give_back()):
+        if await self._attempts.within(self.election.retry_seconds, self._give_back()):
             logger.info("Released the Lease", lease=str(self.election.key))
         self._tell_end(math.inf)
 
@@ -148,16 +162,15 @@ class Elector:
         lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
         if self._holder != self.election.identity:
             return False
-        spec = {**_spec(lease), "leaseDurationSeconds": 1, "renewTime": self._timestamp()}
-        del spec["holderIdentity"]
-        return await self._put({**lease, "spec": spec})
+        return await self._put(free_lease(lease, timestamp(self.clock)))
 
     async def _renew(self) -> None:
         deadline = self._renewed + self.election.renew_deadline_seconds
         while True:
             left = deadline - self.clock.monotonic()
             if left <= 0:
-                self._lose(f"it could not be renewed for {self.election.renew_deadline_seconds:g} s: {self._trouble}")
+                seconds = self.election.renew_deadline_seconds
+                self._lose(f"it could not be renewed for {seconds:g} s: {self._attempts.trouble}")
             if await self._attempt(min(left, self.election.renew_deadline_seconds * _ATTEMPT_SHARE)):
                 return
             if (holder := self._holder) != self.election.identity:
@@ -167,18 +180,18 @@ class Elector:
 
     @property
     def _holder(self) -> str:
-        return str(_spec(self._lease or {}).get("holderIdentity") or "")
+        return str(spec_of(self._lease or {}).get("holderIdentity") or "")
 
     def _lose(self, why: str) -> NoReturn:
         self._elected.clear()
         error = LeadershipLostError(f"lost the Lease {self.election.key}: {why}")
-        logger.error("Lost the leadership", lease=str(self.election.key), error=str(error))
+        logger.error("Lost the Lease", lease=str(self.election.key), error=str(error))
         raise error
 
     async def _attempt(self, seconds: float) -> bool:
         """Try once to take or renew the Lease; return whether this replica holds it for sure."""
         started = self.clock.monotonic()
-        if not await self._within(seconds, self._take_or_renew()):
+        if not await self._attempts.within(seconds, self._take_or_renew()):
             return False
         self._renewed = started  # other replicas count from when they see the renewal, which is later
         self._tell_end(started + self.election.work_seconds)
@@ -187,30 +200,6 @@ class Elector:
     def _tell_end(self, when: float) -> None:
         if self.on_renewal is not None:
             self.on_renewal(when)
-
-    async def _within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
-        """Limit work to so many seconds; log a failure once, not at every attempt."""
-        task = asyncio.create_task(work)
-        timer = asyncio.create_task(sleep(self.clock, seconds))
-        try:
-            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                self._note_trouble(f"no answer within {seconds:g} s")
-                return False
-            succeeded = task.result()
-        except KubeError as error:
-            self._note_trouble(str(error))
-            return False
-        finally:
-            for each in (task, timer):
-                each.cancel()
-        self._trouble = ""
-        return succeeded
-
-    def _note_trouble(self, text: str) -> None:
-        if text != self._trouble:
-            logger.warning("Could not read or write the Lease", lease=str(self.election.key), error=text)
-        self._trouble = text
 
     async def _take_or_renew(self) -> bool:
         if self.is_leading and self._lease is not None:
@@ -221,8 +210,11 @@ class Elector:
         try:
             self._lease = await self.client.get(LEASE, self.election.key)
         except NotFoundError:
+            if self.is_leading and self.election.is_membership:
+                self._lease = None
+                return False
             return await self._create()
-        if self._holder != self.election.identity and not self._is_free(self._lease):
+        if self._holder != self.election.identity and not self._may_take(self._lease):
             return False
         try:
             return await self._put(self._claimed(self._lease))
@@ -242,9 +234,11 @@ class Elector:
         self._lease = await self.client.replace(lease)
         return True
 
-    def _is_free(self, lease: RawObject) -> bool:
+    def _may_take(self, lease: RawObject) -> bool:
         """Return whether a Lease has no holder, or one that has not renewed it for its duration."""
-        spec = _spec(lease)
+        if self.election.is_membership:
+            return False
+        spec = spec_of(lease)
         if not spec.get("holderIdentity"):
             return True
         now = self.clock.monotonic()
@@ -254,22 +248,10 @@ class Elector:
 
     def _claimed(self, lease: RawObject) -> RawObject:
         """Return a Lease that this replica takes or renews now."""
-        old, now = _spec(lease), self._timestamp()
-        is_ours = old.get("holderIdentity") == self.election.identity
-        spec = {
-            **old,
-            "holderIdentity": self.election.identity,
-            "leaseDurationSeconds": math.ceil(self.election.lease_seconds),
-            "renewTime": now,
-            "acquireTime": old.get("acquireTime", now) if is_ours else now,
-            "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if is_ours or not old else 1),
-        }
-        return {**lease, "spec": spec}
-
-    def _timestamp(self) -> str:
-        return datetime.fromtimestamp(self.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        election = self.election
+        return held_lease(lease, election.identity, math.ceil(election.lease_seconds), timestamp(self.clock))
 
 
-def _spec(lease: RawObject) -> dict[str, Any]:
-    found = lease.get("spec")
-    return found if isinstance(found, dict) else {}
+def timestamp(clock: Clock) -> str:
+    """Return the time of the wall clock as Leases have it."""
+    return datetime.fromtimestamp(clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

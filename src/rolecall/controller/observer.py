@@ -19,6 +19,9 @@ class QueueObserver(Protocol):
     def taken(self, request: Hashable) -> None:
         """Take note that a worker took a request."""
 
+    def dropped(self, request: Hashable) -> None:
+        """Take note that a request that was due is dropped."""
+
     def finished(self, request: Hashable) -> None:
         """Take note that a worker is done with a request."""
 
@@ -46,6 +49,9 @@ class Unobserved:
         """Ignore it."""
 
     def taken(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def dropped(self, request: Hashable) -> None:
         """Ignore it."""
 
     def finished(self, request: Hashable) -> None:

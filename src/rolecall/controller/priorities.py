@@ -84,9 +84,13 @@ class PriorityOrder(Generic[ItemT]):
 
     def put(self, item: ItemT, priority: Priority) -> None:
         """Put an item at the end of a priority, also if it waits in another."""
+        self.remove(item)
+        self._lines[priority][item] = self._clock.monotonic()
+
+    def remove(self, item: ItemT) -> None:
+        """Remove an item, if it waits."""
         for line in self._lines.values():
             line.pop(item, None)
-        self._lines[priority][item] = self._clock.monotonic()
 
     def take(self) -> ItemT:
         """Remove the item that has the next turn, and return it. Raises ValueError without items."""

@@ -7,7 +7,7 @@ one is scheduled with the clock. A request has at most one timer: the earliest t
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 from rolecall.controller.clock import Clock, Handle
@@ -33,6 +33,10 @@ class Timers(Generic[RequestT, CauseT]):
     def __len__(self) -> int:
         """Return the number of requests that are not due yet."""
         return len(self._running)
+
+    def __iter__(self) -> Iterator[RequestT]:
+        """Iterate over the requests that are not due yet."""
+        return iter(self._running)
 
     def start(self, request: RequestT, seconds: float, cause: CauseT) -> None:
         """Make a request due after ``seconds``, unless it is due earlier."""

@@ -45,10 +45,17 @@ class WorkQueue(Generic[RequestT]):
     """Requests that wait for a reconcile, de-duplicated, by priority and then in the order in which they became due.
 
     A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``take``, not
-    yet ``done``); it may be waiting and one of the others. It has the highest priority of its causes.
+    yet ``done``); it may be waiting and one of the others. It has the highest priority of its causes. A
+    request that ``accepts`` refuses is dropped.
     """
 
-    def __init__(self, clock: Clock, backoff: Backoff = DEFAULT_BACKOFF, observer: QueueObserver = UNOBSERVED) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        observer: QueueObserver = UNOBSERVED,
+        accepts: Callable[[RequestT], bool] | None = None,
+    ) -> None:
         self._clock = clock
         self._backoff = backoff
         self._observer = observer
@@ -60,7 +67,7 @@ class WorkQueue(Generic[RequestT]):
         self._backing_off: set[RequestT] = set()
         self._retry_soon: dict[RequestT, float] = {}
         self._on_due: Callable[[], None] = _ignore
-        self._is_shut_down = False
+        self._accepts = accepts or _accept
 
     def __len__(self) -> int:
         """Count the requests that are due and not yet taken."""
@@ -95,7 +102,7 @@ class WorkQueue(Generic[RequestT]):
 
     def add(self, request: RequestT, cause: Cause) -> None:
         """Make a request due now; one that is being processed becomes due again when it is ``done``."""
-        if self._is_shut_down:
+        if not self._accepts(request):
             return
         dirty = self._processing.get(request)
         if dirty is None:
@@ -114,7 +121,7 @@ class WorkQueue(Generic[RequestT]):
             raise ValueError(f"delay of request {request}: expected a finite number of seconds, got {seconds!r}")
         if seconds <= 0:
             self.add(request, cause)
-        elif not self._is_shut_down:
+        elif self._accepts(request):
             self._timers.start(request, seconds, cause)
 
     def add_at(self, request: RequestT, epoch_seconds: float, cause: Cause) -> None:
@@ -176,12 +183,23 @@ class WorkQueue(Generic[RequestT]):
         self._observer.finished(request)
         self._retry_soon.pop(request, None)
         kept = [cause for cause in dirty if cause in _TOO_MANY.values() or wakes is None or wakes(cause)]
-        if kept and not self._is_shut_down:
+        if kept and self._accepts(request):
             self._enqueue(request, kept)
+
+    def discard(self, belongs: Callable[[RequestT], bool]) -> None:
+        """Drop the requests that a function names, and their failures; what is being processed goes on."""
+        for request in [each for each in self._queued if belongs(each)]:
+            del self._queued[request]
+            self._order.remove(request)
+            self._observer.dropped(request)
+        for request in [each for each in self._timers if belongs(each)]:
+            self._timers.stop(request)
+        for request in [each for each in self._failures if belongs(each)]:
+            self.forget(request)
 
     def shut_down(self) -> None:
         """Stop handing out and accepting requests, and drop those that wait."""
-        self._is_shut_down = True
+        self._accepts = _refuse
         self._timers.clear()
         self._order.clear()
         self._queued.clear()
@@ -201,6 +219,16 @@ class WorkQueue(Generic[RequestT]):
         for cause in causes:
             if len(causes_so_far) < _MOST_HANDED_OUT and cause not in causes_so_far:
                 causes_so_far.append(cause)
+
+
+def _accept(_request: object) -> bool:
+    """Accept every request."""
+    return True
+
+
+def _refuse(_request: object) -> bool:
+    """Accept no request."""
+    return False
 
 
 def _ignore() -> None:

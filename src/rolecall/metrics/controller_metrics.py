@@ -186,6 +186,11 @@ class ControllerMetrics:
         self.families.queue.waited.labels(self.controller, self.controller).observe(now - since)
         self.families.queue.waited_by_priority.labels(self.controller, priority).observe(now - since)
 
+    def dropped(self, request: Hashable) -> None:
+        """Record that a request left the queue without a worker."""
+        _, priority = self.queued.pop(request)
+        self._depth(priority).dec()
+
     def _depth(self, priority: str) -> Gauge:
         return self.families.queue.depth_by_priority.labels(self.controller, priority)
 

@@ -4,6 +4,8 @@ An operator creates one ``OperatorMetrics`` and passes it to the parts that repo
 leader election, and the endpoint for the metrics of roles.
 """
 
+from collections.abc import Collection
+
 from prometheus_client import Counter, Gauge, ProcessCollector
 
 from rolecall.metrics.controller_metrics import ControllerFamilies
@@ -11,6 +13,7 @@ from rolecall.metrics.read_watches import ReadWatchMetrics
 from rolecall.metrics.reconcile_results import ReconcileResults
 from rolecall.metrics.registry import Registry
 from rolecall.metrics.resource_created_at import ResourceCreatedAt
+from rolecall.metrics.shard_metrics import ShardMetrics
 from rolecall.metrics.user_metrics import UserMetrics
 
 
@@ -42,6 +45,7 @@ class OperatorMetrics:
         self._slow_renewals = Counter(
             "leader_election_slowpath_total", "Renewals that had to read the Lease first", ["name"], registry=registry
         )
+        self.shards = ShardMetrics(registry)
         self._reloads = Counter(
             "certwatcher_read_certificate_total", "Attempts to read the mounted certificate", registry=registry
         )
@@ -87,6 +91,10 @@ class OperatorMetrics:
         """Set whether this replica is the leader of an election."""
         self._leading.labels(name).set(leading)
         self._slow_renewals.labels(name)
+
+    def set_shards(self, held: Collection[int], members: int) -> None:
+        """Set which shards this replica holds, and how many replicas share all of them."""
+        self.shards.set(held, members)
 
     def count_slow_renewal(self, name: str) -> None:
         """Count a renewal that had to read the Lease first."""

@@ -27,6 +27,7 @@ class ReconcileContext:
     summary: RunSummary | None = None
     is_marked: bool = False
     is_stopping: bool = False
+    stop_reason: str = ""
     play: asyncio.Task[RunSummary] | None = None
     record: RunRecord | None = None
     written_status: RawObject | None = None
@@ -57,8 +58,8 @@ class ReconcileContext:
         summary = self.summary
         return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "the operator is stopping") -> None:
         """End the run in progress, or keep it from starting. The other steps go on."""
-        self.is_stopping = True
+        self.is_stopping, self.stop_reason = True, reason
         if self.play is not None:
             self.play.cancel()

@@ -43,7 +43,6 @@ from rolecall.runs.runner import new_ident
 logger = get_logger("reconciler")
 MARK_RUNNING_AFTER_SECONDS = 1.0
 
-_CANCELLED = RunSummary.of_failure("The run was cancelled: the operator is stopping", "canceled")
 Step = Callable[[ReconcileContext], Awaitable[Result | None]]
 
 
@@ -97,9 +96,9 @@ class Reconciler:
             steps = asyncio.create_task(self._take_recorded_steps(context))
             try:
                 return await asyncio.shield(steps)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 # Only the run is cut short. The other steps are quick, and without them the status would not be true.
-                context.stop()
+                context.stop(*error.args)
                 await asyncio.gather(steps, return_exceptions=True)
                 raise
 
@@ -200,7 +199,7 @@ class Reconciler:
 
     async def _run(self, context: ReconcileContext) -> Result | None:
         if context.is_stopping:
-            context.summary = _CANCELLED
+            context.summary = _cancelled(context)
             return None
         marking = asyncio.create_task(self._mark_running_later(context))
         if self.recorder is not None:
@@ -213,7 +212,7 @@ class Reconciler:
         except asyncio.CancelledError:
             if not context.is_stopping:
                 raise
-            context.summary = _CANCELLED
+            context.summary = _cancelled(context)
         finally:
             marking.cancel()
             await asyncio.wait([marking])
@@ -299,3 +298,7 @@ class Reconciler:
         logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
         self.events.succeeded(context, summary)
         return result
+
+
+def _cancelled(context: ReconcileContext) -> RunSummary:
+    return RunSummary.of_failure(f"The run was cancelled: {context.stop_reason}", "canceled")

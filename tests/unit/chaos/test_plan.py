@@ -26,13 +26,14 @@ def test_draws_of_a_disturbance_do_not_depend_on_what_came_before() -> None:
 
 
 def test_with_a_time_everything_happens_again_and_again_until_it_is_over() -> None:
-    alone, pair = _names(timed(1, seconds=1000), most=100)
-    assert len(alone) == len(pair) == 100
-    assert _names(timed(1, seconds=-1)) == [[], []]
+    alone, pair, trio = _names(timed(1, seconds=1000), most=100)
+    assert len(alone) == len(pair) == len(trio) == 100
+    assert _names(timed(1, seconds=-1)) == [[], [], []]
 
 
-def test_disturbances_of_two_replicas_need_a_scene_of_their_own() -> None:
-    assert [replicas for replicas, _ in counted(1, {"kills": 1, "leaders": 1}).sections()] == [1, 2]
+def test_disturbances_of_several_replicas_need_a_scene_of_their_own() -> None:
+    counts = {"kills": 1, "leaders": 1, "shards": 1}
+    assert [replicas for replicas, _ in counted(1, counts).sections()] == [1, 2, 3]
     assert [replicas for replicas, _ in counted(1, {"leaders": 1}).sections()] == [2]
 
 

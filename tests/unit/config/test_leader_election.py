@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,15 @@ def test_what_is_missing_is_named(settings: Settings, text: str, tmp_path: Path)
     with pytest.raises(ConfigurationError) as error:
         election_of(settings, tmp_path / "namespace")
     assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (Settings(shards=4), "--shards 4 needs leader election: give --leader-elect"),
+        (replace(ELECTING, shards=257), "--shards: expected at most 256, found 257"),
+    ],
+)
+def test_shards_without_what_they_need_are_refused(settings: Settings, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        election_of(settings)

@@ -268,3 +268,18 @@ async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came
         kinds.add(kind, name, MIDDLE)
     async with dispatching(kinds.dispatcher):
         assert kinds.started == [("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")]
+
+
+async def test_reconciles_that_somebody_waits_for_end_by_themselves_or_are_cancelled_and_others_go_on() -> None:
+    kinds = Kinds({"a": 3})
+    for name in ("quick", "slow", "other"):
+        kinds.add("a", name, MIDDLE)
+    async with dispatching(kinds.dispatcher):
+        finishing = asyncio.create_task(
+            kinds.dispatcher.finish(lambda _, request: request.name != "other", 0.2, "handed over")
+        )
+        await settle()
+        await kinds.end(("a", "quick"))
+        assert not finishing.done()
+        await finishing
+        assert list(kinds.running) == [("a", "other")]

@@ -291,3 +291,33 @@ async def test_a_lease_without_a_holder_is_taken_back_by_its_leader(leases: Fake
         await pass_time(clock, 4)
         assert elector.is_leading
         assert leases.spec["holderIdentity"] == "one"
+
+
+@contextlib.asynccontextmanager
+async def member(leases: FakeLeases, clock: ManualClock) -> AsyncIterator[asyncio.Task[None]]:
+    """Hold a Lease that is this replica's alone."""
+    elector = Elector(leases, Election(KEY, "one", is_membership=True), clock, Heard())
+    async with running(elector) as task:
+        assert elector.is_leading
+        yield task
+
+
+async def test_the_lease_of_a_member_is_not_made_again_when_somebody_deleted_it(
+    leases: FakeLeases, clock: ManualClock
+) -> None:
+    async with member(leases, clock) as task:
+        leases.lease = None
+        await pass_time(clock, 4)
+        assert isinstance(task.exception(), LeadershipLostError)
+        assert leases.lease is None
+
+
+async def test_the_lease_of_a_member_is_not_taken_back_from_whoever_fenced_it(
+    leases: FakeLeases, clock: ManualClock
+) -> None:
+    async with member(leases, clock) as task:
+        assert leases.lease is not None
+        leases._store({**leases.lease, "spec": {}})
+        await pass_time(clock, 4)
+        assert isinstance(task.exception(), LeadershipLostError)
+        assert leases.spec == {}

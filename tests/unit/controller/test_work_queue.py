@@ -561,3 +561,33 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
 TestWorkQueueMachine = WorkQueueMachine.TestCase
 TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+async def test_a_queue_refuses_what_it_does_not_accept_whichever_way_it_comes(clock: ManualClock) -> None:
+    accepted = {"ours"}
+    queue: WorkQueue[str] = WorkQueue(clock, accepts=accepted.__contains__)
+    queue.add("ours", CAUSE)
+    queue.add("theirs", CAUSE)
+    queue.add_after("theirs", 1, CAUSE)
+    clock.advance(2)
+    assert take(queue) == ("ours", (CAUSE,))
+    queue.add("ours", CAUSE)
+    accepted.clear()
+    queue.add_rate_limited("ours", CAUSE)
+    queue.done("ours")
+    clock.advance(1000)
+    assert take(queue) is None
+
+
+async def test_discarded_requests_are_forgotten_with_their_timers_and_failures(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    fail(queue, "a failed", 3)
+    queue.add("a due", CAUSE)
+    queue.add_after("a later", 5, CAUSE)
+    queue.add("b due", CAUSE)
+    queue.discard(lambda request: request.startswith("a"))
+    clock.advance(1000)
+    assert take(queue) == ("b due", (CAUSE,))
+    assert take(queue) is None
+    assert queue.failures("a failed") == 0

@@ -78,3 +78,13 @@ def test_the_watches_of_reads_are_shown_by_kind() -> None:
     text = metrics.render().decode()
     assert 'ansible_operator_read_watches{GVK="/v1, Kind=Secret"} 2.0' in text
     assert 'ansible_operator_read_subscriptions{GVK="/v1, Kind=Secret"} 5.0' in text
+
+
+def test_the_shards_that_are_held_have_a_series_each(telemetry: OperatorMetrics) -> None:
+    telemetry.set_shards({0, 3}, 2)
+    telemetry.set_shards({3, 4}, 3)
+    assert [line for line in lines(telemetry) if line.startswith("ansible_operator_shard")] == [
+        'ansible_operator_shard_held{shard="3"} 1.0',
+        'ansible_operator_shard_held{shard="4"} 1.0',
+        "ansible_operator_shard_members 3.0",
+    ]

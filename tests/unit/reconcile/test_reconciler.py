@@ -736,3 +736,12 @@ async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
     rig.runner.play = do_nothing
     assert not (await rig.reconcile()).failed
     assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_a_run_that_is_cancelled_for_a_reason_says_so_in_the_status(rig: Rig) -> None:
+    task = await start(rig)
+    task.cancel("another replica takes the object over")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    message = (await rig.conditions())["Failure"][2]
+    assert message == "The run was cancelled: another replica takes the object over"

@@ -1,7 +1,7 @@
 """Flags for leader election."""
 
 from rolecall.cli.flags.flag import Flag, FlagGroup
-from rolecall.cli.flags.values import BOOLEAN, DURATION, TEXT
+from rolecall.cli.flags.values import BOOLEAN, DURATION, POSITIVE, TEXT
 
 ELECTION = FlagGroup(
     "leader election",
@@ -15,6 +15,13 @@ ELECTION = FlagGroup(
             TEXT,
             "the namespace of the Lease",
             default_text="the pod's namespace",
+        ),
+        Flag(
+            "shards",
+            "shards",
+            POSITIVE,
+            "let the replicas share the objects, divided into so many shards",
+            default_text="one replica reconciles all",
         ),
         Flag(
             "leader-elect-resource-lock",

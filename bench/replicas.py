@@ -1,0 +1,82 @@
+"""How much more several replicas do that share the work: roles that wait for a second, and one run at a time in each.
+
+The roles take next to no processor time, so the replicas do not meet on the processors of one machine, and what is
+lost is lost by sharing. Every object is due again a second after its run, so each replica always has something to do,
+however the objects are spread over the shards.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bench import widgets
+from bench.operator_process import Operator, logged_at, running
+from bench.report import Row
+from bench.stage import Stage, progress, until
+
+MOST, QUICK_MOST = 5, 3
+OBJECTS, SHARDS = 200, 60
+WINDOW_SECONDS = 30.0
+LOST_GOAL_PERCENT = 10.0
+_SHARED_SECONDS, _SETTLING_SECONDS = 120.0, 3.0
+_TASKS = "- ansible.builtin.wait_for: {timeout: 1}\n"
+_FLAGS = ("--zap-encoder=json", "--max-concurrent-runs=1", "--reconcile-period=1s", "--leader-elect")
+_TIMES = ("--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s")
+
+
+async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
+    """Measure one replica, then two, and so on."""
+    folder = stage.subfolder("replicas")
+    widgets.write_project(folder)
+    (folder / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
+    namespace = await stage.namespace("bench-replicas")
+    await widgets.create(stage.client, widgets.keys(namespace, OBJECTS))
+    rates = [await _rate(stage, folder, namespace, count) for count in range(1, (QUICK_MOST if is_quick else MOST) + 1)]
+    return [_row(count, rate, rates[0]) for count, rate in enumerate(rates, 1)]
+
+
+def _row(count: int, rate: float, of_one: float) -> Row:
+    lost = 100 * (1 - rate / (count * of_one))
+    remark = f"{rate:.2f} runs a second"
+    return Row(f"{count} replicas: lost of {count} times what one does", lost, "%", LOST_GOAL_PERCENT, remark)
+
+
+async def _rate(stage: Stage, folder: Path, namespace: str, count: int) -> float:
+    """Return the runs a second of so many replicas together."""
+    lock = (f"--leader-election-id=of-{count}", f"--leader-election-namespace={namespace}", f"--shards={SHARDS}")
+    command = (sys.executable, "-m", "rolecall", "run", *_FLAGS, *_TIMES, *lock)
+    environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(running(command, folder, environment)) for _ in range(count)]
+
+        async def is_shared() -> bool:
+            return sorted(map(_held, replicas)) == sorted(_shares(count))
+
+        await until(is_shared, _SHARED_SECONDS, f"{count} replicas share the work")
+        began = time.time() + _SETTLING_SECONDS
+
+        async def is_over() -> bool:
+            return time.time() > began + WINDOW_SECONDS
+
+        await until(is_over, _SETTLING_SECONDS + 2 * WINDOW_SECONDS, "the window is over")
+        ended = began + WINDOW_SECONDS
+        runs = sum(_runs(replica, began, ended) for replica in replicas)
+    progress(f"{count} replicas: {runs} runs in {WINDOW_SECONDS:.0f} s")
+    return runs / WINDOW_SECONDS
+
+
+def _shares(count: int) -> Sequence[int]:
+    share, rest = divmod(SHARDS, count)
+    return [share + (number < rest) for number in range(count)]
+
+
+def _held(replica: Operator) -> int:
+    """Return how many shards a replica holds, by its log."""
+    lines = replica.messages("Shards of this replica")
+    return len(lines[-1]["held"]) if lines else 0
+
+
+def _runs(replica: Operator, began: float, ended: float) -> int:
+    return sum(began <= logged_at(line) < ended for line in replica.messages("Reconcile succeeded"))

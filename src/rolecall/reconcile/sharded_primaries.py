@@ -1,0 +1,48 @@
+"""The objects of one kind by shard, so that those of a shard are found when this replica takes or loses it.
+
+A shard that is taken is a first round of its objects: what has changed meanwhile goes first.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from rolecall.config.watches import Watch
+from rolecall.controller.priorities import Priority
+from rolecall.controller.shards.held_shards import HeldShards
+from rolecall.controller.source.changes import Change
+from rolecall.controller.work_queue import Cause, WorkQueue
+from rolecall.kube.references import ObjectKey
+from rolecall.reconcile.first_round import priority_in_first_round
+
+
+class ShardedPrimaries:
+    """The selected objects of a watch; ``forget`` is told of each that this replica does not reconcile any more."""
+
+    def __init__(
+        self, watch: Watch, shards: HeldShards, queue: WorkQueue[ObjectKey], forget: Callable[[ObjectKey], None]
+    ) -> None:
+        self._watch = watch
+        self._shards = shards
+        self._queue = queue
+        self._forget = forget
+        self._priorities: defaultdict[int, dict[ObjectKey, Priority]] = defaultdict(dict)
+
+    def on_change(self, change: Change) -> None:
+        """Take note of an object, whoever reconciles it."""
+        key = change.key
+        priorities = self._priorities[self._shards.shard_of(self._watch.gvk, key)]
+        if change.new is None or not self._watch.selector.matches(change.new.labels):
+            priorities.pop(key, None)
+        else:
+            priorities[key] = priority_in_first_round(change.obj, manages_status=self._watch.manage_status)
+
+    def taken(self, index: int) -> None:
+        """Request a reconcile of each object of a shard."""
+        for key, priority in self._priorities[index].items():
+            self._queue.add(key, Cause("shard taken", priority=priority))
+
+    def dropped(self, index: int) -> None:
+        """Drop the requests of a shard."""
+        self._queue.discard(lambda key: self._shards.shard_of(self._watch.gvk, key) == index)
+        for key in self._priorities[index]:
+            self._forget(key)

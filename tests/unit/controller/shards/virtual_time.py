@@ -1,0 +1,44 @@
+"""An event loop without waiting: when nothing is ready, its time jumps to the next timer."""
+
+import asyncio
+import selectors
+from collections.abc import Mapping
+from typing import Any
+
+
+class _JumpingSelector(selectors.BaseSelector):
+    """Asks the real selector without waiting, and moves the time instead."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._real = selectors.DefaultSelector()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("nothing is scheduled: the simulation would wait for ever")
+        self.time += timeout
+        return []
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Runs everything at once, each thing at its time; signals and other threads do not reach it."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """Return the simulated time."""
+        return self._jumping.time
