@@ -181,7 +181,7 @@ class Connection:
         return Tagged(body, response.headers.get("ETag", ""))
 
     async def warnings_to(self, request: Request) -> tuple[str, ...]:
-        """Send a request and return the warnings that come with the answer. Raise ApiError for an error status."""
+        """Send a request and return the warnings that come with the answer. Raise ApiError, which has them too."""
         with _translated_errors(f"{request.method} {request.path} got no answer"):
             response = await self.open(request)
             await response.read()
@@ -212,6 +212,7 @@ class Connection:
         response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             error = from_status(response.status, decode(await response.read()))
+            error.warnings = warnings_in(response.headers.getall("Warning", ()))
             self.note_error(request, error)
             raise error
         return response

@@ -107,7 +107,7 @@ class _Asker:
         try:
             return AdmissionAnswer(write, Admission.ACCEPTED, warnings=await self.client.warnings_to(request))
         except ApiError as error:
-            return AdmissionAnswer(write, Admission.REFUSED, str(error))
+            return AdmissionAnswer(write, Admission.REFUSED, str(error), error.warnings)
 
     def _check_object(self, write: PlannedWrite, info: RequestInfo) -> None:
         """Raise if the object is not in the cluster as the write would find it."""

@@ -122,7 +122,7 @@ async def test_versions_of_the_shadow_are_replaced_by_those_of_the_cluster(
 async def test_a_refusal_and_warnings_are_told(cluster: Client, api_server: ApiServer) -> None:
     async def refuse(_request: web.Request) -> web.Response:
         body = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "policy says no"}
-        return web.json_response(body, status=422)
+        return web.json_response(body, status=422, headers={"Warning": '299 - "first"'})
 
     async def warn(_request: web.Request) -> web.Response:
         headers = [("Warning", '299 - "old \\"version\\""'), ("Warning", '299 - "second"'), ("Warning", "199 x")]
@@ -131,6 +131,7 @@ async def test_a_refusal_and_warnings_are_told(cluster: Client, api_server: ApiS
     api_server.answers = {("POST", MAPS): refuse, ("PATCH", f"{MAPS}/a"): warn}
     refused, warned = await ask(cluster, write("POST", MAPS, OBJECT), write("PATCH", f"{MAPS}/a", {}))
     assert (refused.result, refused.message) == (Admission.REFUSED, "422 Invalid: policy says no")
+    assert refused.warnings == ("first",)
     assert (warned.result, warned.warnings) == (Admission.ACCEPTED, ('old "version"', "second"))
 
 
