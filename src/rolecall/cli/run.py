@@ -78,6 +78,8 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
         asyncio.run(run_operator(settings, watches, guard=guard, on_stop=limit_stop))
     except (ConfigurationError, KubeError, OSError) as error:  # OSError: a port in use, a directory of another user
         return _failed(program, "Proxy or operator exited with error.", error)
+    except KeyboardInterrupt:  # before the operator listens to signals, or a second one when it has ended its work
+        return 1
     return 0
 
 

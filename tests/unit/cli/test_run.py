@@ -1,4 +1,6 @@
+import asyncio
 import os
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +154,21 @@ def test_the_operator_gets_settings_and_watches_and_ends_with_0(
     [(settings, watches)] = started
     assert settings.verbosity == 1
     assert [watch.gvk.kind for watch in watches] == ["Thing"]
+
+
+def test_an_interrupt_that_the_operator_does_not_hear_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C may come when all is done but for the end of the process."""
+
+    async def run_operator(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(10)
+
+    write_project(tmp_path, ROLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(operator_module, "run_operator", run_operator)
+    assert main(["run"]) == 1
 
 
 def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
