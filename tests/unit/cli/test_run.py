@@ -168,7 +168,11 @@ def test_an_interrupt_that_the_operator_does_not_hear_is_exit_code_1(
     write_project(tmp_path, ROLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(operator_module, "run_operator", run_operator)
-    assert main(["run"]) == 1
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+    try:
+        assert main(["run"]) == 1
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_paths_of_flags_beat_those_of_the_environment_and_reach_ansible(
