@@ -14,18 +14,17 @@ from pathlib import Path
 
 from bench.operator_process import Operator, running
 from bench.stage import PROJECT, Stage, until
+from bench.widgets import side_by_side
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.reconcile.pause import RECONCILE_AT_ANNOTATION
+from rolecall.reconcile.schedule import PERIOD_ANNOTATION
 
 PROGRAM = (sys.executable, "-m", "rolecall")
-PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
-RECONCILE_AT = "rolecall.dev/reconcile-at"
 _APPS = "apps/v1"
 _PARTS = ("watches.yaml", "roles", "ansible.cfg")
-_SUCCEEDED = b'"Reconcile succeeded"'
 _DONE_SECONDS, _PER_OBJECT_SECONDS = 120.0, 5.0
 _LOOK_SECONDS = 1.0
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,7 @@ class Fleet:
     async def reconcile_all(self, operator: Operator, when: str) -> None:
         """Ask for a run of each object by its annotation and wait until each has had one. Raises TimeoutError."""
         before = runs_in(operator)
-        asked = [self._ask(obj, when) for obj in self.objects]
-        for start in range(0, len(asked), _AT_ONCE):
-            await asyncio.gather(*asked[start : start + _AT_ONCE])
+        await side_by_side(lambda obj: self._ask(obj, when), self.objects)
 
         async def is_done() -> bool:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -80,7 +77,7 @@ class Fleet:
 
     async def _ask(self, obj: RawObject, when: str) -> None:
         key = ObjectKey(self.namespace, obj["metadata"]["name"])
-        change = {"metadata": {"annotations": {RECONCILE_AT: when}}}
+        change = {"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: when}}}
         await self.stage.client.patch(GVK.of_object(obj), key, change)
 
     async def _are_done(self, gvk: GVK) -> bool:
@@ -100,8 +97,7 @@ async def fleet(stage: Stage, name: str, count: int) -> Fleet:
 
 def runs_in(operator: Operator) -> int:
     """Return how many runs have succeeded so far."""
-    with operator.log_file.open("rb") as log:
-        return sum(_SUCCEEDED in line for line in log)
+    return len(operator.messages("Reconcile succeeded"))
 
 
 def _is_done(obj: RawObject) -> bool:
@@ -125,7 +121,9 @@ def _hikawa(number: int) -> RawObject:
 def _pod_scaler(number: int) -> RawObject:
     spec = {"count": 2, "selector": {"app": f"scaled-{number}"}}
     made = _object("scaling.example.com/v1", "PodScaler", number, spec)
-    made["metadata"]["annotations"] = {PERIOD: "1h"}  # every 15 s, as watches.yaml has it, would delay the songs
+    made["metadata"]["annotations"] = {
+        PERIOD_ANNOTATION: "1h"
+    }  # every 15 s, as watches.yaml has it, would delay the songs
     return made
 
 

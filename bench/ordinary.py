@@ -91,10 +91,7 @@ async def measure_ordinary(stage: Stage, chosen: Sequence[Contender], rounds: in
                         await _turn(stage, ring, name, seconds[name])
                         if name == SIXTY:
                             _add_tasks(kinds, ring.name, task_times(_newest_events(stage, ring, name)))
-            medians = ", ".join(
-                f"{each} {Samples(values).median:.2f}" for each, values in seconds[name].samples.items()
-            )
-            progress(f"{name}: {medians}")
+            _tell(name, seconds[name])
     return [_measure_of(name, seconds[name]) for name in _cases()] + [
         Measure(f"each task: {TITLES[kind]}", "ms", found.samples, at_most(GOALS_MS[kind]) if kind in GOALS_MS else ())
         for kind, found in kinds.items()

@@ -18,7 +18,7 @@ from rolecall.config.yaml_loader import describe_error, first_document
 _ENDINGS = (".yml", ".yaml", ".json")
 _FILES = tuple(f"meta/{name}{ending}" for name in ("argument_specs", "main") for ending in _ENDINGS)
 _KEY = "argument_specs"
-_DECLARED = "declared"
+DECLARED = "declared"
 
 
 def read_declared(reader: MappingReader, contents: Iterable[Content | None]) -> dict[Content, frozenset[str]] | None:
@@ -29,8 +29,8 @@ def read_declared(reader: MappingReader, contents: Iterable[Content | None]) -> 
     value = reader.read(VARIABLES)
     if value == VARIABLES.default:
         return None
-    if value != _DECLARED:
-        reader.add_error(VARIABLES.name, f"expected {VARIABLES.default} or {_DECLARED}, found {value!r}")
+    if value != DECLARED:
+        reader.add_error(VARIABLES.name, f"expected {VARIABLES.default} or {DECLARED}, found {value!r}")
         return None
     found: dict[Content, frozenset[str]] = {}
     for content in contents:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 # Quoted spellings are strings; the Go runner's parser accepts them as booleans.
-_BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
+BOOLEANS = {"y": True, "yes": True, "true": True, "on": True, "n": False, "no": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _text(value: object) -> str:
 
 
 def _boolean(value: object) -> bool:
-    found = _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
+    found = BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
     if not isinstance(found, bool):
         raise _expected("true or false", found)
     return found

@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rolecall.config import watch_keys as keys
-from rolecall.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
+from rolecall.config.declared_variables import DECLARED
+from rolecall.config.key_types import BOOLEAN, BOOLEANS, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
+from rolecall.controller.selectors import WITH_VALUES, WITHOUT_VALUES
+from rolecall.kube.durations import PART
 
 Schema = dict[str, Any]
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
@@ -23,19 +26,24 @@ _END: Final = r"$(?!\n)"
 
 _REFERENCE: Final[Schema] = {"type": "string", "pattern": r"\$[{A-Za-z_]"}
 _SCALAR: Final[Schema] = {"type": ["string", "number", "boolean", "null"]}
-_TRUE: Final = "[yY]([eE][sS])?|[tT][rR][uU][eE]|[oO][nN]"
-_FALSE: Final = "[nN][oO]?|[fF][aA][lL][sS][eE]|[oO][fF][fF]"
-_UNIT: Final = "(ns|us|µs|μs|ms|s|m|h)"
-_NUMBER: Final = r"(\d+(\.\d*)?|\.\d+)"
-_ZERO: Final = r"(0+(\.0*)?|\.0+)"
-_DURATION_FORM: Final = rf"\+?({_NUMBER}{_UNIT})+|-({_ZERO}{_UNIT})+|[+-]*0"
+_TRUE: Final = [word for word, value in BOOLEANS.items() if value]
+_ZERO: Final = PART.pattern.replace(r"\d", "0")
+_DURATION_FORM: Final = rf"\+?({PART.pattern})+|-({_ZERO})+|[+-]*0"
+
+
+def _spelled(words: Iterable[str]) -> Schema:
+    """Return a schema for the texts that are one of these words, in capitals or not."""
+    letters = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in words)
+    return {"type": "string", "pattern": f"^({'|'.join(letters)}){_END}"}
+
+
 _OF_TYPES: Final[Mapping[Type[Any], Schema]] = {
     TEXT: _SCALAR,
     PATH: _SCALAR,
     BOOLEAN: {
         "anyOf": [
             {"type": ["boolean", "null"]},
-            {"type": "string", "pattern": f"^({_TRUE}|{_FALSE}){_END}"},
+            _spelled(BOOLEANS),
             _REFERENCE,
         ]
     },
@@ -48,13 +56,11 @@ _FILLED: Final[Schema] = {"not": {"enum": ["", 0, False, None]}}
 """A value that is there, for the Go runner and for us."""
 
 _TEXTS: Final[Schema] = {"items": {"type": "string"}}
-_WITH_VALUES: Final = ["In", "NotIn"]
-_WITHOUT_VALUES: Final = ["Exists", "DoesNotExist"]
 _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
-    keys.VARIABLES: {"enum": ["all", "declared", None]},
+    keys.VARIABLES: {"enum": [keys.VARIABLES.default, DECLARED, None]},
     keys.MATCH_LABELS: {"additionalProperties": {"type": "string"}},
     keys.EXPRESSION_KEY: {"type": "string"},
-    keys.EXPRESSION_OPERATOR: {"enum": [*_WITH_VALUES, *_WITHOUT_VALUES]},
+    keys.EXPRESSION_OPERATOR: {"enum": [*WITH_VALUES, *WITHOUT_VALUES]},
     keys.VALUES: _TEXTS,
     keys.ON: _TEXTS,
     keys.SENSITIVE: _TEXTS,
@@ -111,12 +117,12 @@ def _as_list(types: str | list[str]) -> list[str]:
 
 def _rule_of_items(key: Key[Any]) -> Schema:
     if key is keys.TRIGGERS:
-        is_owner = {"anyOf": [{"const": True}, {"type": "string", "pattern": f"^({_TRUE}){_END}"}, _REFERENCE]}
+        is_owner = {"anyOf": [{"const": True}, _spelled(_TRUE), _REFERENCE]}
         ways = [_with(keys.OWNER, is_owner), _with(keys.LABELS, _FILLED), _with(keys.NAME, _FILLED)]
         return {"oneOf": ways}
     if key is keys.MATCH_EXPRESSIONS:
         some, none = {"type": "array", "minItems": 1}, {"type": ["array", "null"], "maxItems": 0}
-        has_values = {"properties": {keys.EXPRESSION_OPERATOR.name: {"enum": _WITH_VALUES}}}
+        has_values = {"properties": {keys.EXPRESSION_OPERATOR.name: {"enum": list(WITH_VALUES)}}}
         return {"if": has_values, "then": _with(keys.VALUES, some), "else": {"properties": {keys.VALUES.name: none}}}
     return {}
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-_WITH_VALUES = ("In", "NotIn")
-_WITHOUT_VALUES = ("Exists", "DoesNotExist")
-_OPERATORS = _WITH_VALUES + _WITHOUT_VALUES
+WITH_VALUES = ("In", "NotIn")
+WITHOUT_VALUES = ("Exists", "DoesNotExist")
+_OPERATORS = WITH_VALUES + WITHOUT_VALUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def _read_expression(where: str, raw: Any) -> Requirement:
         raise _invalid(f"{where}.operator", f"one of {', '.join(_OPERATORS)}", operator)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise _invalid(f"{where}.values", "a list of strings", values)
-    if bool(values) != (operator in _WITH_VALUES):
-        expected = "at least one value" if operator in _WITH_VALUES else "no values"
+    if bool(values) != (operator in WITH_VALUES):
+        expected = "at least one value" if operator in WITH_VALUES else "no values"
         raise _invalid(f"{where}.values", f"{expected} for {operator}", values)
     return Requirement(key, operator, frozenset(values))
 

@@ -7,8 +7,10 @@ because its unit is unclear. Source of the rules: the documentation of Go's ``ti
 import re
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
+PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+"""One number with its unit."""
+
+_WHOLE = re.compile(rf"[+-]?(?:{PART.pattern})+")
 
 
 def parse_duration(text: str) -> float:
@@ -20,7 +22,7 @@ def parse_duration(text: str) -> float:
         return 0.0
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"not a duration: {text!r} (expected a number with a unit, for example 500ms, 15s or 1h30m)")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in PART.findall(text))
     return -seconds if text.startswith("-") else seconds
 
 
