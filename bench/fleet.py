@@ -121,9 +121,8 @@ def _hikawa(number: int) -> RawObject:
 def _pod_scaler(number: int) -> RawObject:
     spec = {"count": 2, "selector": {"app": f"scaled-{number}"}}
     made = _object("scaling.example.com/v1", "PodScaler", number, spec)
-    made["metadata"]["annotations"] = {
-        PERIOD_ANNOTATION: "1h"
-    }  # every 15 s, as watches.yaml has it, would delay the songs
+    # Every 15 s, as watches.yaml has it, would delay the songs.
+    made["metadata"]["annotations"] = {PERIOD_ANNOTATION: "1h"}
     return made
 
 
