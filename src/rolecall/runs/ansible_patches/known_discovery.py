@@ -11,6 +11,8 @@ Clients of other API servers, and versions of kubernetes.core that are not suppo
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from rolecall.runs.ansible_patches.supported_versions import is_supported_collection
@@ -32,14 +34,29 @@ def install(known: RunDiscovery, host: str) -> None:
 
     Does nothing if the server has not imported kubernetes.core: a module that imports it then does as before.
     """
-    module = sys.modules.get(_MODULE)
-    if module is None or not is_supported_collection(str(module.__file__)):
+    module = _supported_module()
+    if module is None:
         return
     discoverer = module.Discoverer
     patch = _KnownDiscovery(known, host, module)
     discoverer._Discoverer__init_cache = patch.around_init(discoverer._Discoverer__init_cache)  # noqa: SLF001 - the patch
     discoverer._write_cache = patch.around_write(discoverer._write_cache)  # noqa: SLF001 - the patch
     discoverer.get_resources_for_api_version = patch.around_resources(discoverer.get_resources_for_api_version)
+
+
+def prepare() -> None:
+    """Find out once, in the server, whether its kubernetes.core is supported; forked processes know it then."""
+    _supported_module()
+
+
+def _supported_module() -> ModuleType | None:
+    module = sys.modules.get(_MODULE)
+    return module if module is not None and _is_supported(str(module.__file__)) else None
+
+
+@lru_cache(maxsize=1)
+def _is_supported(file: str) -> bool:
+    return is_supported_collection(file)  # reads files
 
 
 class _KnownDiscovery:

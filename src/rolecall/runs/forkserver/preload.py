@@ -41,6 +41,7 @@ def preload(contents: Sequence[Path]) -> list[Preparation]:
         for name in [*COMMON_MODULES, *sorted(_modules_in_use(contents))]:
             with suppress(Exception):  # a role may name a module that does not exist; its run reports that
                 _prepare_module(name)
+        importlib.import_module("rolecall.runs.ansible_patches.known_discovery").prepare()
         preparations = list(_preparations(contents))
     restore_config_warnings()
     return preparations
