@@ -29,6 +29,10 @@ class DiskBudget:
         (self._failed if is_failed else self._successful)[path] = size_bytes
         self.total_bytes += size_bytes
 
+    def oldest(self) -> Path | None:
+        """Return what has the first of the names, which begin with a time, or None when nothing is counted."""
+        return min((*self._successful, *self._failed), default=None, key=lambda path: path.name)
+
     def remove_surplus(self, newest: Path | None = None) -> int:
         """Remove what is too much and return how many there were; ``newest`` stays, because it may still be read."""
         if self.total_bytes > self.limit_bytes:

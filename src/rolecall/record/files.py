@@ -1,15 +1,17 @@
 """The files of ``--record-dir``: records, the discovery that they refer to, and access sets.
 
 All files have mode 0600 and directories 0700, because a record shows what a role works with. When records take more
-than ``--record-keep``, the oldest are removed, those of successes before those of failures. Discovery and access sets
-are small, and are never removed.
+than ``--record-keep``, the oldest are removed, those of successes before those of failures, and then the discovery
+that only they can refer to. Access sets are small, one for each kind, and are never removed.
 """
 
 import json
+import os
 import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +27,8 @@ DISCOVERY: Final = "discovery"
 ACCESS: Final = "access"
 _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9.-]+")
 _NAME_CHARACTERS: Final = 100
+_ROUNDING: Final = timedelta(milliseconds=1)
+"""How much later than it is a time of a file counts: a name has microseconds, a file's time may have less."""
 
 
 @dataclass(slots=True)
@@ -45,13 +49,12 @@ class RecordFiles:
         with self._lock:
             self._make_directory(self.directory / DISCOVERY)
             for digest, body in document.discovery.items():
-                stored = self.directory / DISCOVERY / f"{digest.replace(':', '-')}.json"
-                if not stored.exists():
-                    write_private(stored, body)
+                self._store_discovery(digest, body, record.started)
             budget = self._known_records()
             write_private(path, content)
             budget.add(path, len(content), is_failed=is_failed)
-            budget.remove_surplus(newest=path)
+            if budget.remove_surplus(newest=path):
+                self._remove_unused_discovery(budget)
         return path
 
     def write_access(self, gvk: GVK, content: Mapping[str, Any]) -> None:
@@ -61,6 +64,22 @@ class RecordFiles:
             self._make_directory(folder)
             name = "_".join(part for part in (gvk.kind, gvk.version, gvk.group) if part)
             write_private(folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
+
+    def _store_discovery(self, digest: str, body: bytes, used_at: datetime) -> None:
+        """Write discovery that is new; the time of its file is the start of the last run that has used it."""
+        stored = self.directory / DISCOVERY / f"{digest.replace(':', '-')}.json"
+        if not stored.exists():
+            write_private(stored, body)
+            os.utime(stored, (used_at.timestamp(),) * 2)
+        elif stored.stat().st_mtime < used_at.timestamp():
+            os.utime(stored, (used_at.timestamp(),) * 2)
+
+    def _remove_unused_discovery(self, budget: DiskBudget) -> None:
+        oldest = budget.oldest()
+        for stored in (self.directory / DISCOVERY).glob("*.json"):
+            last_use = datetime.fromtimestamp(stored.stat().st_mtime, UTC) + _ROUNDING
+            if oldest is None or _time_in_name(last_use) < oldest.name:
+                stored.unlink(missing_ok=True)
 
     def _make_directory(self, path: Path) -> None:
         for each in (self.directory, path):  # what is made as a parent does not get the mode
@@ -79,4 +98,8 @@ def _name_of(record: RunRecord) -> str:
     key = record.key
     parts = (record.gvk.kind.lower(), key.namespace, key.name)
     what = "-".join(_UNSAFE.sub("_", part) for part in parts if part)[:_NAME_CHARACTERS]
-    return f"{record.started:%Y%m%dT%H%M%S.%f}Z-{what}-{record.ident}"
+    return f"{_time_in_name(record.started)}-{what}-{record.ident}"
+
+
+def _time_in_name(when: datetime) -> str:
+    return f"{when:%Y%m%dT%H%M%S.%f}Z"

@@ -1,3 +1,5 @@
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,8 +16,10 @@ from tests.unit.test_private_files import give_away
 DISCOVERY = {"kind": "APIResourceList", "resources": []}
 
 
-def write(files: RecordFiles, seconds: int, outcome: str = "succeeded") -> Path:
-    record = make_record(exchange("GET", "/api/v1", None, DISCOVERY))
+def write(
+    files: RecordFiles, seconds: int, outcome: str = "succeeded", discovery: Mapping[str, object] = DISCOVERY
+) -> Path:
+    record = make_record(exchange("GET", "/api/v1", None, dict(discovery)))
     record = replace(record, started=record.started + timedelta(seconds=seconds), ending=Ending(outcome))
     return files.write(record, document_of(record, Surroundings()))
 
@@ -43,6 +47,24 @@ def test_the_oldest_records_are_removed_and_failures_last(tmp_path: Path) -> Non
     assert not old.exists()
     newest = write(RecordFiles(directory, 1), 4)
     assert list(directory.glob("*.jsonl")) == [newest]
+
+
+def test_discovery_stays_as_long_as_a_record_may_refer_to_it(tmp_path: Path) -> None:
+    length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
+    directory = tmp_path / "records"
+    files = RecordFiles(directory, int(2.5 * length))
+    write(files, 0, discovery=DISCOVERY | {"groupVersion": "v0"})
+    first = set((directory / "discovery").iterdir())
+    for second in (1, 2):
+        write(files, second)
+    assert not first & set((directory / "discovery").iterdir()), "the record that referred to it was removed"
+    for second in (3, 1):  # a run may end after those that began later
+        write(files, second, discovery=DISCOVERY | {"groupVersion": "v3"})
+    assert len(set((directory / "discovery").iterdir())) == 2
+    for second in (4, 5):
+        write(files, second, discovery=DISCOVERY | {"groupVersion": "v3"})
+    (last,) = (directory / "discovery").iterdir()
+    assert json.loads(last.read_text())["groupVersion"] == "v3"
 
 
 def test_a_record_that_somebody_has_removed_takes_no_room(tmp_path: Path) -> None:
