@@ -55,6 +55,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--leader-election", metavar="NAMESPACE/NAME", help="the Lease by which replicas elect a leader, if they do"
     )
+    parser.add_argument("--shards", action="store_true", help="the replicas share the work by 'rolecall run --shards'")
     parser.add_argument(
         "--name", default="operator", metavar="NAME", help="the name of the roles (default: %(default)s)"
     )
@@ -67,14 +68,16 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
     from rolecall.config.watches import load_watches  # noqa: PLC0415
     from rolecall.rbac.access_files import RbacError, read_access_sets  # noqa: PLC0415
-    from rolecall.rbac.needs import needs_of, sources_of  # noqa: PLC0415
+    from rolecall.rbac.needs import Election, needs_of, sources_of  # noqa: PLC0415
 
     namespace, _, name = (options.leader_election or "/").partition("/")
     if options.leader_election and not (namespace and name):
         parser.error(f"argument --leader-election: expected NAMESPACE/NAME, found {options.leader_election!r}")
+    if options.shards and not name:
+        parser.error("argument --shards: needs --leader-election NAMESPACE/NAME, as 'rolecall run --shards' does")
     try:
         sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
-        needed = needs_of(sources, (namespace, name) if name else None).minimal()
+        needed = needs_of(sources, Election(namespace, name, options.shards) if name else None).minimal()
         if options.compare:
             return _compare(needed, options.compare, sources)
     except (ConfigurationError, RbacError) as error:

@@ -51,8 +51,29 @@ def sources_of(watches: Iterable[Watch], recorded: Iterable[RecordedAccess]) -> 
     return [Source(watch, by_kind.get(watch.gvk), ContentFiles(watch.content)) for watch in watches]
 
 
-def needs_of(sources: Iterable[Source], lease: tuple[str, str] | None = None) -> Needs:
-    """Return what the operator needs; ``lease`` is the namespace and name of the Lease if it elects a leader."""
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The Lease by which replicas elect a leader; with shards, more Leases beside it, with names that nobody knows."""
+
+    namespace: str
+    name: str
+    has_shards: bool = False
+
+    def rights(self) -> Iterator[Right]:
+        """Yield what a replica does with Leases."""
+        names = () if self.has_shards else (self.name,)
+        yield self._right("create")
+        for verb in ("get", "update"):
+            yield self._right(verb, names)
+        for verb in ("list", "delete") if self.has_shards else ():
+            yield self._right(verb)
+
+    def _right(self, verb: str, names: tuple[str, ...] = ()) -> Right:
+        return Right(self.namespace, "coordination.k8s.io", "leases", verb, names)
+
+
+def needs_of(sources: Iterable[Source], election: Election | None = None) -> Needs:
+    """Return what the operator needs, without ``election`` as the only replica."""
     needs = Needs()
     plurals: dict[GVK, str] = {}
     for source in sources:
@@ -65,11 +86,10 @@ def needs_of(sources: Iterable[Source], lease: tuple[str, str] | None = None) ->
             needs.add(right, f"the operator: {source.watch.gvk.kind}, reads")
     needs.add(Right("", "", "events", "create"), "the operator: Events")
     needs.add(Right("", "", "events", "patch"), "the operator: Events")
-    if lease is not None:
-        namespace, name = lease
-        needs.add(Right(namespace, "coordination.k8s.io", "leases", "create"), "the operator: leader election")
-        for verb in ("get", "update"):
-            needs.add(Right(namespace, "coordination.k8s.io", "leases", verb, (name,)), "the operator: leader election")
+    if election is not None:
+        reason = "the operator: shards" if election.has_shards else "the operator: leader election"
+        for right in election.rights():
+            needs.add(right, reason)
     return needs
 
 

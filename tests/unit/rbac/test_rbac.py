@@ -36,6 +36,7 @@ TASKS = """
     - name: Nor this
       ansible.builtin.command: kubectl get pods
 """
+SHARDS = Path(__file__).parents[3] / "deploy/shards/rbac.yaml"
 Run = Callable[..., tuple[int, str, str]]
 Rules = dict[tuple[str, str, str], set[tuple[str, tuple[str, ...]]]]
 
@@ -88,6 +89,20 @@ def test_the_operators_own_needs_come_from_the_watches(rbac: Run) -> None:
     assert ("", "demo.example.com", "demos/status") not in rules(printed)
     lease = {("create", ()), ("get", ("lock",)), ("update", ("lock",))}
     assert rules(printed)["system", "coordination.k8s.io", "leases"] == lease
+
+
+def test_replicas_with_shards_need_what_their_overlay_gives(rbac: Run) -> None:
+    _, printed, _ = rbac(arguments=("--leader-election", "rolecall-system/lock", "--shards"))
+    role, _ = yaml.safe_load_all(SHARDS.read_text())
+    leases = "rolecall-system", "coordination.k8s.io", "leases"
+    assert rules(printed)[leases] == rules(yaml.safe_dump(role))[leases]
+
+
+def test_shards_are_refused_without_the_lease_that_they_need(rbac: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        rbac(arguments=("--shards",))
+    assert ended.value.code == 64
+    assert "--shards: needs --leader-election NAMESPACE/NAME" in capsys.readouterr().err
 
 
 def test_names_that_differ_from_object_to_object_are_not_fixed(rbac: Run) -> None:
