@@ -22,6 +22,22 @@ _WORDS: Final = (b"Secret", *(kind.encode() for kind in _TOKENS))
 _OF_SECRETS: Final = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
 """The fields of a Secret that hold no secret. A field that the API server does not know may be one with a mistake."""
 
+_OF_REFERENCES: Final = frozenset(
+    {
+        "apiGroup",
+        "apiVersion",
+        "blockOwnerDeletion",
+        "controller",
+        "fieldPath",
+        "kind",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "uid",
+    }
+)
+"""The fields of what refers to an object: owner references, and references of Events and of many other kinds."""
+
 _OF_DELETIONS: Final = frozenset(
     {"dryRun", "gracePeriodSeconds", "orphanDependents", "preconditions", "propagationPolicy"}
 )
@@ -112,10 +128,12 @@ def _mask(mask: Mask, value: Any, *, is_secret: bool) -> Any:
     if not isinstance(value, dict):
         return value
     value = {key: _mask(mask, inner, is_secret=is_secret and key in _CONTAINERS) for key, inner in value.items()}
-    if value.get("kind") in _TOKENS:
+    kind = value.get("kind")
+    if kind in _TOKENS:
         return _mask_token(mask, value)
-    is_other = value.get("kind") == "Status" or value.keys() & _CONTAINERS
-    return _mask_secret(mask, value) if value.get("kind") == "Secret" or (is_secret and not is_other) else value
+    is_other = kind == "Status" or value.keys() & _CONTAINERS
+    is_named_so = kind == "Secret" and not value.keys() <= _OF_REFERENCES
+    return _mask_secret(mask, value) if is_named_so or (is_secret and not is_other) else value
 
 
 _CONTAINERS: Final = frozenset({"items", "object", "rows"})

@@ -232,3 +232,20 @@ def record_seconds(recorded: Recorded) -> Callable[[RunRecord], float]:
         return time.process_time() - started
 
     return seconds
+
+
+async def test_a_reference_to_a_secret_is_not_one(recorded: Recorded) -> None:
+    """A Secret that is a primary owns what its role makes; what identifies it is no secret."""
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "owned-by-it", "uid": "uid-of-owner", "controller": True}
+    sent = config_map(a="b")
+    sent["metadata"]["ownerReferences"] = [owner]
+    sent["about"] = {"kind": "Secret", "namespace": "the-namespace", "name": "owned-by-it", "fieldPath": "data.planted"}
+    await recorded.send("POST", CONFIG_MAPS, sent)
+    (body,) = bodies(recorded)
+    assert body["metadata"]["ownerReferences"] == [owner]
+    assert body["about"] == sent["about"]
+
+
+async def test_a_secret_without_metadata_is_still_one(recorded: Recorded) -> None:
+    await recorded.send("POST", CONFIG_MAPS, {"kind": "Secret", "name": "no-metadata", "stringData": {"a": PLAIN}})
+    assert_hidden(recorded.ended())
