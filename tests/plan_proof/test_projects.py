@@ -35,10 +35,10 @@ def of_memcached() -> list[RawObject]:
 
 
 def of_advanced() -> list[RawObject]:
-    """Return an object of each kind that needs nothing else."""
+    """Return an object of each kind that needs nothing else; each makes a ConfigMap that has its name."""
     return [
         *(
-            {"apiVersion": "test.example.com/v1alpha1", "kind": each, "metadata": {"name": "one"}, "spec": {}}
+            {"apiVersion": "test.example.com/v1alpha1", "kind": each, "metadata": {"name": each.lower()}, "spec": {}}
             for each in KINDS
         ),
         yaml.safe_load(WORD),
@@ -63,7 +63,7 @@ class Clusters:
                 await world.create(yaml.safe_dump(obj))
             proofs = await prove(project, shadow, self.reader, self.real.kubeconfig)
             await clear(project, self.real.kubeconfig)
-            return {f"{kind} {key}": proof.differences for (kind, key), proof in proofs.items()}
+            return {f"{kind} {key}": proof.of_common_runs().differences for (kind, key), proof in proofs.items()}
 
 
 @pytest.fixture
