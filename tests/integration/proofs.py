@@ -98,7 +98,7 @@ class Proof:
         return replace(self, planned=self.planned[:count], real=self.real[:count])
 
     def _compared(self) -> Compared:
-        return compare(joined(self.real), joined(self.planned), has_ended_early=True)
+        return compare(joined(self.real), joined(self.planned), has_ended_early=True, is_live=True)
 
 
 async def prove(project: Project, shadow: Shadow, reader: Path, kubeconfig: Path) -> dict[Place, Proof]:

@@ -68,4 +68,5 @@ def proofs(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_role_made_by_chance_does_what_was_planned(proofs: Mapping[Place, Proof], seed: int) -> None:
     [proof] = [each for (_, key), each in proofs.items() if key == ObjectKey(key.namespace, f"seed-{seed}")]
-    assert proof.of_common_runs().differences == [], tasks_of(seed)
+    differences = proof.of_common_runs().differences
+    assert not differences, "\n".join([*differences, tasks_of(seed)])

@@ -5,7 +5,7 @@ in their order; one that has only moved is told as such.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -25,9 +25,16 @@ class Compared:
     notes: list[str] = field(default_factory=list)
 
 
-def compare(record: RunLines, run: RunLines, *, has_ended_early: bool) -> Compared:
-    """Compare two runs; with ``has_ended_early`` what the record has beyond the end of the other is only counted."""
-    return _Comparison(writes_of(record), writes_of(run)).compared(has_ended_early=has_ended_early)
+def compare(record: RunLines, run: RunLines, *, has_ended_early: bool, is_live: bool = False) -> Compared:
+    """Compare two runs; with ``has_ended_early`` what the record has beyond the end of the other is only counted.
+
+    With ``is_live`` the other run has read secret values themselves where the record has placeholders: it was planned
+    for a cluster, not for a record.
+    """
+    recorded = writes_of(record)
+    if is_live:
+        recorded = replace(recorded, read_text="")
+    return _Comparison(recorded, writes_of(run)).compared(has_ended_early=has_ended_early)
 
 
 class _Comparison:
@@ -65,6 +72,8 @@ class _Comparison:
     def _pair(self, before: Write, after: Write) -> Iterator[Difference]:
         one = _shown(before)
         two = self._equality.unified(one, _shown(after), is_hidden=before.is_hidden)
+        if before.is_secret:
+            two = self._equality.with_hidden_values(one, two)
         if one != two:
             yield _difference(Change.CHANGED, before, after, one, two)
 

@@ -4,13 +4,14 @@ That is: uids and generated names, which are replaced by what they belong to, in
 resource versions; times; and secret values for which a record has placeholders.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rolecall.record.secret_values import IDENTIFYING
+from rolecall.record.secret_values import IDENTIFYING, LAST_APPLIED
 from rolecall.replay.base64_text import decoded
 from rolecall.replay.times import Clocks
 from rolecall.replay.writes import RunWrites
@@ -18,6 +19,9 @@ from rolecall.replay.writes import RunWrites
 _LEAST_TOLERANCE_SECONDS: Final = 10.0
 _DURATION: Final = re.compile(r"(?P<unit>Seconds|Millis|Milliseconds)$")
 """How the names of fields with durations end."""
+
+_VALUES: Final = ("data", "stringData")
+_VALUE_PATHS: Final = tuple(f"/{name}" for name in _VALUES)
 
 
 @dataclass(slots=True)
@@ -89,6 +93,29 @@ class Equality:
         """Return the same for a status, which may also tell how long something took."""
         return self.unified(before, self._with_durations(before, after))
 
+    def with_hidden_values(self, before: Any, after: Any) -> Any:
+        """Return the body of a write to a Secret with those of the record's values that were masked in place only.
+
+        That are values too short, or too common, to be searched in a whole record. All that is left of them is their
+        length.
+        """
+        if isinstance(before, list) and isinstance(after, list):
+            pairs = zip(before, after, strict=False)
+            return [*(self.with_hidden_values(*pair) for pair in pairs), *after[len(before) :]]
+        if not (isinstance(before, dict) and isinstance(after, dict)):
+            return after
+        is_value = str(before.get("path", "")).startswith(_VALUE_PATHS)
+        found = {}
+        for key, value in after.items():
+            known = before.get(key)
+            if key == LAST_APPLIED:
+                found[key] = self._with_hidden_applied(known, value)
+            elif key in _VALUES or (key == "value" and is_value):
+                found[key] = self._with_forms(known, value)
+            else:
+                found[key] = self.with_hidden_values(known, value)
+        return found
+
     def are_same_texts(self, before: str, after: str, *, is_hidden: bool = False) -> bool:
         """Tell whether a text of the record and one of the run are the same."""
         if before == after or (before in self._record.versions and after in self._run.versions):
@@ -108,6 +135,24 @@ class Equality:
             else:
                 found[own] = self.unified(before[own], value, is_hidden=is_hidden and own not in IDENTIFYING)
         return found
+
+    def _with_hidden_applied(self, before: Any, after: Any) -> Any:
+        try:
+            one, two = json.loads(before), json.loads(after)
+        except (TypeError, ValueError):
+            return after
+        return before if self.with_hidden_values(one, self.unified(one, two)) == one else after
+
+    def _with_forms(self, before: Any, after: Any) -> Any:
+        """Return a Secret's values with those of the record that are as long and have no placeholder to compare."""
+        if isinstance(before, dict) and isinstance(after, dict):
+            return {key: self._with_forms(before.get(key), value) for key, value in after.items()}
+        if not (isinstance(before, str) and isinstance(after, str)):
+            return after
+        if len(before) != len(after) or before.count("=") != after.count("="):  # the padding of base64 tells a length
+            return after
+        has_placeholder = self._placeholder and self._placeholder.search(f"{before}\n{decoded(before)}")
+        return after if has_placeholder else before
 
     def _with_durations(self, before: Any, after: Any) -> Any:
         """Return a status with the durations of another one, as far as they are no longer apart than runs are."""

@@ -28,7 +28,8 @@ _REDIRECTION: Final = 300
 class Write:
     """One write as its task sent it. ``body`` is decoded if it is JSON or YAML.
 
-    ``follows_secret`` tells that the run had read a Secret before, ``is_hidden`` that the record hides the texts.
+    ``follows_secret`` tells that the run had read a Secret before, ``is_hidden`` that the record hides the texts, and
+    ``is_secret`` that what is written is a Secret.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Write:
     status: int | None = None
     follows_secret: bool = False
     is_hidden: bool = False
+    is_secret: bool = False
 
     @property
     def target(self) -> str:
@@ -119,6 +121,7 @@ def _writes(lines: RunLines) -> Iterator[Write]:
                 status=exchange["status"],
                 follows_secret=follows_secret,
                 is_hidden=exchange["task"] in hidden,
+                is_secret=_is_about_secrets(exchange),
             )
         follows_secret = follows_secret or _has_read_secret(exchange)
 
@@ -129,8 +132,11 @@ def _changes_something(exchange: Line) -> bool:
 
 
 def _has_read_secret(exchange: Line) -> bool:
-    about = (exchange.get("group"), exchange.get("resource"))
-    return about == ("", "secrets") and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
+    return _is_about_secrets(exchange) and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
+
+
+def _is_about_secrets(exchange: Line) -> bool:
+    return (exchange.get("group"), exchange.get("resource")) == ("", "secrets")
 
 
 def _text_of_reads(exchanges: Iterable[Line]) -> str:

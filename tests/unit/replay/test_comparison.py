@@ -1,6 +1,7 @@
 """Two runs are compared by what their writes mean: other writes are found, and what every run gets anew is none."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,36 @@ def test_a_secret_that_was_read_has_to_be_the_same(tmp_path: Path) -> None:
     # The run in a shadow gets the placeholder; a role that writes another text of this length does something else.
     found = compared(tmp_path, record, [post("b-secret-value")])
     assert [(each.change, each.is_secret_derived) for each in found.differences] == [(Change.CHANGED, True)]
+
+
+def a_secret(**values: str) -> RawObject:
+    applied = json.dumps({"kind": "Secret", "stringData": values}, separators=(",", ":"))
+    metadata = {"name": "s", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": applied}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": values}
+
+
+@pytest.mark.parametrize("value", ["1", "on", "true", "none", "a-long-value"])
+def test_values_of_a_secret_are_the_same_however_short(value: str, tmp_path: Path) -> None:
+    def write(word: str) -> list[Exchange]:
+        encoded = {"data": {"word": base64.b64encode(word.encode()).decode()}}
+        operations = [{"op": "replace", "path": "/stringData/word", "value": word}]
+        return [
+            ask("POST", SECRETS, a_secret(word=word), a_secret(word=word), 201),
+            ask("PATCH", f"{SECRETS}/s", encoded, a_secret(word=word)),
+            ask("PATCH", f"{SECRETS}/s", operations, a_secret(word=word)),
+        ]
+
+    assert compared(tmp_path, write(value), write(value)).differences == []
+    assert len(compared(tmp_path, write(value), write(f"{value}1")).differences) == 3
+
+
+def test_a_run_that_was_planned_for_a_cluster_has_read_what_the_record_hides(tmp_path: Path) -> None:
+    record = lines_of(
+        record_of(tmp_path, ask("GET", f"{SECRETS}/s", None, secret("a-secret-value")), post("a-secret-value"))
+    )
+    run = RunLines.of_run(run_of(post("a-secret-value")))
+    assert changes(compare(record, run, has_ended_early=False)) == [(Change.CHANGED, "one")]
+    assert compare(record, run, has_ended_early=False, is_live=True).differences == []
 
 
 def test_what_no_log_hides_is_compared_by_its_form(tmp_path: Path) -> None:
