@@ -25,6 +25,8 @@ PYTHONS ?= 3.11 3.12 3.13 3.14
 MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev
+# The name of a release's image. RELEASE="--no-image" makes a release without one.
+RELEASED_IMG ?= localhost/rolecall:$(VERSION)
 KUBECTL ?= kubectl
 # A folder of deploy/ in its place is a variant: deploy/podcount, deploy/secure-metrics.
 DEPLOY ?= deploy
@@ -156,6 +158,20 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 .PHONY: chaos
 chaos: setup ## Disturb operators and measure how they recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
 	$(RUN) python -m tests.chaos $(CHAOS)
+
+##@ Release it
+
+.PHONY: test-release
+test-release: setup | $(filter .venv-uv/bin/uv,$(UV)) ## Make a release in a clone, install its wheel with pipx, and start a project with it
+	$(BIN)/pytest tests/release --timeout 900
+
+.PHONY: wheel
+wheel: | $(filter .venv-uv/bin/uv,$(UV)) ## Build the package into dist, for pip and pipx
+	$(UV) build --wheel --out-dir dist
+
+.PHONY: release
+release: .venv/.ready ## Make wheel, image, bundle, changelog, SBOM, licences and checksums of VERSION in dist/VERSION; publish nothing
+	$(BIN)/python -m tools.release --version '$(VERSION)' --image '$(RELEASED_IMG)' --uv '$(UV)' $(RELEASE)
 
 ##@ Look after it
 

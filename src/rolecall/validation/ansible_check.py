@@ -9,9 +9,12 @@ for the life of a process.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from ansible.vars.manager import VariableManager
 from rolecall.validation.argument_specs import check_arguments
 
 _YAML_OF_A_ROLE = ("tasks", "handlers", "defaults", "vars", "meta")
+_UNRESOLVED = re.compile(r"couldn't resolve module/action '(\w+\.\w+)\.")
 _VAULT = b"$ANSIBLE_VAULT"
 _LISTS_OF_A_BLOCK = ("block", "rescue", "always")
 _LISTS_OF_A_PLAY = ("pre_tasks", "tasks", "post_tasks")
@@ -229,10 +233,23 @@ class Checker:
         problem = {
             "file": path,
             "line": origin.line_num if origin else None,
-            "message": message,
+            "message": message + _missing_collection(message),
         }
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _missing_collection(message: str) -> str:
+    """Return what to do about a module that was not found because its collection is not installed."""
+    found = _UNRESOLVED.match(message)
+    name = found[1] if found else ""
+    with suppress(ModuleNotFoundError):  # nothing of its namespace is installed
+        if not name or find_spec(f"ansible_collections.{name}"):
+            return ""
+    return (
+        f" The collection {name} is not installed: run 'ansible-galaxy collection install {name}', or install the "
+        "Python package 'ansible', which many collections come with."
+    )
 
 
 def _culprit(error: BaseException | None) -> Any:

@@ -86,7 +86,13 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         ("roles/thing/tasks/main.yml", 1, f"couldn't resolve module/action 'ansible.builtin.debg'. {unresolved}"),
         ("roles/thing/tasks/main.yml", 2, "conflicting action statements: kubernetes.core.k8s, whenn"),
         ("roles/thing/tasks/main.yml", 4, "included file not found: 'gone.yml'"),
-        ("roles/thing/tasks/sometimes.yml", 2, f"couldn't resolve module/action 'no.such.module'. {unresolved}"),
+        (
+            "roles/thing/tasks/sometimes.yml",
+            2,
+            f"couldn't resolve module/action 'no.such.module'. {unresolved} The collection no.such is not installed: run "
+            "'ansible-galaxy collection install no.such', or install the Python package 'ansible', which many "
+            "collections come with.",
+        ),
         (
             "roles/thing/tasks/sometimes.yml",
             4,

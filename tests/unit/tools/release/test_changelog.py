@@ -1,0 +1,55 @@
+"""The section of a release, from fragments."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tools.release.changelog import fragments_in, section_of, with_section
+from tools.release.errors import ReleaseError
+
+DAY = date(2026, 12, 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a directory with fragments of several types and issues."""
+    fragments = {
+        "README.md": "not a fragment\n",
+        "12.late.fixed.md": "Late.\n",
+        "2-early.fixed.md": "Early, see [the guide](../docs/guide.md).\nOn two lines.\n",
+        "7.new.added.md": "New.\n\nWith a second paragraph.\n",
+    }
+    for name, text in fragments.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_fragments_are_sorted_by_type_and_issue_and_links_lead_from_the_changelog(folder: Path) -> None:
+    assert section_of(fragments_in(folder), "1.2.0", DAY).splitlines() == [
+        "## 1.2.0 (2026-12-01)",
+        "",
+        "### Added",
+        "",
+        "- New.",
+        "",
+        "  With a second paragraph.",
+        "",
+        "### Fixed",
+        "",
+        "- Early, see [the guide](docs/guide.md).",
+        "  On two lines.",
+        "- Late.",
+    ]
+
+
+def test_the_newest_section_comes_first_and_nothing_else_is_lost() -> None:
+    first = with_section("# Changelog\n\nChanges by release.\n\nThere is no release yet.\n", "## 1.0.0\n\n- One.\n")
+    assert first == "# Changelog\n\nChanges by release.\n\n## 1.0.0\n\n- One.\n"
+    second = with_section(first, "## 1.1.0\n\n- Two.\n")
+    assert second == "# Changelog\n\nChanges by release.\n\n## 1.1.0\n\n- Two.\n\n## 1.0.0\n\n- One.\n"
+
+
+def test_without_fragments_there_is_nothing_to_release(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("not a fragment\n")
+    with pytest.raises(ReleaseError, match="no fragments"):
+        fragments_in(tmp_path)

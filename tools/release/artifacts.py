@@ -1,0 +1,86 @@
+"""The files of a release: wheel, bundle, image, software bill of materials, licences, and their checksums.
+
+Everything is made from a clone of the release's commit with locked packages.
+"""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.release.errors import ReleaseError
+from tools.release.source import run
+
+EXTRA = "ansible"
+"""The bill of materials and the licences are those of the usual way to install the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """Makes the files of ``version`` from a clone, into ``target``; ``uv`` is a program, ``image`` the image's name."""
+
+    clone: Path
+    target: Path
+    version: str
+    uv: str
+    image: str
+
+    def wheel(self) -> None:
+        """Build the wheel; built twice, it is the same to the byte."""
+        time = run("git", "log", "-1", "--format=%ct", cwd=self.clone).strip()
+        os.environ["SOURCE_DATE_EPOCH"] = time
+        run(self.uv, "build", "--quiet", "--wheel", "--out-dir", str(self.target), cwd=self.clone)
+        (self.target / ".gitignore").unlink(missing_ok=True)  # of uv
+
+    def bundle(self) -> None:
+        """Pack the OLM bundle and its Dockerfile."""
+        python = str(self._environment())
+        run(python, "-m", "tools.bundle", "--version", self.version, "--image", self.image, cwd=self.clone)
+        with tarfile.open(self.target / f"rolecall-{self.version}-olm-bundle.tar.gz", "w:gz") as archive:
+            for name in ("bundle", "bundle.Dockerfile"):
+                archive.add(self.clone / "deploy" / "olm" / name, arcname=f"rolecall-{self.version}-olm/{name}")
+
+    def bill_of_materials(self) -> None:
+        """Write what the package consists of, with versions and hashes, as CycloneDX."""
+        name = self.target / f"rolecall-{self.version}.cdx.json"
+        flags = ("--frozen", "--no-default-groups", "--extra", EXTRA, "--format", "cyclonedx1.5")
+        run(self.uv, "export", "--quiet", "--preview", *flags, "--output-file", str(name), cwd=self.clone)
+
+    def licences(self) -> None:
+        """Write the licence of each package and collection."""
+        listed = run(str(self._environment()), "build/licences.py", cwd=self.clone)
+        (self.target / f"rolecall-{self.version}-licences.txt").write_text(listed)
+
+    def image_archive(self) -> None:
+        """Build the operator's image, showing the output, and save it as an archive that every engine loads."""
+        engine = shlex.split(run("build/engine", cwd=self.clone))
+        built = subprocess.run(["build/image", self.image], cwd=self.clone, check=False)
+        if built.returncode:
+            raise ReleaseError(f"build/image {self.image} ended with {built.returncode}; --no-image leaves it out")
+        archive = self.target / f"rolecall-{self.version}-image.tar"
+        if engine[0] == "docker":
+            run(*engine, "save", "--output", str(archive), self.image, cwd=self.clone)
+        elif engine[0] == "podman":
+            run(*engine, "save", "--format", "docker-archive", "--output", str(archive), self.image, cwd=self.clone)
+        else:
+            run(*engine, "push", "--quiet", self.image, f"docker-archive:{archive}:{self.image}", cwd=self.clone)
+
+    def checksums(self) -> None:
+        """Write SHA256SUMS, as ``sha256sum --check`` reads it."""
+        lines = [f"{_sha256(path)}  {path.name}\n" for path in sorted(self.target.iterdir())]
+        (self.target / "SHA256SUMS").write_text("".join(lines))
+
+    def _environment(self) -> Path:
+        """Return the Python of an environment with the locked packages only, which the first call makes."""
+        python = self.clone / ".venv" / "bin" / "python"
+        if not python.exists():
+            run(self.uv, "sync", "--quiet", "--frozen", "--no-default-groups", "--extra", EXTRA, cwd=self.clone)
+        return python
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
