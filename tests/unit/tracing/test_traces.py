@@ -1,5 +1,7 @@
 """Traces as an operator starts and ends them, with receivers of the official protocol and without any."""
 
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rolecall.tracing.exporting import FLUSH_SECONDS
 from rolecall.tracing.traces import exporting
 from tests.collector import grpc_collector, http_collector
 
@@ -98,6 +101,19 @@ async def test_the_sampler_of_the_environment_decides(otel: pytest.MonkeyPatch) 
     async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
         assert traces is not None
         assert not traces.tracer.start_span("one").is_recording()
+
+
+async def test_a_collector_that_never_answers_does_not_keep_the_operator_from_stopping(
+    otel: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
+        otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        async with exporting(dict(os.environ)) as traces:
+            assert traces is not None
+            traces.tracer.start_span("one").end()
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < FLUSH_SECONDS + 3.0
+    assert "The last spans are lost: the collector takes too long" in [line["event"] for line in logs]
 
 
 async def test_a_collector_that_is_not_there_is_said_once_and_holds_nothing_up(otel: pytest.MonkeyPatch) -> None:
