@@ -43,7 +43,7 @@ def tracer_of(
     """Return what follows the reconciles of an operator. ``server`` is the URL of its API server."""
     if sends_to is None or recorder is None:
         return UNTRACED
-    from rolecall.tracing.tracer import Tracer  # noqa: PLC0415 - as below
+    from rolecall.tracing.tracer import Tracer  # noqa: PLC0415 - imported only if there are traces
 
     return Tracer(sends_to, recorder, server, traces_unchanged)
 
