@@ -33,6 +33,7 @@ from bench import (
     records,
     replicas,
     song,
+    traces,
 )
 from bench.comparison import QUICK, Effort
 from bench.contenders import NAMES, PEER, Contender, contenders
@@ -79,6 +80,7 @@ ALONE: Mapping[str, Alone] = {
     "delay": lambda stage, _: loop_delay.measure(stage),
     "endurance": lambda stage, plan: endurance.measure(stage, plan.endurance),
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
+    "traces": lambda stage, plan: traces.measure(stage, traces.QUICK_TURNS if plan.effort == QUICK else traces.TURNS),
     "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
@@ -99,7 +101,7 @@ COMPARED: Mapping[str, Compared] = {
     ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits", "replicas"})
+ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits", "replicas", "traces"})
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 

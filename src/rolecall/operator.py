@@ -37,6 +37,7 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.record.memory import RecordMemory
 from rolecall.record.recorder import Recorder
 from rolecall.runs.budgeted_runner import BudgetedRunner
 from rolecall.runs.content_watch import watch_content
@@ -49,6 +50,7 @@ from rolecall.runs.starters import starter_for
 from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import run_environment
+from rolecall.tracing.traces import exporting, tracer_of
 from rolecall.watch_controller import OperatorContext, WatchController
 
 logger = get_logger("operator")
@@ -75,6 +77,7 @@ async def run_operator(
     _announce(settings, watches)
     clock = LoopClock()
     async with (
+        exporting(os.environ) as traces,
         _runner(settings, watches, metrics, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
@@ -94,6 +97,7 @@ async def run_operator(
             _budgeted(chosen, settings, root, watches) as budgeted,
             _read_watches(client, clock, watches, metrics) as reads,
         ):
+            recorder = _recorder(settings, client, is_traced=traces is not None)
             context = OperatorContext(
                 settings=settings,
                 client=client,
@@ -107,7 +111,8 @@ async def run_operator(
                 own_writes=OwnWrites(),
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
                 run_environment=run_environment(metrics_port),
-                recorder=Recorder.of_settings(settings, client),
+                recorder=recorder,
+                tracer=tracer_of(traces, recorder, client.base_url, traces_unchanged=settings.trace_unchanged),
                 read_watches=reads,
                 discovery=SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None,
                 shards=shards,
@@ -116,6 +121,12 @@ async def run_operator(
             with _stopped_by_signals(manager):
                 await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
+
+
+def _recorder(settings: Settings, client: Client, *, is_traced: bool) -> Recorder | None:
+    """Return what records the runs; traces are made from records, even if none is kept."""
+    found = Recorder.of_settings(settings, client)
+    return found or (Recorder(client, RecordMemory(0)) if is_traced else None)
 
 
 def _readiness_of(manager: Manager) -> Readiness:

@@ -41,6 +41,7 @@ from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.sharded_primaries import ShardedPrimaries
 from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.traces import UNTRACED, ReconcileTracer
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.record.recorder import Recorder
 from rolecall.runs.api_access import ApiAccess
@@ -81,6 +82,7 @@ class OperatorContext:
     read_watches: ReadWatches | None = None
     """What is watched because runs have read it."""
     discovery: SharedDiscovery | None = None
+    tracer: ReconcileTracer = UNTRACED
     shards: HeldShards | None = None
     """The shards of this replica, if it shares the work with others."""
 
@@ -167,6 +169,7 @@ class WatchController:
             default_period_seconds=context.settings.reconcile_period_seconds,
             recorder=context.recorder,
             reads=self._reads,
+            tracer=context.tracer,
         )
 
     def _read_triggers(self) -> ReadTriggers | None:

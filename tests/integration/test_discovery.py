@@ -24,7 +24,7 @@ from rolecall.kube.aggregated_discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Exchange, Proxy
+from rolecall.proxy import Exchange, NewTraceparent, Proxy
 from rolecall.proxy.transport.forward import Upstream, buffered_response, upstream_headers
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.runs.api_access import ApiAccess
@@ -154,6 +154,7 @@ class Runs:
     primary: RawObject
     group: str = field(default_factory=lambda: f"g{uuid.uuid4().hex[:8]}.example.com")
     asked: list[str] = field(default_factory=list)
+    new_traceparent: NewTraceparent | None = None
 
     async def run(self, tasks: str, name: str) -> RunSummary:
         """Run a role to its end."""
@@ -161,7 +162,7 @@ class Runs:
         values: dict[str, Any] = {"group": self.group, "ns": self.primary["metadata"]["namespace"]}
         job = self.bench.job(role, Inputs({**values, "definition": definition_of(self.group)}))
         self.asked.clear()
-        async with self.access.open(CONFIG_MAP, self.primary, job.ident, self._note) as given:
+        async with self.access.open(CONFIG_MAP, self.primary, job.ident, self) as given:
             spec = replace(
                 job,
                 environment=given.environment,
@@ -176,7 +177,8 @@ class Runs:
         assert summary.is_successful, summary.message
         return dict(summary.stats)
 
-    def _note(self, exchange: Exchange) -> None:
+    def on_exchange(self, exchange: Exchange) -> None:
+        """Take note of a request for discovery."""
         if DISCOVERY.match(exchange.target):
             self.asked.append(exchange.target)
 

@@ -124,6 +124,9 @@ class Settings:
     record_keep_bytes: int = 256 << 20
     """What the records in that directory may take."""
 
+    trace_unchanged: bool = True
+    """Whether reconciles that did nothing are in the traces."""
+
     kubeconfig_directory: Path | None = None
     """The directory for the kubeconfig of a run while the run lasts; None means the directory for workspaces."""
 

@@ -11,6 +11,7 @@ from rolecall.proxy.gate import Gate, GatedRequest
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.server import Proxy
 from rolecall.proxy.sessions import SessionSpec
+from rolecall.proxy.transport.trace_context import NewTraceparent
 from rolecall.proxy.writes.ownership import Ownership
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Exchange",
     "Gate",
     "GatedRequest",
+    "NewTraceparent",
     "OnExchange",
     "Ownership",
     "Proxy",

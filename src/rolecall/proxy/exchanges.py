@@ -16,6 +16,7 @@ from aiohttp import web
 
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.transport.forward import BodyCapture
+from rolecall.proxy.transport.trace_context import NO_CONTEXT, TraceContext
 from rolecall.proxy.transport.upgrade import SWITCHING_PROTOCOLS, HijackedResponse
 
 SEPARATOR: Final = "."
@@ -57,7 +58,8 @@ class Exchange:
 
     ``body`` is as the task sent it, ``sent`` as it was sent on if the proxy has changed it. ``status`` is None if the
     request ended without an answer. ``answer`` is None if there is none, or if it was not kept: ``is_cut`` tells.
-    ``impersonated`` has the names and values of the headers by which the request acts as somebody else.
+    ``impersonated`` has the names and values of the headers by which the request acts as somebody else. ``context``
+    says to which trace the request belongs.
     """
 
     asker: Asker
@@ -74,6 +76,7 @@ class Exchange:
     answer: bytes | None = None
     is_cut: bool = False
     impersonated: tuple[tuple[str, str], ...] = ()
+    context: TraceContext = NO_CONTEXT
 
 
 OnExchange = Callable[[Exchange], None]
@@ -82,12 +85,14 @@ OnExchange = Callable[[Exchange], None]
 class Observation:
     """Collects one exchange for an observer; without an observer it does nothing.
 
-    Set ``body`` and ``sent`` when they are known, and call ``finish`` once, with None if there is no response.
+    Set ``body``, ``sent`` and ``context`` when they are known, and call ``finish`` once, with None if there is no
+    response.
     """
 
     def __init__(self, observer: OnExchange | None, asker: Asker, request: web.BaseRequest, info: RequestInfo) -> None:
         self.body = b""
         self.sent: bytes | None = None
+        self.context = NO_CONTEXT
         self._observer = observer
         self._asker, self._request, self._info = asker, request, info
         self._started, self._clock = time.time(), time.monotonic()
@@ -121,6 +126,7 @@ class Observation:
             answer=answer,
             is_cut=is_cut,
             impersonated=tuple(each for each in headers.items() if each[0].lower().startswith("impersonate-")),
+            context=self.context,
         )
         self._observer(exchange)
 

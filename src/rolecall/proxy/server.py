@@ -38,6 +38,7 @@ from rolecall.proxy.transport.forward import (
     relay,
     upstream_headers,
 )
+from rolecall.proxy.transport.trace_context import TraceContext
 from rolecall.proxy.transport.upgrade import forward_upgrade, is_upgrade
 from rolecall.proxy.writes.bodies import decode
 from rolecall.proxy.writes.conditional_writes import ConditionalWrites
@@ -154,6 +155,7 @@ class Proxy:
             return error_responses.bad_request(target)
         info = parse(request.method, target)
         observation = Observation(caller.session.spec.on_exchange, caller.asker, request, info)
+        observation.context = TraceContext.of_request(request.headers, caller.session.spec.new_traceparent)
         response: web.StreamResponse | None = None
         try:
             session_request = SessionRequest(caller.session, caller.asker, target, info, observation)
@@ -172,7 +174,7 @@ class Proxy:
             if is_upgrade(request) and session_request.info.may_upgrade:
                 if not self._may_write():
                     return error_responses.not_leading()
-                return await forward_upgrade(request, self._upstream)
+                return await forward_upgrade(request, self._upstream, session_request.observation.context)
             return await self._forward(request, session_request, body)
         except Exception as error:
             response = error_responses.gateway_error(error, self._upstream.base_url)
@@ -205,6 +207,7 @@ class Proxy:
         session, target, info = session_request.session, session_request.target, session_request.info
         observation = session_request.observation
         headers = upstream_headers(request.headers)
+        observation.context.put_into(headers)
         if info.is_write:
             write = WriteRequest(request.method, info, target, headers.get("Content-Type", ""), body)
             _request_decodable_response(headers)

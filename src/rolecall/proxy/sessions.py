@@ -23,6 +23,7 @@ from rolecall.proxy.exchanges import SEPARATOR, Asker, OnExchange
 from rolecall.proxy.reads.read_tracking import ReadObserver
 from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
+from rolecall.proxy.transport.trace_context import NewTraceparent
 from rolecall.proxy.writes.ownership import Owner, Ownership
 
 SECRET_BYTES = 32
@@ -41,6 +42,7 @@ class SessionSpec:
     the log. ``watermark`` is shared by the runs of the primary; with None, no read is answered from the cache. Reads of
     the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run,
     ``reads`` about every read before it is sent, and ``before_write`` about the API group of every write before that.
+    ``new_traceparent`` returns the ``traceparent`` with which a request is sent on.
     """
 
     request_gvk: GVK
@@ -57,6 +59,7 @@ class SessionSpec:
     on_exchange: OnExchange | None = None
     reads: ReadObserver | None = None
     before_write: Callable[[str], None] | None = None
+    new_traceparent: NewTraceparent | None = None
 
     @property
     def owner(self) -> Owner:

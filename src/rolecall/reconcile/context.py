@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.reconcile.traces import UNTRACED, ReconcileTrace
 from rolecall.record.run_record import RunRecord
 from rolecall.runs.events import RunSummary
 
@@ -32,6 +33,7 @@ class ReconcileContext:
     record: RunRecord | None = None
     written_status: RawObject | None = None
     """The status that the reconcile has written, None if it has written none."""
+    trace: ReconcileTrace = UNTRACED
 
     @property
     def status(self) -> RawObject:

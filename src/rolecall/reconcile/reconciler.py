@@ -34,6 +34,7 @@ from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period
 from rolecall.reconcile.self_triggers import SelfTriggers
 from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
 from rolecall.reconcile.status_writer import StatusWriter
+from rolecall.reconcile.traces import UNTRACED, ReconcileTracer
 from rolecall.reconcile.write_retry import may_pass, write_with_retry
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.runs.events import RunSummary
@@ -87,10 +88,12 @@ class Reconciler:
     default_period_seconds: float
     recorder: RunRecorder | None = None
     reads: RunReads | None = None
+    tracer: ReconcileTracer = UNTRACED
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
         context = ReconcileContext(key, new_ident(), causes)
+        context.trace = self.tracer.start(self.watch, key, context.ident, causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
             steps = asyncio.create_task(self._take_recorded_steps(context))
@@ -109,10 +112,11 @@ class Reconciler:
         finally:
             if self.reads is not None:
                 self.reads.run_ended(context)
+            is_successful = result is not None and not result.failed
+            ending = Ending("succeeded" if is_successful else "failed", context.summary, context.written_status)
+            ending.requeue_after_seconds = result.requeue_after_seconds if result else None
+            await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
-                is_successful = result is not None and not result.failed
-                ending = Ending("succeeded" if is_successful else "failed", context.summary, context.written_status)
-                ending.requeue_after_seconds = result.requeue_after_seconds if result else None
                 await self.recorder.finish(self.watch, context.record, ending)
         return result
 
@@ -205,6 +209,7 @@ class Reconciler:
         if self.recorder is not None:
             context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
             context.record.is_finalizing = context.finalizing
+        context.trace.run_started(context.record)
         running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, listener=context.record)
         context.play = asyncio.create_task(running)
         try:
@@ -214,6 +219,7 @@ class Reconciler:
                 raise
             context.summary = _cancelled(context)
         finally:
+            context.trace.run_ended()
             marking.cancel()
             await asyncio.wait([marking])
         return None

@@ -79,6 +79,11 @@ def document_of(record: RunRecord, surroundings: Surroundings) -> Document:
     return writer.document()
 
 
+def mask_of(record: RunRecord, surroundings: Surroundings) -> Mask:
+    """Return the mask of the secret values that a run has met; most runs have met none, and this is quick then."""
+    return _Writer(record, surroundings).mask()
+
+
 class _Writer:
     def __init__(self, record: RunRecord, surroundings: Surroundings) -> None:
         self._record, self._surroundings = record, surroundings
@@ -87,9 +92,16 @@ class _Writer:
         self._words = {word for each in surroundings.resources for word in _words(each)}
         self._hidden = {task.ident for task in record.tasks.values() if task.is_hidden}
 
+    def mask(self) -> Mask:
+        self._add_known()
+        mask_body(self._mask, self._record.obj, _NO_REQUEST, is_hidden=False)
+        for kept in self._record.exchanges:
+            if self._tells_secrets(kept):
+                self._bodies(kept)
+        return self._mask
+
     def document(self) -> Document:
-        for secret in self._surroundings.secrets:
-            self._mask.add(secret)
+        self._add_known()
         head = self._head()
         exchanges = [self._exchange(number, kept) for number, kept in enumerate(self._record.exchanges, 1)]
         for line in exchanges:  # now that all values are known
@@ -104,6 +116,19 @@ class _Writer:
         found = [each for each in self._mask.placeholders if each in masked]
         last = json.loads(end) | {"masked": found, "digest": digest_of(before)}
         return Document("".join(f"{line}\n" for line in (*before, to_line(last))), self._discovery, self._mask.hides)
+
+    def _add_known(self) -> None:
+        for secret in self._surroundings.secrets:
+            self._mask.add(secret)
+
+    def _tells_secrets(self, kept: KeptExchange) -> bool:
+        """Return whether a body of an exchange has to be searched; descriptions of the API only name its kinds."""
+        if self._is_hidden(kept.exchange) or is_about_secrets(kept.exchange.info):
+            return True
+        if _DISCOVERY.match(kept.exchange.target):
+            return False
+        bodies = (decompress(self._record.bodies.get(digest), MAX_INSPECTED_BYTES) for digest in kept.digests)
+        return any(body and may_have_secrets(body, kept.exchange.info) for body in bodies)
 
     def _restored(self, line: Mapping[str, Any], masked: str) -> str:
         try:

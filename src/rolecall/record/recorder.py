@@ -24,9 +24,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
 from rolecall.record.access import AccessSet
 from rolecall.record.content_digest import collections_near, digest_of_content
-from rolecall.record.document import Document, Surroundings, document_of
+from rolecall.record.document import Document, Surroundings, document_of, mask_of
 from rolecall.record.files import RecordFiles
-from rolecall.record.masking import texts_in
+from rolecall.record.masking import Mask, texts_in
 from rolecall.record.memory import RecordMemory
 from rolecall.record.run_record import Ending, RunRecord
 from rolecall.record.watch_entry import entry_of
@@ -87,6 +87,11 @@ class Recorder:
             logger.warning("Could not write the record of a run", error=reason, job=record.ident)
         self.memory.add(record)
 
+    async def mask_of(self, watch: Watch, record: RunRecord) -> Mask:
+        """Return the mask of the secret values that a run has met, before its record is finished."""
+        surroundings = Surroundings(secrets=self._secrets(watch, record, await self._own_token()))
+        return await in_thread(lambda: mask_of(record, surroundings))
+
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Drop the record of an object that is gone from memory."""
         self.memory.forget(gvk, key)
@@ -109,13 +114,16 @@ class Recorder:
         surroundings = Surroundings(
             watch=entry_of(watch),
             versions=_versions(watch),
-            secrets=(*secret_texts(watch, self.environment), *marked_texts(watch, record.obj), *token),
+            secrets=self._secrets(watch, record, token),
             resources=resources,
         )
         document = document_of(record, surroundings)
         path = files.write(record, document)
         logger.debug("Record written", file=str(path), job=record.ident)
         return document
+
+    def _secrets(self, watch: Watch, record: RunRecord, token: list[str]) -> tuple[str, ...]:
+        return (*secret_texts(watch, self.environment), *marked_texts(watch, record.obj), *token)
 
     async def _own_token(self) -> list[str]:
         """Return the operator's token for the API server, if it has one: a role can read the file it comes from."""

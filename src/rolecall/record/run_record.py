@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Exchange
+from rolecall.proxy import Exchange, NewTraceparent
 from rolecall.proxy.body_worker import GZIP_MAGIC
 from rolecall.record.bodies import Bodies
 from rolecall.runs.events import RunEvent, RunSummary
@@ -85,7 +85,10 @@ class Ending:
 
 @dataclass(slots=True)
 class RunRecord:
-    """The record of one run. ``room_bytes`` bounds what its bodies take."""
+    """The record of one run. ``room_bytes`` bounds what its bodies take.
+
+    ``new_traceparent`` is set before the run starts, if the run has a trace.
+    """
 
     gvk: GVK
     obj: RawObject
@@ -99,6 +102,7 @@ class RunRecord:
     tasks: dict[tuple[str, str], TaskRecord] = field(default_factory=dict)
     ending: Ending | None = None
     is_complete: bool = True
+    new_traceparent: NewTraceparent | None = None
     _started_tasks: dict[str, TaskRecord] = field(default_factory=dict)
     _used_bytes: int = 0
 
@@ -111,6 +115,12 @@ class RunRecord:
     def size_bytes(self) -> int:
         """What the record takes beside its bodies, roughly."""
         return _ENTRY_BYTES * (1 + len(self.exchanges) + len(self.tasks))
+
+    @property
+    def unfinished_task(self) -> TaskRecord | None:
+        """The task that started last, if it has no result on any host: a run that is ended is ended there."""
+        last = next(reversed(self._started_tasks.values()), None)
+        return None if last is None or any(ident == last.ident for ident, _ in self.tasks) else last
 
     def on_exchange(self, exchange: Exchange) -> None:
         """Take note of a request of the run and its answer."""
@@ -135,7 +145,8 @@ class RunRecord:
         """Take note of an event of Ansible."""
         if event.name in _STARTED:
             name = event.full_name or event.task
-            self._started_tasks[event.task_id] = TaskRecord(event.task_id, name, event.task_path, event.action)
+            task = TaskRecord(event.task_id, name, event.task_path, event.action, started=event.created)
+            self._started_tasks[event.task_id] = task
         elif event.name in _RESULTS:
             task = self._task(event)
             task.is_hidden |= event.censored

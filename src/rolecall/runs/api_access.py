@@ -18,7 +18,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.private_files import write_private
-from rolecall.proxy import OnExchange, Ownership, Proxy, ReadWatermark, SessionSpec
+from rolecall.proxy import Exchange, NewTraceparent, Ownership, Proxy, ReadWatermark, SessionSpec
 from rolecall.proxy.writes.ownership import Owner
 from rolecall.runs.shared_discovery import DiscoveryGrant, SharedDiscovery
 
@@ -31,6 +31,17 @@ class WriteRecorder(Protocol):
 
     def record_removal(self, request: tuple[GVK, ObjectKey], uid: str) -> None:
         """Take note of an object that is gone."""
+
+
+class RequestListener(Protocol):
+    """Is told about the requests of one run; must return at once."""
+
+    def on_exchange(self, exchange: Exchange) -> None:
+        """Take note of a request of the run and its answer."""
+
+    @property
+    def new_traceparent(self) -> NewTraceparent | None:
+        """What gives each request of the run its place in a trace, None if there is no trace."""
 
 
 OnDependent = Callable[[ApiResource, Ownership], None]
@@ -84,11 +95,11 @@ class ApiAccess:
 
     @asynccontextmanager
     async def open(
-        self, gvk: GVK, obj: RawObject, ident: str, on_exchange: OnExchange | None = None
+        self, gvk: GVK, obj: RawObject, ident: str, listener: RequestListener | None = None
     ) -> AsyncIterator[RunCredentials]:
         """Yield the credentials of one run, which acts with the operator's rights on behalf of the object.
 
-        With ``on_exchange``, which is told about each request of the run, tasks name themselves in their requests.
+        With a ``listener``, which is told about each request of the run, tasks name themselves in their requests.
         """
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
@@ -113,7 +124,8 @@ class ApiAccess:
             ident=ident,
             watermark=self._seen_by(resource, obj),
             uncached=self.uncached,
-            on_exchange=on_exchange,
+            on_exchange=None if listener is None else listener.on_exchange,
+            new_traceparent=None if listener is None else listener.new_traceparent,
             reads=reads,
             before_write=None if discovery is None else discovery.note_write,
         )
@@ -121,7 +133,7 @@ class ApiAccess:
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
         variables = {
             **self.environment,
-            **(TASK_CREDENTIALS if on_exchange else {}),
+            **(TASK_CREDENTIALS if listener else {}),
             **credentials.environment(),
             "KUBECONFIG": str(kubeconfig),
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),

@@ -16,8 +16,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.logs import get_logger
-from rolecall.proxy import Exchange
-from rolecall.runs.api_access import ApiAccess
+from rolecall.runs.api_access import ApiAccess, RequestListener
 from rolecall.runs.events import RunEvent, RunSummary, strip_colours
 from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
 from rolecall.runs.log_lines import LogEvents, log_line
@@ -33,14 +32,11 @@ MOST_KEPT_RUNS = 100
 """How many runs an object can ask to be kept; only its watch may keep all."""
 
 
-class RunListener(Protocol):
+class RunListener(RequestListener, Protocol):
     """Is told what one run does; must return at once."""
 
     def on_event(self, event: RunEvent) -> None:
         """Take note of an event of Ansible."""
-
-    def on_exchange(self, exchange: Exchange) -> None:
-        """Take note of a request of the run and its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +53,10 @@ class Launcher:
         self, obj: RawObject, ident: str, *, finalizing: bool, listener: RunListener | None = None
     ) -> RunSummary:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
-        on_exchange = listener.on_exchange if listener else None
         workspace = self._workspace(obj)
         try:
             await in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
-            async with self.access.open(self.watch.gvk, obj, ident, on_exchange) as credentials:
+            async with self.access.open(self.watch.gvk, obj, ident, listener) as credentials:
                 spec = RunSpec(
                     ident=ident,
                     workspace=workspace,

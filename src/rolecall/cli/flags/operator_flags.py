@@ -100,5 +100,11 @@ OPERATOR = FlagGroup(
             SIZE,
             "how much space records may take in that directory; the oldest are removed, failures last",
         ),
+        Flag(
+            "trace-unchanged",
+            "trace_unchanged",
+            BOOLEAN,
+            "send traces of successful reconciles that changed nothing too, if OTEL_EXPORTER_OTLP_ENDPOINT is set",
+        ),
     ),
 )

@@ -26,6 +26,7 @@ from rolecall.proxy.transport.forward import (
     end_to_end_headers,
     upstream_headers,
 )
+from rolecall.proxy.transport.trace_context import TraceContext
 
 CHUNK_BYTES: Final = 1 << 16
 SWITCHING_PROTOCOLS: Final = 101
@@ -71,14 +72,14 @@ def is_upgrade(request: web.BaseRequest) -> bool:
     return "Upgrade" in request.headers and "upgrade" in request.headers.get("Connection", "").lower()
 
 
-async def forward_upgrade(request: web.BaseRequest, upstream: Upstream) -> web.StreamResponse:
-    """Forward an upgrade request, and copy bytes until the upgraded connection ends.
+async def forward_upgrade(request: web.BaseRequest, upstream: Upstream, context: TraceContext) -> web.StreamResponse:
+    """Forward an upgrade request with its trace context, and copy bytes until the upgraded connection ends.
 
     Raises UnreachableError if the connection fails, OSError or EOFError if it closes before a complete response.
     """
     reader, writer = await _connect(upstream)
     try:
-        writer.write(await _request_head(request, upstream))
+        writer.write(await _request_head(request, upstream, context))
         head = await _read_head(reader)
         if head.status != SWITCHING_PROTOCOLS:
             return await _declined_response(reader, head)
@@ -103,9 +104,10 @@ async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.St
     return reader, writer
 
 
-async def _request_head(request: web.BaseRequest, upstream: Upstream) -> bytes:
+async def _request_head(request: web.BaseRequest, upstream: Upstream, context: TraceContext) -> bytes:
     url = URL(upstream.base_url)
     headers = upstream_headers(request.headers)
+    context.put_into(headers)
     headers.update(await upstream.auth_headers())
     headers["Host"] = url.authority
     headers["Connection"] = "Upgrade"
