@@ -749,7 +749,7 @@ async def test_a_run_that_is_cancelled_for_a_reason_says_so_in_the_status(rig: R
 
 
 async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Path, *, ready: bool) -> list[str]:
-    """Return what reconciles write that succeed (s) or fail (f), or that an edit (e), a pause (p) or its end (r) starts."""
+    """Return what reconciles write: success (s), failure (f), and after an edit (e), a pause (p) and its end (r)."""
     rig = make_rig(world, root, ready_conditions=ready)
     await world.create(MANIFEST)
     cluster.writes.clear()
