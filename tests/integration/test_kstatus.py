@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from rolecall.kube.references import RawObject
 from rolecall.reconcile.conditions import Stamp, Status
@@ -88,10 +89,12 @@ MOMENTS: dict[str, list[tuple[str, Moment]]] = {
 """Each row of the table by the beginning of its first cell, with what kstatus is expected to say."""
 
 
+PAGE = PROJECT / "docs/concepts/status.md"
+
+
 def _rows() -> list[list[str]]:
     """Return the cells of the table."""
-    text = (PROJECT / "docs/concepts/status.md").read_text()
-    table = text.split("| moment |")[1].split("\n\n")[0]
+    table = PAGE.read_text().split("| moment |")[1].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
@@ -105,3 +108,14 @@ def test_kstatus_says_at_each_moment_what_the_documentation_says(judge: Judge) -
         assert judge.words(moment.object() for _, moment in cases) == expected, row[0]
         if row[-1] != "as before":
             assert set(row[-1].split(", or ")) == set(expected), row[0]
+
+
+def test_the_health_check_for_argo_cd_says_the_same_as_kstatus(judge: Judge, tmp_path: Path) -> None:
+    """The script on the page is run as it stands there; Argo CD itself looks whether an object is being deleted."""
+    check = tmp_path / "health.lua"
+    check.write_text(PAGE.read_text().split("```lua\n")[1].split("```")[0])
+    healths = {"InProgress": "Progressing", "Current": "Healthy", "Failed": "Degraded"}
+    cases = [case for moment in MOMENTS.values() for case in moment if case[0] in healths]
+    objects = [moment.object() for _, moment in cases]
+    assert [each.word for each in judge.judge(objects, check)] == [healths[word] for word, _ in cases]
+    assert {each.word for each in judge.judge([{**obj, "status": None} for obj in objects], check)} == {"Progressing"}

@@ -3,6 +3,7 @@ module rolecall.dev/tests/kstatus
 go 1.26.0
 
 require (
+	github.com/yuin/gopher-lua v1.1.1
 	k8s.io/apimachinery v0.37.1
 	sigs.k8s.io/cli-utils v0.37.2
 )

@@ -25,7 +25,7 @@ _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What kstatus says about one object: ``InProgress``, ``Current``, ``Failed`` or ``Terminating``, and why."""
+    """What is said about one object, in kstatus ``InProgress``, ``Current``, ``Failed`` or ``Terminating``, and why."""
 
     word: str
     message: str
@@ -46,10 +46,12 @@ class Judge:
             _build(program)
         return cls(program)
 
-    def judge(self, objects: Iterable[RawObject]) -> list[Verdict]:
-        """Return the verdict on each object."""
+    def judge(self, objects: Iterable[RawObject], check: Path | None = None) -> list[Verdict]:
+        """Return the verdict on each object, of a health check of Argo CD in a file if it is given."""
         lines = "".join(f"{json.dumps(obj)}\n" for obj in objects)
-        answer = subprocess.run([self.program], input=lines, capture_output=True, text=True, check=False)
+        answer = subprocess.run(
+            [self.program, *([check] if check else [])], input=lines, capture_output=True, text=True, check=False
+        )
         assert answer.returncode == 0, answer.stderr
         found = map(json.loads, answer.stdout.splitlines())
         return [Verdict(each["status"], each["message"]) for each in found]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.rolecall.util.plugins.module_utils.status import merge_status
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -231,6 +232,21 @@ def test_what_a_role_says_stands_while_it_runs_and_after_a_success(kind: str, va
 def test_a_role_that_says_the_same_again_makes_no_write() -> None:
     said = end(role_says(end({}, SUCCESS, at()), "Ready", "False"), SUCCESS, at(1))
     assert not should_write(said, end(said, SUCCESS, at(60)), at(60).now)
+
+
+@pytest.mark.parametrize("value", ["True", "False"])
+def test_a_role_and_the_operator_do_not_take_turns_in_writing(value: str) -> None:
+    said = [{"type": "Ready", "status": value, "reason": "Mine", "message": "m"}]
+    parameters = {"status": None, "conditions": said, "replace": False, "replace_lists": False}
+    status: Status = {}
+    versions = []
+    for seconds in range(3):
+        for generation in (1, 2):
+            stamp = at(seconds, generation)
+            status = merge_status(run(status, stamp), parameters, stamp.text)
+            status = end(status, SUCCESS, stamp)
+            versions.append(condition_of(status, "Ready"))
+    assert versions == [{**said[0], "lastTransitionTime": START_TEXT}] * 6
 
 
 def test_a_role_that_says_ready_itself_may_ask_for_another_run() -> None:
