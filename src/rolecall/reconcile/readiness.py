@@ -80,14 +80,15 @@ class Readiness:
 
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> bool:
         """Return whether another retry is not expected to help."""
+        has_failed_before = _has_failed_before(old, stamp)
+        if outcome.is_cancelled:
+            return has_failed_before and _is_true(old, STALLED)
         if outcome.is_final or not self.stalled_after:
             return True
-        if not _has_failed_before(old, stamp):
+        if not has_failed_before:
             return False
-        if _is_true(old, STALLED):
-            return True
         since = _not_ready_since(old)
-        return not outcome.is_cancelled and since is not None and stamp.now - since >= self.stalled_after
+        return _is_true(old, STALLED) or (since is not None and stamp.now - since >= self.stalled_after)
 
 
 class _Three:

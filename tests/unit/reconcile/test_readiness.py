@@ -173,6 +173,7 @@ def test_a_retry_that_helps_ends_the_stall() -> None:
 def test_a_cancelled_run_never_stalls_and_keeps_a_stall() -> None:
     failing = end({}, FAILURE, at(0))
     assert three(end(failing, CANCELLED, at(100))) == RETRIED
+    assert three(end({}, CANCELLED, at(), Readiness(is_on=True, stalled_after=timedelta(0)))) == RETRIED
     assert three(end(end(failing, FAILURE, at(100)), CANCELLED, at(101))) == STALLED
 
 
