@@ -22,6 +22,7 @@ from bench.stage import Stage, progress, until
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.reconcile.conditions import Stamp
+from rolecall.reconcile.readiness import Readiness
 from rolecall.reconcile.status import ReconcileOutcome, finished
 from rolecall.runs.events import Counts
 
@@ -82,7 +83,8 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
 def _success() -> RawObject:
     """Return the status of a success that no later one of the same kind replaces."""
     outcome = ReconcileOutcome(counts=Counts(ok=1), completion="2999-01-01T00:00:00+00:00")
-    return finished({}, outcome, Stamp(datetime.now(UTC), 1))
+    stamp = Stamp(datetime.now(UTC), 1)
+    return Readiness(is_on=True).after_run({}, finished({}, outcome, stamp), outcome, stamp)
 
 
 async def _round(stage: Stage, folder: Path, variant: Variant, where: list[ObjectKey]) -> None:

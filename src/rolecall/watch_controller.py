@@ -37,6 +37,7 @@ from rolecall.reconcile.first_round import priority_in_first_round
 from rolecall.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
 from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.read_triggers import ReadTriggers, SelectedPrimaries
+from rolecall.reconcile.readiness import Readiness
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.reconcile.sharded_primaries import ShardedPrimaries
@@ -162,7 +163,7 @@ class WatchController:
             watch=watch,
             primaries=primaries,
             launcher=Launcher(watch, context.runner, access, context.settings, context.root),
-            status=StatusWriter(primaries),
+            status=StatusWriter(primaries, Readiness.of_watch(watch, default=context.settings.ready_conditions)),
             self_triggers=self._self_triggers,
             events=EventReporter(context.events.record),
             observer=self._metrics,

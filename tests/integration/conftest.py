@@ -19,6 +19,7 @@ from tests.integration.proxied import run
 from tests.integration.shared import Shared, Things
 from tests.integration.things import DEFINITIONS
 from tests.integration.world import FOO, HIKAWA, POD_SCALER, World, eventually, names
+from tests.kstatus.judge import Judge
 
 __all__ = ["control_plane", "run"]
 
@@ -57,6 +58,12 @@ async def world(defined: ControlPlane) -> AsyncIterator[World]:
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         yield World(client, name)
         await client.delete(NAMESPACE, ObjectKey("", name))
+
+
+@pytest.fixture(scope="session")
+def judge() -> Judge:
+    """Give kstatus, which says whether an object is finished; it is built the first time."""
+    return Judge.built()
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,8 @@ SHARED = Shared(
 async def test_an_image_made_for_the_go_runner_runs_unchanged(things: Things, world: World) -> None:
     thing = things["sized"]
     await thing.create(SPEC)
-    await thing.succeeds()
+    done = await thing.succeeds()
+    assert {each["type"] for each in done["status"]["conditions"]} == {"Running", "Successful", "Failure"}
     sizes = await world.get(CONFIG_MAP, "sizes")
     assert sizes["data"] == {"size": "size 3", "from_inventory": "yes indeed"}
     gvk = thing.gvk

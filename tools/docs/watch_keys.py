@@ -10,6 +10,8 @@ from rolecall.config.key_types import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),
+    declared.READY_CONDITIONS: ("conditions", "../concepts/status.md#ready-reconciling-and-stalled"),
+    declared.STALLED_AFTER: ("`Stalled`", "../concepts/status.md#ready-reconciling-and-stalled"),
     declared.SELECTOR: ("matching labels", "#selector"),
     declared.WATCH_READS: ("the last run has read", "../concepts/reads-as-triggers.md"),
     declared.WATCH_DEPENDENT_RESOURCES: ("dependents", "../concepts/dependents-and-ownership.md"),

@@ -39,6 +39,7 @@ FLAGS = frozenset(
         "kubeconfig",
         "mark-unsafe",
         "max-object-values",
+        "ready-conditions",
         "reconcile-period",
         "run-timeout",
         "unreachable-ok",

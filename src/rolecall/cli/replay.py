@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="run commands and whatever else leaves Kubernetes for real, instead of ending the replay there",
     )
-    add_flags(parser, Settings(), only=FLAGS - {"kubeconfig"})
+    add_flags(parser, Settings(), only=FLAGS - {"kubeconfig", "ready-conditions"})
     parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
     parser.set_defaults(handler=_replay)
 

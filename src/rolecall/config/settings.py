@@ -67,6 +67,9 @@ class Settings:
     mark_unsafe: bool = False
     """Whether strings from objects are data that Ansible never evaluates, if the watch has no ``markUnsafe``."""
 
+    ready_conditions: bool = True
+    """Whether a status has ``Ready``, ``Reconciling`` and ``Stalled``, if the watch has no ``readyConditions``."""
+
     backoff_min_seconds: float = backoff.MINIMUM_SECONDS
     """The delay after the first failure; it doubles with each further failure."""
 
@@ -173,6 +176,7 @@ class Settings:
 def ansible_operator_settings() -> Settings:
     """Return the defaults of ``ansible-operator``, which existing manifests, images and roles rely on."""
     return Settings(
+        ready_conditions=False,
         backoff_min_seconds=0.005,
         backoff_max_seconds=1000.0,
         grace_seconds=30.0,

@@ -81,6 +81,22 @@ TIMEOUT: Key[float | None] = Key(
     is_ours=True,
 )
 MANAGE_STATUS = Key("manageStatus", BOOLEAN, "whether the operator writes the status", default=True)
+READY_CONDITIONS: Key[bool | None] = Key(
+    "readyConditions",
+    BOOLEAN,
+    "whether the status has the conditions `Ready`, `Reconciling` and `Stalled`",
+    default=None,
+    default_text="`--ready-conditions`",
+    is_ours=True,
+)
+STALLED_AFTER: Key[float | None] = Key(
+    "stalledAfter",
+    DURATION,
+    "how long runs of an object must have failed before it is `Stalled`; `0s`: from the first failure on",
+    default=None,
+    default_text="`30s`",
+    is_ours=True,
+)
 SNAKE_CASE_PARAMETERS = Key(
     "snakeCaseParameters",
     BOOLEAN,
@@ -194,6 +210,8 @@ ENTRY: tuple[Key[Any], ...] = (
     RECONCILE_PERIOD,
     TIMEOUT,
     MANAGE_STATUS,
+    READY_CONDITIONS,
+    STALLED_AFTER,
     SNAKE_CASE_PARAMETERS,
     MARK_UNSAFE,
     ALLOW_VARIABLES,

@@ -59,6 +59,8 @@ class Watch:
     timeout_seconds: float | None = None
     max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
     manage_status: bool = True
+    ready_conditions: bool | None = None
+    stalled_after_seconds: float | None = None
     watch_dependent_resources: bool = True
     watch_cluster_scoped_resources: bool = False
     watch_reads: bool = False
@@ -185,6 +187,8 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         timeout_seconds=reader.read(keys.TIMEOUT) or None,
         max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
         manage_status=reader.read(keys.MANAGE_STATUS),
+        ready_conditions=reader.read(keys.READY_CONDITIONS),
+        stalled_after_seconds=reader.read(keys.STALLED_AFTER),
         watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
         watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
         watch_reads=reader.read(keys.WATCH_READS),

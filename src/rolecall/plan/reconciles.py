@@ -24,6 +24,7 @@ from rolecall.proxy import Ownership, Proxy
 from rolecall.reconcile.event_recorder import EventSpec
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.primaries import Primaries
+from rolecall.reconcile.readiness import Readiness
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -145,7 +146,7 @@ class PlannedReconciles:
             watch=watch,
             primaries=primaries,
             launcher=Launcher(watch, world.runner, access, world.settings, world.root),
-            status=StatusWriter(primaries),
+            status=StatusWriter(primaries, Readiness.of_watch(watch, default=world.settings.ready_conditions)),
             self_triggers=SelfTriggers(watch.gvk, own_writes),
             events=EventReporter(_no_event),
             observer=_Unmeasured(),

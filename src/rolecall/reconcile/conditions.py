@@ -37,6 +37,15 @@ def conditions_of(status: Status) -> list[dict[str, Any]]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
+def parse_time(text: object) -> datetime | None:
+    """Return a parsed time, UTC if it has no zone; None if the text is not a time."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
+
+
 class ConditionList:
     """The conditions of a status, to be changed one by one; ``items`` is the new list."""
 
@@ -53,6 +62,12 @@ class ConditionList:
         for item in self.items:
             if item.get("type") == kind and item.get("status") != value:
                 item.update(status=value, lastTransitionTime=self._stamp.text)
+
+    def observe(self, kind: str) -> None:
+        """Note in a condition which generation it is about, if the kind counts them."""
+        for item in self.items:
+            if item.get("type") == kind and self._stamp.generation:
+                item["observedGeneration"] = self._stamp.generation
 
     def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
         """Set a condition, or add it at the end."""

@@ -152,10 +152,10 @@ class Reconciler:
         if context.obj:
             await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
 
-    async def _fail(self, context: ReconcileContext, message: str) -> None:
-        """Report a failure that is not the run's own."""
+    async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> None:
+        """Report a failure that is not the run's own; ``is_final`` if only another spec can help."""
         self.observer.run_ended(RunSummary.of_failure(message))
-        await self._write(context, ReconcileOutcome(failure=message))
+        await self._write(context, ReconcileOutcome(failure=message, is_final=is_final))
         self.events.failed(context, message)
 
     async def _fetch(self, context: ReconcileContext) -> Result | None:
@@ -177,7 +177,7 @@ class Reconciler:
         except ValueError as error:
             message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
-            await self._fail(context, message)
+            await self._fail(context, message, is_final=True)
             return Result(failed=True)
         return None
 
@@ -256,7 +256,14 @@ class Reconciler:
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
         mapped = map_result(self.watch.status, document) if context.failure is None else {}
-        outcome = ReconcileOutcome(context.failure, counts, summary.completion, mapped)
+        outcome = ReconcileOutcome(
+            context.failure,
+            counts,
+            summary.completion,
+            mapped,
+            requests_requeue=context.requests_requeue,
+            is_cancelled=summary.status == "canceled",
+        )
         return None if await self._write(context, outcome) else Result(failed=True)
 
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:

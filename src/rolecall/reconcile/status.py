@@ -6,7 +6,7 @@ has a true condition, and nothing is written without need. Keys and conditions o
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rolecall.kube.jsonpath import values_at
@@ -20,6 +20,7 @@ from rolecall.reconcile.conditions import (
     Status,
     condition_of,
     conditions_of,
+    parse_time,
 )
 from rolecall.reconcile.pause import PAUSED_ANNOTATION
 from rolecall.runs.events import Counts, RunSummary, cut
@@ -33,7 +34,8 @@ class ReconcileOutcome:
     """The result of a reconcile.
 
     ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
-    recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success.
+    recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success. A failure
+    ``is_final`` if no retry can help, and ``is_cancelled`` if the operator has ended the run.
     """
 
     failure: str | None = None
@@ -41,6 +43,9 @@ class ReconcileOutcome:
     completion: str = ""
     mapped: Mapping[str, Any] = field(default_factory=dict)
     remark: str = ""
+    requests_requeue: bool = False
+    is_final: bool = False
+    is_cancelled: bool = False
 
 
 def running(old: Status, stamp: Stamp) -> Status:
@@ -95,7 +100,7 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
 
     A status that differs only in times and counts is written at most every ten minutes, so an idle cluster sees no
     writes. A missing ``observedGeneration`` in the old status is no difference, because the schema of an existing CRD
-    may drop that field.
+    may drop that field. The same goes for its conditions.
     """
     if old == new:
         return False
@@ -141,25 +146,20 @@ def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
 
 def _essence(status: Status, *, like: Status) -> Status:
     """Return the part of a status that must differ to be worth a write; ``like`` is the old status."""
-    conditions = sorted(
-        ({key: value for key, value in item.items() if key not in _VOLATILE} for item in conditions_of(status)),
-        key=lambda item: str(item.get("type")),
-    )
+    known = {str(item.get("type")) for item in conditions_of(like) if "observedGeneration" in item}
+    conditions = sorted((_core(item, known) for item in conditions_of(status)), key=lambda item: str(item.get("type")))
     dropped = {"conditions"} if "observedGeneration" in like else {"conditions", "observedGeneration"}
     return {"conditions": conditions, **{key: value for key, value in status.items() if key not in dropped}}
+
+
+def _core(condition: dict[str, Any], with_generation: set[str]) -> dict[str, Any]:
+    """Return a condition without times and counts; with its generation only if it is of one of these types."""
+    dropped = _VOLATILE if str(condition.get("type")) in with_generation else (*_VOLATILE, "observedGeneration")
+    return {key: value for key, value in condition.items() if key not in dropped}
 
 
 def _completion(status: Status) -> datetime | None:
     """Return when the last run that the status reports was completed."""
     results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
-    times = (_time(result.get("completion")) for result in results if isinstance(result, dict))
+    times = (parse_time(result.get("completion")) for result in results if isinstance(result, dict))
     return max((time for time in times if time), default=None)
-
-
-def _time(text: object) -> datetime | None:
-    """Return a parsed time, UTC if it has no zone; None if the text is not a time."""
-    try:
-        time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return time.replace(tzinfo=time.tzinfo or UTC) if time else None

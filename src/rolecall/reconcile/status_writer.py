@@ -8,7 +8,7 @@ A run is never repeated because its status could not be written.
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from rolecall.logs import get_logger
 from rolecall.reconcile import status as new_status
 from rolecall.reconcile.conditions import Stamp, Status
 from rolecall.reconcile.primaries import Primaries
+from rolecall.reconcile.readiness import Readiness
 from rolecall.reconcile.status import ReconcileOutcome
 from rolecall.reconcile.write_retry import write_with_retry
 
@@ -33,9 +34,10 @@ Update = Callable[[RawObject, Status], Status]
 
 @dataclass(frozen=True, slots=True)
 class StatusWriter:
-    """Writes the status of the objects of one kind."""
+    """Writes the status of the objects of one kind, with ``Ready`` and its like if these are on."""
 
     primaries: Primaries
+    readiness: Readiness = field(default_factory=lambda: Readiness(is_on=False))
 
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it is gone or cannot be written.
@@ -44,7 +46,8 @@ class StatusWriter:
         """
 
         def update(obj: RawObject, old: Status) -> Status:
-            return new_status.running(old, _stamp(obj))
+            stamp = _stamp(obj)
+            return self.readiness.while_running(old, new_status.running(old, stamp), stamp)
 
         try:
             return await self._write_once(primary, update)
@@ -54,7 +57,12 @@ class StatusWriter:
 
     async def mark_paused(self, primary: RawObject) -> None:
         """Mark the object as paused; a primary that is gone needs no status."""
-        await self._write_until_done(primary, lambda obj, old: new_status.paused(old, _stamp(obj)))
+
+        def update(obj: RawObject, old: Status) -> Status:
+            stamp = _stamp(obj)
+            return self.readiness.while_paused(old, new_status.paused(old, stamp), stamp)
+
+        await self._write_until_done(primary, update)
 
     async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> Status | None:
         """Write the result of a run that worked with this generation; a primary that is gone needs no status.
@@ -63,7 +71,11 @@ class StatusWriter:
         """
 
         def update_with(outcome: ReconcileOutcome) -> Update:
-            return lambda _obj, old: new_status.finished(old, outcome, Stamp(datetime.now(UTC), generation))
+            def update(_obj: RawObject, old: Status) -> Status:
+                stamp = Stamp(datetime.now(UTC), generation)
+                return self.readiness.after_run(old, new_status.finished(old, outcome, stamp), outcome, stamp)
+
+            return update
 
         if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
             text = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rolecall.plan.shown_texts import SENSITIVE
+from rolecall.reconcile.readiness import without_ours
 from rolecall.reconcile.status import says_the_same
 from rolecall.record.masking import Mask
 from rolecall.record.reader import StoredRecord
@@ -111,9 +112,13 @@ def _is_same_message(equality: Equality, before: str, after: str) -> bool:
 
 
 def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[Any, Any] | None:
-    """Return the status of the record and that of today if they differ."""
-    before = {"status": record.end["status"], "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
-    status = None if ending.status is None else dict(ending.status)
+    """Return the status of the record and that of today if they differ.
+
+    ``Ready`` and its like are no difference: they follow from the outcome, the time and the watch.
+    """
+    recorded = record.end["status"]
+    before = {"status": recorded and without_ours(recorded), "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
+    status = None if ending.status is None else without_ours(dict(ending.status))
     found = equality.unified_status(before["status"], status)
     if before["status"] and found and says_the_same(before["status"], found):
         found = before["status"]  # counts of tasks are no difference

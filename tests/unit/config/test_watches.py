@@ -202,6 +202,7 @@ def test_the_defaults_are_those_of_the_go_runner(directory: Path) -> None:
     assert not watch.watch_cluster_scoped_resources
     assert not watch.watch_annotations_changes
     assert not watch.watch_reads
+    assert (watch.ready_conditions, watch.stalled_after_seconds) == (None, None)
     assert not watch.mark_unsafe
     assert watch.reconcile_period_seconds is None
     assert watch.timeout_seconds is None
@@ -223,6 +224,8 @@ def test_every_key_is_read(directory: Path) -> None:
   snakeCaseParameters: false
   watchAnnotationsChanges: true
   watchReads: true
+  readyConditions: false
+  stalledAfter: 0s
   markUnsafe: true
   blacklist: [{version: v1, kind: ConfigMap}]
   selector: {matchLabels: {tier: web}}
@@ -236,6 +239,7 @@ def test_every_key_is_read(directory: Path) -> None:
     assert watch.watch_cluster_scoped_resources
     assert watch.watch_annotations_changes
     assert watch.watch_reads
+    assert (watch.ready_conditions, watch.stalled_after_seconds) == (False, 0)
     assert watch.mark_unsafe
     assert watch.blacklist == {GVK("", "v1", "ConfigMap")}
     assert watch.selector.matches({"tier": "web"})

@@ -50,6 +50,26 @@ class ReconcilerContract:
         await rig.reconcile()
         assert await rig.conditions() == SUCCESSFUL
 
+    async def test_ready_reconciling_and_stalled_say_what_tools_wait_for(self, world: World, tmp_path: Path) -> None:
+        """They survive the API server, follow the outcome, and name the generation."""
+        rig = make_rig(world, tmp_path, ready_conditions=True, stalled_after_seconds=0.0)
+        await world.create(MANIFEST)
+        await rig.reconcile()
+        done = {kind: rest for kind, rest in (await rig.conditions()).items() if kind not in SUCCESSFUL}
+        assert done == {
+            "Ready": ("True", "RunSucceeded", "The last run succeeded"),
+            "Reconciling": ("False", "RunSucceeded", ""),
+            "Stalled": ("False", "RunSucceeded", ""),
+        }
+        rig.runner.outcome = FAILURE
+        await rig.reconcile()
+        failed = await rig.conditions()
+        assert failed["Ready"][:2] == ("False", "RunFailed")
+        assert failed["Stalled"] == ("True", "RunFailed", "Task 'Boom': no more coffee")
+        thing = await rig.thing()
+        of = {item["type"]: item.get("observedGeneration") for item in thing["status"]["conditions"]}
+        assert of == {**dict.fromkeys(SUCCESSFUL), "Ready": 1, "Reconciling": 1, "Stalled": 1}
+
     async def test_a_finalizer_is_there_before_the_run_and_goes_after_its_own_succeeded(
         self, world: World, tmp_path: Path
     ) -> None:

@@ -15,6 +15,7 @@ from rolecall.proxy import Proxy
 from rolecall.reconcile.event_recorder import EventSpec
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.primaries import Primaries
+from rolecall.reconcile.readiness import Readiness
 from rolecall.reconcile.reconciler import Reconciler
 from rolecall.reconcile.self_triggers import OwnWrites, SelfTriggers
 from rolecall.reconcile.status_writer import StatusWriter
@@ -119,7 +120,7 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
         watch=watched,
         primaries=primaries,
         launcher=Launcher(watched, runner, access, Settings(), root),
-        status=StatusWriter(primaries),
+        status=StatusWriter(primaries, Readiness.of_watch(watched, default=False)),
         self_triggers=self_triggers,
         events=EventReporter(lambda _obj, event: events.append(event)),
         observer=observer,

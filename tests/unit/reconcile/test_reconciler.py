@@ -25,6 +25,7 @@ from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.reconcile import reconciler, write_retry
 from rolecall.reconcile.event_recorder import EventSpec
+from rolecall.reconcile.pause import PAUSED_ANNOTATION
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION
 from rolecall.reconcile.self_triggers import PrimaryCause
 from rolecall.runs.events import Counts, RunSummary
@@ -745,3 +746,72 @@ async def test_a_run_that_is_cancelled_for_a_reason_says_so_in_the_status(rig: R
         await task
     message = (await rig.conditions())["Failure"][2]
     assert message == "The run was cancelled: another replica takes the object over"
+
+
+async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Path, *, ready: bool) -> list[str]:
+    """Return what reconciles write: success (s), failure (f), and after an edit (e), a pause (p) and its end (r)."""
+    rig = make_rig(world, root, ready_conditions=ready)
+    await world.create(MANIFEST)
+    cluster.writes.clear()
+    for number, step in enumerate(history):
+        if step in "sf":
+            rig.runner.outcome = replace(SUCCESS if step == "s" else FAILURE, completion="2999-01-01T00:00:00+00:00")
+        elif step == "e":
+            await world.patch(THING, "one", {"spec": {"size": number}})
+        else:
+            await world.patch(
+                THING, "one", {"metadata": {"annotations": {PAUSED_ANNOTATION: str(step == "p").lower()}}}
+            )
+        await rig.reconcile()
+    return [call for call, _ in cluster.writes]
+
+
+@pytest.mark.parametrize(
+    "history", ["s", "sss", "sese", "ff", "ffffs", "sfs", "fesse", "ps", "sprs", "spers", "fpers", "pes"]
+)
+async def test_ready_and_its_like_cause_no_write(
+    world: World, cluster: FakeCluster, tmp_path: Path, history: str
+) -> None:
+    without = await _writes_of(history, world, cluster, tmp_path / "without", ready=False)
+    cluster.objects().clear()
+    assert await _writes_of(history, world, cluster, tmp_path / "with", ready=True) == without
+
+
+async def test_the_end_of_runs_that_were_asked_for_is_one_write(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    last = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00")
+    rig.runner.outcome = replace(last, requeue_after_seconds=1.0)
+    await rig.reconcile()
+    cluster.writes.clear()
+    await rig.reconcile()
+    assert cluster.writes == []
+    assert (await rig.conditions())["Reconciling"][:2] == ("True", "RunRequeued")
+    rig.runner.outcome = last
+    await rig.reconcile()
+    assert [call for call, _ in cluster.writes] == ["replace status"]
+    assert (await rig.conditions())["Ready"][0] == "True"
+
+
+async def test_a_period_that_cannot_be_read_stalls_the_object_until_its_annotation_changes(
+    world: World, tmp_path: Path
+) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    await world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
+    await rig.reconcile()
+    assert (await rig.conditions())["Stalled"][0] == "True"
+    await world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "1h"}}})
+    await rig.reconcile()
+    assert (await rig.conditions())["Ready"][0] == "True"
+
+
+async def test_a_cancelled_run_is_tried_again(world: World, tmp_path: Path) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    task = await start(rig)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (await rig.conditions())["Reconciling"][:2] == ("True", "RunFailed")

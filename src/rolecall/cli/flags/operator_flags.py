@@ -42,6 +42,12 @@ OPERATOR = FlagGroup(
             "precedence",
         ),
         Flag(
+            "ready-conditions",
+            "ready_conditions",
+            BOOLEAN,
+            "write the conditions Ready, Reconciling and Stalled; readyConditions of a watch takes precedence",
+        ),
+        Flag(
             "max-object-values",
             "max_object_values",
             COUNT,

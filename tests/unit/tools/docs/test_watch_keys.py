@@ -15,7 +15,17 @@ def test_a_row_has_key_type_default_and_meaning() -> None:
 
 def test_keys_that_the_go_runner_does_not_have_are_marked() -> None:
     marked = {line.split("`")[1] for line in rows("entry") if "` * |" in line}
-    assert marked == {"allowVariables", "sensitive", "variables", "timeout", "triggers", "status", "watchReads"}
+    assert marked == {
+        "allowVariables",
+        "readyConditions",
+        "sensitive",
+        "stalledAfter",
+        "status",
+        "timeout",
+        "triggers",
+        "variables",
+        "watchReads",
+    }
 
 
 def test_a_table_that_is_not_there_is_told_of() -> None:

@@ -1,0 +1,241 @@
+"""What tools that wait for an object see: kstatus judges each of its versions, and kubectl and Helm wait for it.
+
+A version that nobody happens to read counts too: a watch records each from the creation on.
+"""
+
+import asyncio
+import itertools
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.controlplane.binaries import find_binaries
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK, RawObject
+from rolecall.reconcile.conditions import Status
+from rolecall.reconcile.readiness import without_ours
+from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project
+from tests.integration.songs import manifest, seeds, song
+from tests.integration.test_foo import FOO_MANIFEST, FOREIGN
+from tests.integration.test_foo import NAME as FOO_NAME
+from tests.integration.world import (
+    DEPLOYMENT,
+    FOO,
+    HIKAWA,
+    KIYOSHI,
+    POD_SCALER,
+    REPLICA_SET,
+    World,
+    condition,
+    eventually,
+    is_true,
+    names,
+)
+from tests.kstatus.judge import Judge
+
+PATIENCE = 60.0
+THREE = {"Ready", "Reconciling", "Stalled"}
+
+POD_SCALER_MANIFEST = """
+apiVersion: scaling.example.com/v1
+kind: PodScaler
+metadata: {name: scaler}
+spec: {count: 2, selector: {tier: web}}
+"""
+
+WEB = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: nginx, image: "nginx:latest"}]
+"""
+
+
+# The stories of the four operators.
+
+
+@pytest.fixture(scope="module")
+def operator(account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Give an operator for this repository's watches.yaml, for which failures of a Foo are final soon."""
+    folder = tmp_path_factory.mktemp("four")
+    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
+    watches = folder / "watches.yaml"
+    watches.write_text(watches.read_text().replace("  role: foo\n", "  role: foo\n  stalledAfter: 2s\n"))
+    operator = Operator(folder, account_kubeconfig, EVERY_NAMESPACE)
+    operator.start()
+    yield operator
+    assert operator.stop() == 0
+
+
+@asynccontextmanager
+async def recording(world: World, gvk: GVK) -> AsyncIterator[list[RawObject]]:
+    """Watch a kind meanwhile; yield the list of versions that fills."""
+    seen: list[RawObject] = []
+    started = [version async for _, version in world.client.list_pages(gvk, world.namespace)]
+
+    async def listen() -> None:
+        async for kind, obj in world.client.watch(gvk, world.namespace, started[-1], 600):
+            if kind in ("ADDED", "MODIFIED"):
+                seen.append(obj)
+
+    task = asyncio.create_task(listen())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def seen_until(seen: list[RawObject], holds: Callable[[RawObject], object], what: str) -> None:
+    """Wait until the watch has shown a version for which something holds."""
+
+    async def look() -> RawObject:
+        return seen[-1] if seen else {}
+
+    await eventually(look, lambda obj: obj and holds(obj), PATIENCE, what)
+
+
+async def wait_with_kubectl(world: World, defined: ControlPlane, what: str, condition_type: str = "Ready") -> None:
+    """Run ``kubectl wait``, which fails when the condition does not come."""
+    process = await asyncio.create_subprocess_exec(
+        str(find_binaries(print)["kubectl"]),
+        *("--kubeconfig", str(defined.kubeconfig), "--namespace", world.namespace),
+        *("wait", what, f"--for=condition={condition_type}", "--timeout=60s"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
+def story(judge: Judge, seen: list[RawObject]) -> list[str]:
+    """Return what kstatus says about the versions, without repetitions."""
+    return [word for word, _ in itertools.groupby(judge.words(seen))]
+
+
+def assert_written_with_the_others(seen: list[RawObject]) -> None:
+    """Assert that no version differs from the one before only in the three conditions."""
+    rests = [(obj.get("spec"), metadata_of(obj).get("annotations"), _rest(obj)) for obj in seen]
+    same = [number for number, (before, after) in enumerate(itertools.pairwise(rests)) if before == after]
+    assert same == [], [seen[number + 1].get("status") for number in same]
+
+
+def _rest(obj: RawObject) -> Status:
+    return without_ours(obj.get("status") or {})
+
+
+async def test_a_podscaler_is_current_only_once_its_pods_are_there(
+    world: World, running: Operator, defined: ControlPlane, judge: Judge
+) -> None:
+    """The command returns only when the number is right, after the creation and after an edit."""
+    assert running.is_ready()
+    async with recording(world, POD_SCALER) as seen:
+        await world.create(POD_SCALER_MANIFEST)
+        await wait_with_kubectl(world, defined, "podscaler/scaler")
+        assert len(await world.pods(tier="web")) == 2
+        await world.patch(POD_SCALER, "scaler", {"spec": {"count": 4}})
+        await wait_with_kubectl(world, defined, "podscaler/scaler")
+        assert len(await world.pods(tier="web")) == 4
+        await seen_until(seen, lambda obj: obj["status"].get("ready") == 4, "all pods are ready")
+    assert story(judge, seen) == ["InProgress", "Current", "InProgress", "Current"]
+    assert_written_with_the_others(seen)
+
+
+async def test_a_hikawa_is_current_only_once_kiyoshi_is_said(
+    world: World, running: Operator, defined: ControlPlane, judge: Judge
+) -> None:
+    """Each word is a success that is followed by another run; only the last one is the end."""
+    assert running.is_ready()
+    seed = next(seeds(6))
+    async with recording(world, HIKAWA) as seen:
+        await world.create(manifest("singer", seed, intervalMillis=100))
+        await wait_with_kubectl(world, defined, "hikawa/singer")
+        assert names(await world.objects(KIYOSHI)) == ["singer-kiyoshi"]
+        await seen_until(seen, lambda obj: is_true(obj, "Ready"), "the end of the song")
+    assert story(judge, seen) == ["InProgress", "Current"]
+    first = next(obj for obj, word in zip(seen, judge.words(seen), strict=True) if word == "Current")
+    assert (first["status"]["kiyoshied"], first["status"]["numZundokosSaid"]) == (True, len(song(seed)))
+    assert_written_with_the_others(seen)
+
+
+async def test_a_foo_that_cannot_have_its_deployment_has_failed_until_it_can(
+    world: World, running: Operator, defined: ControlPlane, judge: Judge
+) -> None:
+    """The failure shows once a retry has not helped; without the foreign Deployment the Foo is finished."""
+    assert running.is_ready()
+    await world.create(FOREIGN)
+    async with recording(world, FOO) as seen:
+        await world.create(FOO_MANIFEST)
+        await wait_with_kubectl(world, defined, f"foo.samplecontroller.k8s.io/{FOO_NAME}", "Stalled")
+        stalled = await world.get(FOO, FOO_NAME)
+        assert "is not managed by Foo" in condition(stalled, "Stalled")["message"]
+        await world.delete(DEPLOYMENT, "foo-deployment")
+        await wait_with_kubectl(world, defined, f"foo.samplecontroller.k8s.io/{FOO_NAME}")
+        assert (await world.get(DEPLOYMENT, "foo-deployment"))["spec"]["replicas"] == 2
+        await world.patch(FOO, FOO_NAME, {"spec": {"replicas": 3}})
+        await wait_with_kubectl(world, defined, f"foo.samplecontroller.k8s.io/{FOO_NAME}")
+        assert (await world.get(DEPLOYMENT, "foo-deployment"))["spec"]["replicas"] == 3
+        await seen_until(seen, lambda obj: is_true(obj, "Ready"), "the success after the edit")
+    assert story(judge, seen) == ["InProgress", "Failed", "Current", "InProgress", "Current"]
+    assert_written_with_the_others(seen)
+
+
+async def test_a_replica_set_keeps_the_status_of_its_controller(world: World, running: Operator, judge: Judge) -> None:
+    """Its status is not the operator's: kstatus goes by the replicas, and sees no failure."""
+    assert running.is_ready()
+    async with recording(world, REPLICA_SET) as seen:
+        await world.create(WEB)
+        await world.wait_for(
+            REPLICA_SET,
+            "web",
+            lambda obj: (
+                (metadata_of(obj).get("labels") or {}).get("pod-count") == "2" and obj["status"]["replicas"] == 2
+            ),
+            PATIENCE,
+        )
+        await seen_until(seen, lambda obj: judge.words([obj]) == ["Current"], "the replicas are available")
+    assert story(judge, seen) == ["InProgress", "Current"]
+    assert all(condition(obj, kind) == {} for obj in seen for kind in THREE)
+
+
+# Helm, which waits by kstatus.
+
+
+@pytest.fixture
+def helm() -> str:
+    """Give the program; it is no part of this project, and kstatus alone is asked above."""
+    found = shutil.which("helm")
+    if found is None:
+        pytest.skip("helm is not on PATH: what it waits for is not tried here")
+    return found
+
+
+async def test_helm_waits_until_the_object_is_finished(
+    world: World, running: Operator, defined: ControlPlane, tmp_path: Path, helm: str
+) -> None:
+    """``helm install --wait`` returns when the pods are there, and not before."""
+    assert running.is_ready()
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text(json.dumps({"apiVersion": "v2", "name": "chart", "version": "0.1.0"}))
+    (tmp_path / "templates/scaler.yaml").write_text(POD_SCALER_MANIFEST)
+    process = await asyncio.create_subprocess_exec(
+        *(helm, "install", "release", str(tmp_path), "--wait", "--timeout", "60s"),
+        *("--kubeconfig", str(defined.kubeconfig), "--namespace", world.namespace),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert len(await world.pods(tier="web")) == 2
+    assert is_true(await world.get(POD_SCALER, "scaler"), "Ready")
