@@ -114,7 +114,8 @@ async def run_operator(
             )
             controllers = [_add(watch, context) for watch in watches]
             with _stopped_by_signals(manager):
-                await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
+                async with _page(context, controllers, metrics):
+                    await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
 
 
@@ -185,6 +186,30 @@ async def _run(
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _page(
+    context: OperatorContext, controllers: list[WatchController], metrics: OperatorMetrics
+) -> AsyncIterator[None]:
+    """Serve the live page, if the settings ask for it."""
+    if not context.settings.has_ui:
+        yield
+        return
+    # Nobody else should pay for its templates.
+    from rolecall.page.server import serving_page  # noqa: PLC0415
+    from rolecall.page.sources import Kind, Sources  # noqa: PLC0415
+
+    sources = Sources(
+        version=version("rolecall"),
+        kinds=tuple(map(Kind.of, controllers)),
+        manager=context.manager,
+        clock=context.clock,
+        recorder=context.recorder,
+        shards=context.shards,
+    )
+    async with serving_page(context.settings, context.client, metrics, sources):
+        yield
 
 
 @asynccontextmanager

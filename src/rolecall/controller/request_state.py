@@ -10,7 +10,7 @@ from rolecall.controller.priorities import Priority
 
 @dataclass(frozen=True, slots=True)
 class RequestState:
-    """A request may have a timer (``due``) and be queued or processed at the same time; all empty: it waits for news."""
+    """A request may have a timer (``due``) and be queued or processed at once; if all is empty, it waits for news."""
 
     is_processing: bool = False
     priority: Priority | None = None
