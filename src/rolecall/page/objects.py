@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from rolecall.controller.reads.seen import Target
 from rolecall.controller.triggers import ReferenceType, Trigger
+from rolecall.kube.references import GVK
 from rolecall.page.lists import replica_view
 from rolecall.page.object_notes import ObjectNote
 from rolecall.page.rows import Rows
@@ -56,11 +57,15 @@ def _identity(condition: dict[str, Any]) -> tuple[Any, ...]:
 def _wakes(kind: Kind, reads: list[Target]) -> Iterator[WakeView]:
     yield WakeView(f"This {kind.gvk.kind}", "a change of what is not its status")
     for trigger in kind.watched.watch.triggers:
-        yield WakeView(str(trigger.gvk), _reference(trigger))
+        yield WakeView(_kind(trigger.gvk), _reference(trigger))
     for gvk, ownership in sorted(kind.watched.followed_dependents, key=str):
-        yield WakeView(str(gvk), _OWNERSHIPS[ownership])
+        yield WakeView(_kind(gvk), _OWNERSHIPS[ownership])
     for target in reads:
         yield WakeView(_what_is_read(target), "read by its runs")
+
+
+def _kind(gvk: GVK) -> str:
+    return f"{gvk.kind} ({gvk.api_version})"
 
 
 def _reference(trigger: Trigger) -> str:
