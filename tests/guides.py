@@ -88,6 +88,14 @@ GUIDES = (
             "BASE=localhost/python-base:bookworm make image": OF_DEBIAN,
         },
     ),
+    Guide(
+        "docs/guides/live-page.md",
+        "tests/integration/test_live_page.py",
+        left_out={
+            "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/live-page": "test_deploy.py does it with its own image",
+            "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": "it needs pods that run, and goes on until Ctrl-C",
+        },
+    ),
     Guide("docs/guides/replay.md", "tests/integration/test_replay_guide.py"),
     Guide("docs/reference/watches.md", INTEGRATION),
     Guide("docs/concepts/status.md", "tests/integration/test_guide.py"),

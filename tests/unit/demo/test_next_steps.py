@@ -70,7 +70,12 @@ def test_the_page_is_opened_only_for_somebody_at_a_desktop(
     opened: bool,  # noqa: FBT001 - as above
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda page: shown.append(page) or True)
+
+    def show(page: str) -> bool:
+        shown.append(page)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", show)
     assert open_page("http://127.0.0.1:1/", environment, is_terminal=is_terminal) is opened
     assert bool(shown) is opened
 

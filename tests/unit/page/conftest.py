@@ -73,6 +73,6 @@ async def _unknown(*_: object) -> None:
 def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setattr(cluster, "resource_for_path", _unknown)
     bench = Bench(cluster, tmp_path)
-    recorder = Recorder(cluster, RecordMemory(1 << 20, most_runs=3), history=RunHistory())  # type: ignore[arg-type] # a client for tests
+    recorder = Recorder(cluster, RecordMemory(1 << 20, most_runs=3), history=RunHistory())
     sources = Sources("1.2.3", (Kind.of(bench.controller),), bench.manager, bench.clock, recorder)
     return Shown(bench, sources, recorder)
