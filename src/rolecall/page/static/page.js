@@ -1,5 +1,6 @@
 // Says when the operator does not answer any more, because a page that stands still looks like one where nothing happens.
 "use strict";
+document.getElementById("plain").hidden = true;
 function told(isStale) {
   document.getElementById("stale").hidden = !isStale;
 }
