@@ -9,6 +9,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from rolecall.controller.shards.held_shards import HeldShards
@@ -19,10 +20,12 @@ from rolecall.page.views import KindView, ListView, Query, ReplicaView, State
 
 PAGE_SIZE: Final = 100
 FRESH_SECONDS: Final = 1.0
-_STEP: Final = 500
+_STEP: Final = 200
 """How many objects are looked at before others have their turn."""
 
 _MOST_LISTS: Final = 32
+_Found = tuple[float, Kind, ObjectNote]
+"""When the last run of an object started, if that is asked for, its kind, and the object."""
 
 
 @dataclass(slots=True)
@@ -45,34 +48,31 @@ class Lists:
         return await asyncio.shield(task)  # who goes away must not end what others wait for
 
     async def _list(self, query: Query) -> ListView:
-        kinds, found = [], list[tuple[Kind, ObjectNote]]()
+        kinds, found = [], list[_Found]()
         for kind in self.sources.kinds:
             counts, notes = await self._look(kind, query)
             kinds.append(kind_view(kind, counts))
-            found += [(kind, note) for note in notes]
+            found += notes
         if query.sort == "recent":
-            found.sort(key=lambda each: self._last_start(*each), reverse=True)
+            found.sort(key=itemgetter(0), reverse=True)
         pages = max(1, -(-len(found) // PAGE_SIZE))
         start = (min(query.page, pages) - 1) * PAGE_SIZE
-        rows = tuple(Rows(self.sources, kind).row(note) for kind, note in found[start : start + PAGE_SIZE])
+        rows = tuple(Rows(self.sources, kind).row(note) for _, kind, note in found[start : start + PAGE_SIZE])
         return ListView(replica_view(self.sources), tuple(kinds), query, rows, len(found), pages)
 
-    async def _look(self, kind: Kind, query: Query) -> tuple[Counter[State], list[ObjectNote]]:
+    async def _look(self, kind: Kind, query: Query) -> tuple[Counter[State], list[_Found]]:
         """Return how many objects of a kind are in which state, and those that are asked for."""
-        counts, found, rows = Counter[State](), list[ObjectNote](), Rows(self.sources, kind)
+        counts, found, rows = Counter[State](), list[_Found](), Rows(self.sources, kind)
         is_asked = query.kind in ("", kind.id)
         for number, note in enumerate(kind.notes):
             if number % _STEP == _STEP - 1:
                 await asyncio.sleep(0)
             state = rows.state_of(note)
             counts[state] += 1
-            if is_asked and query.state in ("", state) and query.text in str(note.key):
-                found.append(note)
+            if is_asked and query.state in ("", state) and (not query.text or query.text in str(note.key)):
+                line = rows.last_line(note) if query.sort == "recent" else None
+                found.append((line.started if line is not None else 0.0, kind, note))
         return counts, found
-
-    def _last_start(self, kind: Kind, note: ObjectNote) -> float:
-        line = Rows(self.sources, kind).last_line(note)
-        return line.started if line is not None else 0.0
 
 
 def kind_view(kind: Kind, counts: Counter[State]) -> KindView:

@@ -9,10 +9,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
+from rolecall.blocking_work import in_thread
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.kube.client import Client
@@ -96,14 +98,14 @@ class _Handlers:
 
     async def objects(self, request: web.Request) -> web.Response:
         view = await self.lists.answer(query_of(request.query))
-        return self._answer(request, "objects", view)
+        return await self._answer(request, "objects", view)
 
     async def object(self, request: web.Request) -> web.Response:
         found = self._find(request)
         if found is None:
             return self._missing(request, "There is no such object", "It is gone, or this operator does not watch it.")
         last = await self.stories.last(found[0], found[1].key)
-        return self._answer(request, "object", object_view(self.sources, *found, last))
+        return await self._answer(request, "object", object_view(self.sources, *found, last))
 
     async def run(self, request: web.Request) -> web.Response:
         found = self._find(request)
@@ -111,10 +113,11 @@ class _Handlers:
         if found is None or record is None:
             text = "Memory keeps the last runs of an object, as far as --record-memory goes; --record-dir keeps more."
             return self._missing(request, "There is no record of this run", text)
-        view = run_view(self.sources, found[0], record)
+        view = await in_thread(partial(run_view, self.sources, found[0], record))
         if _wants_json(request):
             return _json(view)
-        return web.Response(text=self.pages.page("run", view), content_type=_HTML)
+        text = await in_thread(partial(self.pages.page, "run", view))
+        return web.Response(text=text, content_type=_HTML)
 
     async def static(self, request: web.Request) -> web.Response:
         name = request.match_info["file"]
@@ -130,11 +133,12 @@ class _Handlers:
         note = kind.notes.get(key) if kind is not None else None
         return (kind, note) if kind is not None and note is not None else None
 
-    def _answer(self, request: web.Request, name: str, view: ListView | ObjectView) -> web.Response:
+    async def _answer(self, request: web.Request, name: str, view: ListView | ObjectView) -> web.Response:
         if _wants_json(request):
             return _json(view)
         is_part = request.query.get("part") == "live"
-        fragment = self.pages.fragment(name, str(request.rel_url.update_query(part="live")), view)
+        address = str(request.rel_url.update_query(part="live"))
+        fragment = await in_thread(partial(self.pages.fragment, name, address, view))
         if is_part and request.headers.get("If-None-Match") == fragment.tag:
             return web.Response(status=304, headers={"ETag": fragment.tag})
         text = str(fragment.html) if is_part else self.pages.page(name, view, fragment.html)

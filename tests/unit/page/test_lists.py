@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -139,3 +140,15 @@ async def test_the_same_query_is_answered_once_a_second(shown: Shown) -> None:
     assert await lists.answer(Query()) is first
     now[0] = 1.0
     assert (await lists.answer(Query())).found == 1
+
+
+async def test_other_work_goes_on_while_many_objects_are_counted(shown: Shown) -> None:
+    for number in range(2000):
+        shown.bench.tell(THING, name=f"thing-{number}")
+    listing = asyncio.create_task(Lists(shown.sources).answer(Query()))
+    turns = 0
+    while not listing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert (await listing).found == 2000
+    assert turns >= 10
