@@ -111,6 +111,8 @@ def _sentences(sources: Sources) -> Iterator[str]:
     manager = sources.manager
     if not manager.has_settled:
         yield "The informers are still listing the objects."
+    elif not manager.is_leading and sources.shards is not None:
+        yield "This replica has not joined the others yet."
     elif not manager.is_leading:
         yield "This replica waits: another one is the leader and runs the roles. Runs are shown there."
     else:

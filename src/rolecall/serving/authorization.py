@@ -29,7 +29,7 @@ async def refusal(
     if not token:
         return _unauthorized(takes_password=takes_password)
     try:
-        verdict = await reviewer.authorize(token, "get" if request.method == "HEAD" else request.method.lower(), path)
+        verdict = await reviewer.authorize(token, request.method.lower(), path)
     except KubeError as error:
         logger.error("Cannot authenticate a client", path=path, error=str(error))  # noqa: TRY400
         return web.Response(status=500, text="Authentication failed\n")

@@ -1,14 +1,19 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rolecall.controller.shards.held_shards import HeldShards
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.references import ObjectKey
 from rolecall.page.lists import PAGE_SIZE, Lists
+from rolecall.page.sources import Kind, Sources
 from rolecall.page.views import Query, State
 from tests.integration.things import THING
+from tests.unit.fake_cluster import FakeCluster
 from tests.unit.page.conftest import Shown
+from tests.unit.test_watch_controller import Bench
 
 ONE = ObjectKey("default", "one")
 PAUSED = {"rolecall.dev/paused": "true"}
@@ -152,3 +157,37 @@ async def test_other_work_goes_on_while_many_objects_are_counted(shown: Shown) -
         await asyncio.sleep(0)
     assert (await listing).found == 2000
     assert turns >= 10
+
+
+async def test_a_replica_that_waits_for_the_lead_says_so(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown.bench.manager, "_leadership", Follower())
+    monkeypatch.setattr(shown.bench.manager, "_has_settled", True)
+    shown.bench.tell(THING)
+    view = await shown.json("/")
+    assert view["replica"]["text"].startswith("This replica waits: another one is the leader")
+    assert view["replica"]["isWorking"] is False
+    assert view["rows"][0]["waitsFor"]["text"] == "this replica to lead, high priority"
+
+
+class Follower:
+    """An election that somebody else has won."""
+
+    is_leading = False
+
+
+async def test_a_replica_says_which_shards_it_holds_and_what_is_not_its_own(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    shards = HeldShards(4, 1.0)
+    bench = Bench(cluster, tmp_path, shards=shards)
+    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, bench.clock, shards=shards)
+    for number in range(20):
+        bench.tell(THING, name=f"thing-{number}")
+    shards.take(2)
+    view = await Lists(sources).answer(Query())
+    assert "Of 4 shards it holds 2." in view.replica.text
+    elsewhere = [row.name for row in view.rows if row.waits_for.text == "the replica that has its shard"]
+    assert elsewhere == [
+        row.name for row in view.rows if shards.shard_of(THING, ObjectKey(row.namespace, row.name)) != 2
+    ]
+    assert 0 < len(elsewhere) < 20
