@@ -70,8 +70,7 @@ async def run_operator(
     """
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
-    # An object may be nested as deeply as the API server accepts; reading it must not end the operator.
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
+    _allow_nesting()
     _announce(settings, watches)
     clock = LoopClock()
     async with (
@@ -113,10 +112,15 @@ async def run_operator(
                 shards=shards,
             )
             controllers = [_add(watch, context) for watch in watches]
-            with _stopped_by_signals(manager):
-                async with _page(context, controllers, metrics):
+            async with _page(context, controllers, metrics):
+                with _stopped_by_signals(manager):
                     await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
+
+
+def _allow_nesting() -> None:
+    """Let objects be nested as deeply as the API server accepts: reading one must not end the operator."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
 
 
 def _readiness_of(manager: Manager) -> Readiness:
