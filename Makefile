@@ -17,7 +17,7 @@ PLAYS := roles playbooks molecule src/rolecall/collections
 # "make test" does two targets at a time. What a target prints is kept together, so it comes when the target has ended.
 ifneq ($(filter test,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2 --output-sync=target
-$(info Two targets at a time, each told when it has ended: unit, check, integration, parity, molecule)
+$(info Two targets at a time, each told when it has ended: unit, check, integration, parity, molecule, browser)
 endif
 WORKERS ?= 2
 
@@ -71,7 +71,7 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 ##@ Check it
 
 .PHONY: test
-test: setup unit check integration parity molecule ## Everything that needs no cluster; CI adds e2e
+test: setup unit check integration parity molecule browser ## Everything that needs no cluster; CI adds e2e
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
@@ -113,6 +113,18 @@ molecule: setup ## The molecule scenarios: default, local, and cluster on a cont
 	$(RUN) molecule test
 	$(RUN) molecule test -s local
 	$(RUN) rolecall cluster exec --name molecule-cluster -- molecule test -s cluster
+
+# Debian's name first; Google's and other distributions' after it. BROWSER=PATH names one.
+BROWSER ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+
+.PHONY: browser
+browser: setup | $(if $(filter test,$(MAKECMDGOALS)),alone) ## The live page in a real Chromium (BROWSER), with pictures of it in .pictures
+ifeq ($(BROWSER),)
+	@echo "There is no Chromium, so the tests of the live page in a browser are left out: install it (Debian: apt-get install chromium) or name one with BROWSER=PATH"
+else
+	$(UV) sync --locked --inexact --group browser
+	$(RUN) BROWSER='$(BROWSER)' pytest tests/browser --timeout 300
+endif
 
 .PHONY: e2e
 e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
@@ -177,7 +189,7 @@ release: .venv/.ready ## Make wheel, image, bundle, changelog, SBOM, licences an
 
 .PHONY: clean
 clean: ## Remove what the targets made in this folder (not the cached binaries)
-	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible
+	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures
 
 .PHONY: help
 help: ## List the targets

@@ -13,6 +13,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 OF_DEBIAN = "needs root and a mirror of Debian; CI gives the tests a base that was made like this, in BASE"
 BOOTSTRAP = "debootstrap --variant=minbase --include=python3,python3-venv,python3-pip,ca-certificates bookworm rootfs"
+OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
+OF_PODS = "needs pods that run, and goes on until it is interrupted"
 INTEGRATION = "tests/integration/test_guides.py"
 FILE = re.compile(r'^```yaml title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -86,6 +88,14 @@ GUIDES = (
             BOOTSTRAP: OF_DEBIAN,
             "tar -C rootfs -c . | podman import - localhost/python-base:bookworm": OF_DEBIAN,
             "BASE=localhost/python-base:bookworm make image": OF_DEBIAN,
+        },
+    ),
+    Guide(
+        "docs/guides/live-page.md",
+        "tests/integration/test_live_page.py",
+        left_out={
+            "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/live-page": OF_DEPLOYMENT,
+            "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": OF_PODS,
         },
     ),
     Guide("docs/guides/replay.md", "tests/integration/test_replay_guide.py"),

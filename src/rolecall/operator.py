@@ -72,8 +72,7 @@ async def run_operator(
     """
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
-    # An object may be nested as deeply as the API server accepts; reading it must not end the operator.
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
+    _allow_nesting()
     _announce(settings, watches)
     clock = LoopClock()
     async with (
@@ -118,8 +117,9 @@ async def run_operator(
                 shards=shards,
             )
             controllers = [_add(watch, context) for watch in watches]
-            with _stopped_by_signals(manager):
-                await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
+            async with _page(context, controllers, metrics):
+                with _stopped_by_signals(manager):
+                    await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
     logger.info("Exiting")
 
 
@@ -127,6 +127,11 @@ def _recorder(settings: Settings, client: Client, *, is_traced: bool) -> Recorde
     """Return what records the runs; traces are made from records, even if none is kept."""
     found = Recorder.of_settings(settings, client)
     return found or (Recorder(client, RecordMemory(0)) if is_traced else None)
+
+
+def _allow_nesting() -> None:
+    """Let objects be nested as deeply as the API server accepts: reading one must not end the operator."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), NESTING_LIMIT))
 
 
 def _readiness_of(manager: Manager) -> Readiness:
@@ -196,6 +201,30 @@ async def _run(
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _page(
+    context: OperatorContext, controllers: list[WatchController], metrics: OperatorMetrics
+) -> AsyncIterator[None]:
+    """Serve the live page, if the settings ask for it."""
+    if not context.settings.has_ui:
+        yield
+        return
+    # Nobody else should pay for its templates.
+    from rolecall.page.server import serving_page  # noqa: PLC0415
+    from rolecall.page.sources import Kind, Sources  # noqa: PLC0415
+
+    sources = Sources(
+        version=version("rolecall"),
+        kinds=tuple(map(Kind.of, controllers)),
+        manager=context.manager,
+        clock=context.clock,
+        recorder=context.recorder,
+        shards=context.shards,
+    )
+    async with serving_page(context.settings, context.client, metrics, sources):
+        yield
 
 
 @asynccontextmanager

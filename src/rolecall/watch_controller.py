@@ -21,6 +21,7 @@ from rolecall.controller.priorities import Priority
 from rolecall.controller.reads.read_delays import ReadDelays
 from rolecall.controller.reads.read_sets import ReadCause, ReadRules, ReadSets
 from rolecall.controller.reads.read_watches import ReadWatches
+from rolecall.controller.reads.seen import Target
 from rolecall.controller.shards.held_shards import HeldShards
 from rolecall.controller.source.changes import Change
 from rolecall.controller.source.informer import Informer
@@ -132,6 +133,20 @@ class WatchController:
         await OrphanedWorkspaces(
             context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
         ).remove()
+
+    @property
+    def primaries(self) -> Informer:
+        """The informer of the kind."""
+        return self._primaries
+
+    @property
+    def followed_dependents(self) -> frozenset[tuple[GVK, Ownership]]:
+        """The kinds of dependents that have been seen, and how they name their primary."""
+        return frozenset(self._dependents)
+
+    def reads_of(self, key: ObjectKey) -> tuple[Target, ...]:
+        """Return what wakes an object because its runs have read it."""
+        return self._reads.targets(key) if self._reads is not None else ()
 
     def content_changed(self) -> None:
         """Retry everything that failed soon, because the files of the role have changed."""

@@ -29,7 +29,9 @@ def add_parser(commands: Any) -> None:
         help="the directory of the project (default: the current directory)",
     )
     parser.add_argument("--name", default="demo", help="the name of the control plane (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="leave everything running and say how to use it")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running, with its live page, and say how to use it"
+    )
     parser.add_argument(
         "--timeout",
         type=DURATION.parse,

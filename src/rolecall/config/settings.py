@@ -151,6 +151,9 @@ class Settings:
     health_probe_bind_address: str = "0"
     """The address that serves health probes, for example ``:6789``; ``0`` disables it."""
 
+    ui_bind_address: str = "0"
+    """The address that serves the live page, for example ``127.0.0.1:8090``; ``0`` disables it."""
+
     leader_elect: bool = False
     """Whether only the holder of a Lease reconciles."""
 
@@ -171,6 +174,11 @@ class Settings:
 
     renew_deadline_seconds: float = 10.0
     """How long a leader retries to renew its Lease before it stops."""
+
+    @property
+    def has_ui(self) -> bool:
+        """Whether there is a live page."""
+        return self.ui_bind_address not in ("", "0")
 
 
 def ansible_operator_settings() -> Settings:

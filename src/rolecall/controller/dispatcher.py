@@ -28,6 +28,11 @@ class Dispatcher:
         self._is_stopped = False
 
     @property
+    def active(self) -> int:
+        """The number of reconciles that are running."""
+        return len(self._running)
+
+    @property
     def running(self) -> list[str]:
         """The reconciles that are running: the name of the controller and the object of each."""
         return [f"{controller.name} {request}" for controller, request in self._running.values()]
@@ -43,7 +48,7 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             while not self._is_stopped:
                 self._wake.clear()
-                while self._has_free_run and (controller := self._next()) is not None:
+                while self.has_free_run and (controller := self._next()) is not None:
                     self._start(group, controller)
                 await self._wake.wait()
 
@@ -65,7 +70,8 @@ class Dispatcher:
         await asyncio.wait(tasks)
 
     @property
-    def _has_free_run(self) -> bool:
+    def has_free_run(self) -> bool:
+        """Whether another reconcile may start, of whatever kind."""
         return self.limit is None or len(self._running) < self.limit
 
     def _next(self) -> Controller | None:

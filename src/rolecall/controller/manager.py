@@ -79,6 +79,11 @@ class Manager:
         return self._has_settled
 
     @property
+    def is_leading(self) -> bool:
+        """Return whether this replica is the leader, or takes part in the work; always without leader election."""
+        return self._leadership is None or self._leadership.is_leading
+
+    @property
     def blocked_kinds(self) -> dict[GVK, str]:
         """The kinds that have not been listed yet and cannot be for now, each with the reason."""
         reasons = {informer.gvk: informer.blocked_reason for informer in self.informers}

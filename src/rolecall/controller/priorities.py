@@ -82,6 +82,10 @@ class PriorityOrder(Generic[ItemT]):
         """Return the priority in which an item waits, None if it does not."""
         return next((priority for priority, line in self._lines.items() if item in line), None)
 
+    def since(self, item: ItemT) -> float | None:
+        """Return since when (monotonic) an item has waited in its priority, None if it does not wait."""
+        return next((line[item] for line in self._lines.values() if item in line), None)
+
     def put(self, item: ItemT, priority: Priority) -> None:
         """Put an item at the end of a priority, also if it waits in another."""
         self.remove(item)

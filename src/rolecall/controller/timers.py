@@ -60,6 +60,11 @@ class Timers(Generic[RequestT, CauseT]):
         self._heap.clear()
         self._arm()
 
+    def get(self, request: RequestT) -> tuple[float, CauseT] | None:
+        """Return when (monotonic) a request becomes due, and its cause; None if it has no timer."""
+        timer = self._running.get(request)
+        return None if timer is None else (timer[0], timer[3])
+
     def order(self, request: RequestT) -> tuple[float, int]:
         """Return a sort key that orders requests by their due time; requests without a timer come first."""
         timer = self._running.get(request)

@@ -15,6 +15,7 @@ from rolecall.controller.backoff import DEFAULT_BACKOFF, Backoff
 from rolecall.controller.clock import Clock
 from rolecall.controller.observer import UNOBSERVED, QueueObserver
 from rolecall.controller.priorities import Priority, PriorityOrder
+from rolecall.controller.request_state import RequestState
 from rolecall.controller.timers import Timers
 
 RequestT = TypeVar("RequestT", bound=Hashable)
@@ -99,6 +100,20 @@ class WorkQueue(Generic[RequestT]):
     def is_processing(self, request: RequestT) -> bool:
         """Return whether a request is handed out and not done."""
         return request in self._processing
+
+    def look_up(self, request: RequestT) -> RequestState:
+        """Return where a request stands; nothing changes by it."""
+        priority, timer = self._order.priority_of(request), self._timers.get(request)
+        causes = self._queued.get(request) or ([timer[1]] if timer else ())
+        return RequestState(
+            is_processing=request in self._processing,
+            priority=priority,
+            queued_since=None if priority is None else self._order.since(request),
+            due=timer[0] if timer else None,
+            causes=tuple(cause.text for cause in causes),
+            failures=self._failures.get(request, 0),
+            is_backing_off=request in self._backing_off,
+        )
 
     def add(self, request: RequestT, cause: Cause) -> None:
         """Make a request due now; one that is being processed becomes due again when it is ``done``."""

@@ -4,6 +4,7 @@ It succeeds only if every object reaches its goal in ``demo.yaml``. Nothing is l
 """
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 from rolecall.controlplane.cluster import ControlPlane
 from rolecall.demo.demo_file import Goal, read_demo_file
 from rolecall.demo.manifests import Applier, read_manifests
-from rolecall.demo.next_steps import KeptDemo, next_steps, write_edited_sample
+from rolecall.demo.next_steps import KeptDemo, next_steps, open_page, write_edited_sample
 from rolecall.demo.operator_process import OperatorProcess
 from rolecall.demo.status_table import Row, StatusTable
 from rolecall.kube.client import Client
@@ -55,7 +56,7 @@ def run_demo(options: Options, console: Console) -> int:
         console.print(f"Applied {len(applier.apply(definitions))} definitions")
         kubeconfig = plane.service_account_kubeconfig(account.namespace, account.name)
         records = plane.layout.root / "records"
-        arguments = ("--record-dir", str(records)) if options.keep else ()
+        arguments = ("--record-dir", str(records), "--ui-bind-address", "127.0.0.1:0") if options.keep else ()
         operator = OperatorProcess(options.project, kubeconfig, plane.layout.root / "operator.log", arguments)
         operator.start()
         console.print(f"Started the operator as service account {account} (process {operator.pid})")
@@ -68,6 +69,7 @@ def run_demo(options: Options, console: Console) -> int:
                 operator.stop()
             plane.stop()
     if options.keep and not operator.has_ended:
+        operator.read_log()
         kinds = tuple(goal.gvk for goal in demo_file.goals)
         kept = KeptDemo(
             name=options.name,
@@ -76,10 +78,12 @@ def run_demo(options: Options, console: Console) -> int:
             log=operator.log,
             records=records,
             operator_pid=operator.pid,
+            page=operator.page,
             kinds=kinds,
             edited_sample=write_edited_sample(samples, kinds, plane.layout.root / "edited-sample.yaml"),
         )
         console.print(next_steps(kept), soft_wrap=True, highlight=False)
+        open_page(operator.page, os.environ, is_terminal=console.is_terminal)
     return 0 if succeeded else 1
 
 

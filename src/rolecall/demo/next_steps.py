@@ -4,7 +4,8 @@ The commands are meant to be copied, so they name real files: the edited sample 
 """
 
 import copy
-from collections.abc import Iterable
+import webbrowser
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class KeptDemo:
     operator_pid: int
     kinds: tuple[GVK, ...]
     edited_sample: Path | None = None
+    page: str = ""
+    """The address of the live page."""
 
 
 def next_steps(demo: KeptDemo) -> str:
@@ -36,8 +39,10 @@ def next_steps(demo: KeptDemo) -> str:
     plan = f"\n  rolecall plan -f {demo.edited_sample}" if demo.edited_sample else ""
     newest = max(demo.records.glob(f"*{SUFFIX}"), default=None)
     show = f"\n  rolecall record show {newest}" if newest else ""
+    look = f"\nLook at it: {demo.page}" if demo.page else ""
     return f"""
-Everything is still running. To use it:
+Everything is still running.{look}
+To use it:
   export KUBECONFIG={demo.kubeconfig}
   export PATH={demo.program_directory}:$PATH        # kubectl
   kubectl get {kinds} --all-namespaces
@@ -46,6 +51,12 @@ Try what an edited sample would change, what a run did, and which permissions th
   rolecall rbac --from {demo.records}
 To stop it:
   kill {demo.operator_pid}; rolecall cluster stop --name {demo.name}"""
+
+
+def open_page(page: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Open the live page if somebody sits at a desktop; return whether a browser was found."""
+    has_desktop = bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
+    return bool(page) and is_terminal and has_desktop and webbrowser.open(page)
 
 
 def write_edited_sample(samples: Iterable[RawObject], kinds: Iterable[GVK], path: Path) -> Path | None:

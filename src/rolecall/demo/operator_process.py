@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STOP_SECONDS = 30.0
+PAGE_MESSAGE = "Serving the live page"
 
 
 @dataclass(slots=True)
@@ -22,6 +23,9 @@ class OperatorProcess:
     log: Path
     arguments: tuple[str, ...] = ()
     """Further flags of ``rolecall run``."""
+
+    page: str = ""
+    """The address of its live page, once the log has told it."""
 
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
@@ -78,6 +82,10 @@ class OperatorProcess:
             entry = json.loads(line)
         except ValueError:
             return
-        if isinstance(entry, dict) and "took" in entry:
+        if not isinstance(entry, dict):
+            return
+        if entry.get("msg") == PAGE_MESSAGE:
+            self.page = str(entry.get("url", ""))
+        if "took" in entry:
             name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
             self.last_runs[(entry.get("kind", ""), name)] = entry["took"]

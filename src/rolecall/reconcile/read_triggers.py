@@ -12,6 +12,7 @@ from typing import Final
 from rolecall.controller.reads.read_delays import ReadDelays
 from rolecall.controller.reads.read_sets import ReadCause, ReadRules, ReadSets
 from rolecall.controller.reads.read_watches import ReadWatches
+from rolecall.controller.reads.seen import Target
 from rolecall.controller.selectors import LabelSelector
 from rolecall.controller.source.store import Entry
 from rolecall.controller.work_queue import WorkQueue
@@ -70,6 +71,10 @@ class ReadTriggers:
     def is_old(self, key: ObjectKey, cause: ReadCause) -> bool:
         """Return whether a change that came in during a run is no news after it."""
         return self._sets is not None and not self._sets.counts(key, cause)
+
+    def targets(self, key: ObjectKey) -> tuple[Target, ...]:
+        """Return what wakes an object because its runs have read it."""
+        return self._sets.targets(key) if self._sets is not None else ()
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about an object that is gone or no longer selected."""

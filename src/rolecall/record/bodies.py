@@ -5,6 +5,7 @@ Roles read the same lists again and again. So a body is stored under its digest 
 
 import hashlib
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +39,11 @@ class Bodies:
             self.stored_bytes += len(stored.content)
         stored.references += 1
         return digest
+
+    def snapshot(self, digests: Iterable[bytes]) -> "Bodies":
+        """Return some of the bodies, which stay whatever is dropped here; nothing is copied."""
+        kept = {digest: self._by_digest[digest] for digest in digests}
+        return Bodies(sum(len(each.content) for each in kept.values()), kept)
 
     def get(self, digest: bytes) -> bytes:
         """Return a body. Raises KeyError if no record refers to it any more."""

@@ -114,7 +114,15 @@ class StoredRecord:
 
 def read_record(path: Path) -> StoredRecord:
     """Read a record. Raises RecordError."""
-    values = [_checked(path, line, number) for number, line in enumerate(_whole_lines(path), 1)]
+    return _stored(path, [_checked(path, line, number) for number, line in enumerate(_whole_lines(path), 1)])
+
+
+def read_text(text: str, path: Path) -> StoredRecord:
+    """Read a record that was just made; ``path`` is what its file would be called."""
+    return _stored(path, [json.loads(line) for line in text.split("\n") if line])
+
+
+def _stored(path: Path, values: list[Line]) -> StoredRecord:
     by_type = {name: tuple(value for value in values if value.get("type") == name) for name in ("exchange", "task")}
     return StoredRecord(path, values[0], values[-1], by_type["exchange"], by_type["task"])
 

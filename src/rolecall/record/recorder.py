@@ -26,6 +26,7 @@ from rolecall.record.access import AccessSet
 from rolecall.record.content_digest import collections_near, digest_of_content
 from rolecall.record.document import Document, Surroundings, document_of, mask_of
 from rolecall.record.files import RecordFiles
+from rolecall.record.history import RunHistory
 from rolecall.record.masking import Mask, texts_in
 from rolecall.record.memory import RecordMemory
 from rolecall.record.run_record import Ending, RunRecord
@@ -36,6 +37,9 @@ logger = get_logger("record")
 
 ROOM_BYTES: Final = 16 << 20
 """What the bodies of one run may take at least, if its record is only written to a file."""
+
+RUNS_WITH_PAGE: Final = 10
+"""How many records of an object memory has at most, if there is a live page to look at them."""
 
 _TELLING: Final = re.compile(r"pass|secret|token|credential|api_?key|private_?key", re.IGNORECASE)
 """Names of variables whose values are taken for secrets."""
@@ -52,6 +56,8 @@ class Recorder:
     files: RecordFiles | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     access_sets: dict[GVK, AccessSet] = field(default_factory=dict)
+    history: RunHistory | None = None
+    """The lines about the last runs, for the live page."""
 
     @classmethod
     def of_settings(cls, settings: Settings, client: Client) -> "Recorder | None":
@@ -60,7 +66,11 @@ class Recorder:
             return None
         directory, keep = settings.record_directory, settings.record_keep_bytes
         files = None if directory is None else RecordFiles(directory, keep)
-        return cls(client, RecordMemory(settings.record_memory_bytes), files)
+        memory = RecordMemory(settings.record_memory_bytes)
+        if not settings.has_ui:
+            return cls(client, memory, files)
+        memory.most_runs = RUNS_WITH_PAGE
+        return cls(client, memory, files, history=RunHistory())
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Start the record of a run."""
@@ -85,6 +95,8 @@ class Recorder:
             place = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"{type(error).__name__} at {place.filename}:{place.lineno}"
             logger.warning("Could not write the record of a run", error=reason, job=record.ident)
+        if self.history is not None:
+            self.history.add(record)
         self.memory.add(record)
 
     async def mask_of(self, watch: Watch, record: RunRecord) -> Mask:
@@ -95,6 +107,14 @@ class Recorder:
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Drop the record of an object that is gone from memory."""
         self.memory.forget(gvk, key)
+        if self.history is not None:
+            self.history.forget(gvk, key)
+
+    async def document(self, watch: Watch, record: RunRecord) -> Document:
+        """Return a record that is in memory as it may leave the operator, with its secrets masked."""
+        snapshot = record.snapshot()
+        resources, token = await self._resources(snapshot), await self._own_token()
+        return await in_thread(partial(self._document, watch, snapshot, resources, token))
 
     async def _finish(self, watch: Watch, record: RunRecord) -> None:
         access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
@@ -111,16 +131,21 @@ class Recorder:
     def _write(
         self, files: RecordFiles, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...], token: list[str]
     ) -> Document:
+        document = self._document(watch, record, resources, token)
+        path = files.write(record, document)
+        logger.debug("Record written", file=str(path), job=record.ident)
+        return document
+
+    def _document(
+        self, watch: Watch, record: RunRecord, resources: tuple[ApiResource, ...], token: list[str]
+    ) -> Document:
         surroundings = Surroundings(
             watch=entry_of(watch),
             versions=_versions(watch),
             secrets=self._secrets(watch, record, token),
             resources=resources,
         )
-        document = document_of(record, surroundings)
-        path = files.write(record, document)
-        logger.debug("Record written", file=str(path), job=record.ident)
-        return document
+        return document_of(record, surroundings)
 
     def _secrets(self, watch: Watch, record: RunRecord, token: list[str]) -> tuple[str, ...]:
         return (*secret_texts(watch, self.environment), *marked_texts(watch, record.obj), *token)

@@ -1,22 +1,15 @@
-"""A record as a person reads it: what started the run, its tasks with their requests below them, writes as diffs.
+"""A record as a person reads it: what started the run, its tasks with their requests below them, writes as diffs."""
 
-An object that a task has written is compared with what the record showed of it before.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from rolecall.kube.durations import format_duration
-from rolecall.proxy.request_info import WRITE_VERBS
-from rolecall.proxy.writes.bodies import objects_in
-from rolecall.record.reader import Line, StoredRecord
-from rolecall.record.yaml_diff import as_yaml, diff_lines, without_server_fields
+from rolecall.record.reader import StoredRecord
+from rolecall.record.story import RequestStory, TaskStory, story_of
+from rolecall.record.yaml_diff import as_yaml
 
 _COLOURS: Final = {"+": "32", "-": "31", "failed": "31", "unreachable": "31", "changed": "33", "ok": "32", "head": "1"}
-_FIRST_ERROR: Final = 400
-_CREATED: Final = 201
-_Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -25,23 +18,19 @@ class Rendering:
 
     record: StoredRecord
     is_coloured: bool = False
-    _known: dict[_Key, Any] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the record."""
+        story = story_of(self.record)
         yield from self._head()
-        requests: dict[tuple[str, str], list[str]] = {}
-        for exchange in self.record.exchanges:  # in their order, because each may change what is known of an object
-            rendered = list(self._exchange(exchange))
-            requests.setdefault((exchange["task"], exchange["host"]), []).extend(rendered)
-        for task in self.record.tasks:
+        for task in story.tasks:
             yield ""
             yield from self._task(task)
-            yield from requests.pop((task["task"], task["host"]), [])
-        for rest in requests.values():
+        if story.rest:
             yield ""
             yield self._coloured("Requests of no task that has ended", "head")
-            yield from rest
+            for request in story.rest:
+                yield from self._request(request)
         yield ""
         yield from self._end()
 
@@ -58,50 +47,23 @@ class Rendering:
         if not end["complete"]:
             yield "  incomplete: not every body was kept, see the answers that were left out"
 
-    def _task(self, task: Line) -> Iterator[str]:
-        place = "" if task["host"] in ("", "localhost") else f" on {task['host']}"
-        result = self._coloured(task["result"] or "did not end", task["result"])
-        took = f", {format_duration(task['seconds'])}" if task["seconds"] else ""
-        name = self._coloured(f"TASK {task['name'] or task['action']}{place}", "head")
-        yield f"{name}: {result}{took}{', no_log' if task['hidden'] else ''}"
-        yield f"  {task['place']}"
-        if task["message"] and task["result"] in ("failed", "ignored", "unreachable"):
-            yield from (f"  {line}" for line in task["message"].splitlines())
-        for item in task.get("items", ()):
-            yield f"  item {item['item']}: {item['result']}"
+    def _task(self, task: TaskStory) -> Iterator[str]:
+        place = f" on {task.host}" if task.host else ""
+        result = self._coloured(task.result or "did not end", task.result)
+        took = f", {format_duration(task.seconds)}" if task.seconds else ""
+        name = self._coloured(f"TASK {task.name}{place}", "head")
+        yield f"{name}: {result}{took}{', no_log' if task.is_hidden else ''}"
+        yield f"  {task.place}"
+        yield from (f"  {line}" for line in task.message.splitlines())
+        yield from (f"  item {item}: {result}" for item, result in task.items)
+        for request in task.requests:
+            yield from self._request(request)
 
-    def _exchange(self, exchange: Line) -> Iterator[str]:
-        status = exchange["status"]
-        shown = self._coloured(str(status), "failed") if status is None or status >= _FIRST_ERROR else str(status)
-        query = "&".join(f"{name}={value}" for name, value in exchange["query"])
-        target = exchange["path"] + (f"?{query}" if query else "")
-        took = format_duration(exchange["seconds"])
-        yield f"    {exchange['verb']:<6} {target}  {shown}  {took}"
-        for name in ("request", "answer"):
-            if reason := exchange.get(name, {}).get("omitted"):
-                yield f"      {name} left out: {reason}"
-        if status is not None and status < _FIRST_ERROR:
-            yield from self._effect(exchange)
-
-    def _effect(self, exchange: Line) -> Iterator[str]:
-        """Yield the diff of a write, and take note of what an answer shows."""
-        answer = exchange.get("answer", {}).get("json")
-        if exchange["verb"] == "delete" and "resource" in exchange:
-            self._known.pop(_key_of(exchange, {}), None)
-            return
-        for obj in objects_in(answer):
-            key = _key_of(exchange, obj)
-            if exchange["verb"] in WRITE_VERBS and not exchange.get("subresource"):
-                before = None if _is_created(exchange) else self._known.get(key)
-                yield from self._diff(before, obj, is_new=_is_created(exchange))
-            self._known[key] = obj
-
-    def _diff(self, before: Any, after: Any, *, is_new: bool) -> Iterator[str]:
-        if before is None and not is_new:
-            yield "      written; the record does not show what was there before"
-            return
-        for line in diff_lines(before and without_server_fields(before), without_server_fields(after)):
-            yield f"      {self._coloured(line, line[:1])}"
+    def _request(self, request: RequestStory) -> Iterator[str]:
+        status = self._coloured(str(request.status), "failed") if request.has_failed else str(request.status)
+        yield f"    {request.verb:<6} {request.target}  {status}  {format_duration(request.seconds)}"
+        yield from (f"      {name} left out: {reason}" for name, reason in request.omitted)
+        yield from (f"      {self._coloured(line, line[:1])}" for line in request.effects)
 
     def _end(self) -> Iterator[str]:
         end = self.record.end
@@ -118,11 +80,6 @@ class Rendering:
         return f"\x1b[{colour}m{text}\x1b[0m" if self.is_coloured and colour and text else text
 
 
-def _is_created(exchange: Line) -> bool:
-    """Return whether a request has created an object."""
-    return bool(exchange["status"] == _CREATED)
-
-
 def table(records: Iterable[StoredRecord]) -> list[str]:
     """Return one line for each record, below a header."""
     rows = [("STARTED", "KIND", "NAME", "OUTCOME", "TOOK", "TASKS", "REQUESTS", "FILE")]
@@ -133,10 +90,3 @@ def table(records: Iterable[StoredRecord]) -> list[str]:
         rows.append((record.head["started"], record.kind, record.name, end["outcome"], took, *counts, record.path.name))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _key_of(exchange: Line, obj: Mapping[str, Any]) -> _Key:
-    metadata = obj.get("metadata") or {}
-    namespace = exchange.get("namespace") or metadata.get("namespace") or ""
-    name = exchange.get("name") or metadata.get("name") or ""
-    return exchange.get("group", ""), exchange.get("resource", ""), namespace, name

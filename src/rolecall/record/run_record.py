@@ -163,6 +163,11 @@ class RunRecord:
                 self.bodies.drop(digest)
         self.exchanges.clear()
 
+    def snapshot(self) -> "RunRecord":
+        """Return the record as it is now, for a thread: it stays whole when the record is dropped."""
+        bodies = self.bodies.snapshot(digest for kept in self.exchanges for digest in kept.digests)
+        return replace(self, bodies=bodies, exchanges=list(self.exchanges))
+
     def _may_refer(self, answer: bytes) -> bool:
         return answer.startswith(GZIP_MAGIC) or uid_of(self.obj).encode() in answer
 

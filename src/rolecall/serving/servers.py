@@ -1,6 +1,7 @@
 """Starts the operator's own servers according to the settings."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -46,15 +47,23 @@ async def _serve_metrics(stack: AsyncExitStack, settings: Settings, client: Clie
     address = parse_address(settings.metrics_bind_address, "--metrics-bind-address")
     if address is None:
         return
-    context = None
-    if settings.metrics_secure:
-        certificate = ServingCertificate(mounted_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
-        certificate.load()
-        context = certificate.context
-        _run_beside(stack, certificate)
+    context = tls_of(stack, settings, metrics)
     reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
     port = await stack.enter_async_context(serve(metrics_application(metrics.render, reviewer), address, context))
     logger.info("Serving metrics", host=address.host, port=port, secure=settings.metrics_secure)
+
+
+def tls_of(stack: AsyncExitStack, settings: Settings, metrics: OperatorMetrics) -> ssl.SSLContext | None:
+    """Return what encrypts metrics and the live page, None if nothing does; renewed certificates count until the end.
+
+    Raise ConfigurationError if the mounted certificate is invalid.
+    """
+    if not settings.metrics_secure:
+        return None
+    certificate = ServingCertificate(mounted_directory(), lambda ok: metrics.count_certificate(succeeded=ok))
+    certificate.load()
+    _run_beside(stack, certificate)
+    return certificate.context
 
 
 def _run_beside(stack: AsyncExitStack, certificate: ServingCertificate) -> None:

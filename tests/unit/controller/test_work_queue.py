@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rolecall.controller.backoff import Backoff
 from rolecall.controller.priorities import Priority
+from rolecall.controller.request_state import RequestState
 from rolecall.controller.work_queue import Cause, WorkQueue
 from tests.unit.manual_clock import ManualClock
 
@@ -591,3 +592,31 @@ async def test_discarded_requests_are_forgotten_with_their_timers_and_failures(
     assert take(queue) == ("b due", (CAUSE,))
     assert take(queue) is None
     assert queue.failures("a failed") == 0
+
+
+async def test_where_a_request_stands_can_be_looked_up(queue: WorkQueue[str], clock: ManualClock) -> None:
+    assert queue.look_up("a") == RequestState()
+    clock.advance(5)
+    queue.add("a", HIGH)
+    assert queue.look_up("a") == RequestState(priority=Priority.HIGH, queued_since=5.0, causes=("changed",))
+    queue.take()
+    assert queue.look_up("a") == RequestState(is_processing=True)
+    queue.done("a")
+    queue.add_after("a", 60, LOW)
+    assert queue.look_up("a") == RequestState(due=65.0, causes=("period",))
+
+
+async def test_a_request_in_back_off_says_so_and_after_how_many_failures(queue: WorkQueue[str]) -> None:
+    fail(queue, "a", 2)
+    state = queue.look_up("a")
+    assert (state.failures, state.is_backing_off, state.due, state.causes) == (2, True, 2.0, ("because",))
+    queue.forget("a")
+    assert not queue.look_up("a").is_backing_off
+
+
+async def test_to_look_a_request_up_changes_nothing(queue: WorkQueue[str]) -> None:
+    queue.add("b", CAUSE)
+    for request in "ab":
+        queue.look_up(request)
+    assert (len(queue), queue.waiting, queue.processing) == (1, 0, 0)
+    assert queue.take() == ("b", (CAUSE,))

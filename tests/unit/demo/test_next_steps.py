@@ -1,11 +1,13 @@
 """What a kept demo suggests can be copied: files that exist, and a sample that really is another one."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from rolecall.demo.next_steps import KeptDemo, next_steps, write_edited_sample
+from rolecall.demo.next_steps import KeptDemo, next_steps, open_page, write_edited_sample
 from rolecall.kube.references import GVK
 
 KIND = GVK("example.com", "v1", "Site")
@@ -49,3 +51,36 @@ def test_what_is_not_there_is_not_suggested(tmp_path: Path) -> None:
 
     assert "rolecall plan" not in text
     assert "record show" not in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_terminal", "opened"),
+    [
+        ({"DISPLAY": ":0"}, True, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True, True),
+        ({"DISPLAY": ":0"}, False, False),
+        ({}, True, False),
+        ({"DISPLAY": ""}, True, False),
+    ],
+)
+def test_the_page_is_opened_only_for_somebody_at_a_desktop(
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    is_terminal: bool,  # noqa: FBT001 - a parameter of a test
+    opened: bool,  # noqa: FBT001 - as above
+) -> None:
+    shown: list[str] = []
+
+    def show(page: str) -> bool:
+        shown.append(page)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", show)
+    assert open_page("http://127.0.0.1:1/", environment, is_terminal=is_terminal) is opened
+    assert bool(shown) is opened
+
+
+def test_the_address_of_the_page_is_told(tmp_path: Path) -> None:
+    demo = replace(kept(tmp_path), page="http://127.0.0.1:1/")
+    assert "\nLook at it: http://127.0.0.1:1/\n" in next_steps(demo)
+    assert "Look at it" not in next_steps(kept(tmp_path))

@@ -95,3 +95,9 @@ def test_an_operator_that_ended_by_itself_is_seen(operator: OperatorProcess, mon
     assert operator._process is not None
     operator._process.wait(10)
     assert operator.has_ended
+
+
+def test_the_address_of_the_live_page_is_read_from_the_log(operator: OperatorProcess) -> None:
+    operator.log.write_text('{"msg":"Serving the live page","url":"http://127.0.0.1:7/"}\n{"msg":"other","url":"no"}\n')
+    operator.read_log()
+    assert operator.page == "http://127.0.0.1:7/"

@@ -1,5 +1,6 @@
 from rolecall.kube.references import ObjectKey
 from rolecall.record.bodies import Bodies
+from rolecall.record.document import Surroundings, document_of
 from rolecall.record.memory import RecordMemory
 from tests.unit.proxy.conftest import DEMO
 from tests.unit.record.records import CONFIG_MAPS, config_map, exchange, make_record
@@ -56,3 +57,35 @@ def test_a_run_that_needs_more_room_is_recorded_without_further_bodies() -> None
     record = make_record(*[exchange("GET", f"{CONFIG_MAPS}/{number}", None, LONG) for number in range(3)], room=1000)
     assert [kept.answer for kept in record.exchanges] == [None, None, None]
     assert not record.is_complete
+
+
+def test_several_records_of_an_object_are_kept_if_somebody_looks() -> None:
+    memory = RecordMemory(1 << 20, most_runs=2)
+    records = [make_record(exchange("GET", CONFIG_MAPS, None, LONG), bodies=memory.bodies) for _ in range(3)]
+    for number, record in enumerate(records):
+        record.ident = str(number)
+        memory.add(record)
+    assert [record.ident for record in memory.runs(DEMO, key("one"))] == ["1", "2"]
+    memory.forget(DEMO, key("one"))
+    assert memory.bodies.stored_bytes == 0
+
+
+def test_earlier_records_go_before_the_last_record_of_any_object() -> None:
+    memory = RecordMemory(8000, most_runs=9)
+    for ident, name in enumerate("abbbb"):
+        record = make_record(name=name, bodies=memory.bodies)
+        record.ident = str(ident)
+        memory.add(record)
+    assert memory.get(DEMO, key("a")) is not None
+    assert [record.ident for record in memory.runs(DEMO, key("b"))] == ["3", "4"]
+
+
+def test_a_snapshot_stays_whole_when_its_record_is_dropped() -> None:
+    memory = RecordMemory(1 << 20)
+    record = make_record(exchange("GET", CONFIG_MAPS, None, LONG), bodies=memory.bodies)
+    memory.add(record)
+    snapshot = record.snapshot()
+    before = document_of(record, Surroundings()).text
+    memory.forget(DEMO, key("one"))
+    assert memory.bodies.stored_bytes == 0
+    assert document_of(snapshot, Surroundings()).text == before

@@ -45,6 +45,10 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         meta__argument_specs=ARGUMENTS.replace("type: str", "type: strong, requird: true"),
     )
     unresolved = "This often indicates a misspelling, missing collection, or incorrect module path."
+    missing = (
+        "The collection no.such is not installed: run 'ansible-galaxy collection install no.such', or install the "
+        "Python package 'ansible', which many collections come with."
+    )
     types = "bits, bool, bytes, dict, float, int, json, jsonarg, list, path, raw, str"
     assert found() == [
         (
@@ -89,9 +93,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         (
             "roles/thing/tasks/sometimes.yml",
             2,
-            f"couldn't resolve module/action 'no.such.module'. {unresolved} The collection no.such is not installed: run "
-            "'ansible-galaxy collection install no.such', or install the Python package 'ansible', which many "
-            "collections come with.",
+            f"couldn't resolve module/action 'no.such.module'. {unresolved} {missing}",
         ),
         (
             "roles/thing/tasks/sometimes.yml",

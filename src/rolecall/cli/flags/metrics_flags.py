@@ -36,6 +36,13 @@ METRICS = FlagGroup(
             "enable-http2", "enable_http2", BOOLEAN, "no effect, accepted for existing manifests: servers use HTTP/1.1"
         ),
         Flag(
+            "ui-bind-address",
+            "ui_bind_address",
+            ADDRESS,
+            "the address that serves the live page, for example 127.0.0.1:8090; 0 disables it; one that others can "
+            "reach needs --metrics-secure and --metrics-require-rbac, which hold for the page too",
+        ),
+        Flag(
             "health-probe-bind-address",
             "health_probe_bind_address",
             ADDRESS,

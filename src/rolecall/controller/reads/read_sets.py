@@ -236,6 +236,11 @@ class ReadSets:
         reads = self._objects.get(key)
         return reads.end(successful=successful) if reads is not None and reads.is_running else []
 
+    def targets(self, key: ObjectKey) -> tuple[Target, ...]:
+        """Return what the runs of an object have read, and what wakes it when it changes."""
+        reads = self._objects.get(key)
+        return tuple(reads.seen) if reads is not None else ()
+
     def counts(self, key: ObjectKey, cause: ReadCause) -> bool:
         """Return whether a change is still news for an object."""
         if cause.target is None or cause.change is None:

@@ -39,6 +39,11 @@ class HeldShards:
         self._held: set[int] = set()
         self._kinds: list[ShardedKind] = []
 
+    @property
+    def held(self) -> frozenset[int]:
+        """The shards that are held now."""
+        return frozenset(self._held)
+
     def add(self, kind: ShardedKind) -> None:
         """Tell a kind about shards from now on."""
         self._kinds.append(kind)

@@ -1,0 +1,149 @@
+"""The live page in a real browser: with and without JavaScript, by keyboard, on a phone, in the dark, and live."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.conftest import PATIENCE, Site
+from tests.integration.things import THING
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+SOON = PATIENCE * 1000
+
+
+@asynccontextmanager
+async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
+    """Give a window, and check in the end that nothing was refused or has failed in it."""
+    context = await browser.new_context(**options)
+    page = await context.new_page()
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    yield page
+    assert trouble == []
+    await context.close()
+
+
+async def look(page: Page, picture: Path) -> None:
+    """Check a page for whom it would shut out, and take its picture."""
+    await page.screenshot(path=picture, full_page=True)
+    violations = (await Axe().run(page)).response["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in violations] == []
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert await page.evaluate(wide) == 0, "the page is wider than its window"
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+async def test_no_page_shuts_anybody_out(browser: Browser, site: Site, pictures: Path, kind: str) -> None:
+    """Contrast, labels and all that axe knows, in each window."""
+    await site.create("good")
+    await site.create("too-large", size=200)
+    async with window(browser, **WINDOWS[kind]) as page:
+        await page.goto(site.path())
+        await expect(page.get_by_role("link", name="good")).to_be_visible(timeout=SOON)
+        await look(page, pictures / f"objects-{kind}.png")
+        await page.get_by_role("link", name="too-large").click()
+        await expect(page.get_by_role("heading", name="What wakes it")).to_be_visible()
+        await look(page, pictures / f"object-{kind}.png")
+        await page.locator("a[id^=run-]").first.click()
+        await expect(page.get_by_role("heading", name="What failed")).to_be_visible()
+        await expect(page.get_by_text("the size is above 100").first).to_be_visible()
+        await expect(page.get_by_text("+  size: '200'")).to_be_visible()
+        await look(page, pictures / f"run-{kind}.png")
+
+
+async def test_the_page_updates_itself_and_keeps_the_focus(browser: Browser, site: Site) -> None:
+    await site.create("first")
+    async with window(browser) as page:
+        await page.goto(site.path())
+        await page.get_by_role("link", name="first").focus()
+        await page.evaluate("window.isTheSame = true")
+        await site.apply("second")
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="second"))
+        await expect(row.get_by_text("succeeded")).to_be_visible(timeout=SOON)
+        assert await page.evaluate("window.isTheSame"), "the page was loaded again"
+        await expect(page.get_by_role("link", name="first")).to_be_focused()
+
+
+async def test_an_object_that_goes_is_gone_from_its_own_page(browser: Browser, site: Site) -> None:
+    await site.create("first")
+    context = await browser.new_context()  # a part that is gone is an error to the console
+    page = await context.new_page()
+    await page.goto(site.path("first"))
+    await site.world.delete(THING, "first")
+    await expect(page.get_by_role("heading", name="There is no such object")).to_be_visible(timeout=SOON)
+
+
+async def test_the_keyboard_reaches_every_object_and_shows_where_it_is(browser: Browser, site: Site) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        await site.create(name)
+    async with window(browser) as page:
+        await page.goto(site.path())
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        reached: dict[str, str] = {}
+        for _ in range(40):
+            await page.keyboard.press("Tab")
+            focused = page.locator(":focus")
+            if await focused.count():
+                text = await focused.inner_text()
+                reached[text.strip()] = await focused.evaluate("each => getComputedStyle(each).outlineStyle")
+        objects = {text: outline for text, outline in reached.items() if text.startswith(f"{site.world.namespace}/")}
+        assert objects == {f"{site.world.namespace}/{name}": "solid" for name in names}
+        await page.get_by_role("link", name=f"{site.world.namespace}/b").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("b")
+
+
+async def test_everything_works_without_javascript(browser: Browser, site: Site) -> None:
+    await site.create("first")
+    await site.create("other")
+    async with window(browser, java_script_enabled=False) as page:
+        await page.goto(site.path())
+        await expect(page.get_by_text("Without JavaScript the page does not update by itself")).to_be_visible()
+        await page.get_by_label("Name contains").fill(f"{site.world.namespace}/fir")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.get_by_role("link", name="first")).to_be_visible()
+        await expect(page.get_by_role("link", name="other")).to_have_count(0)
+        await page.get_by_role("link", name="failed", exact=True).click()
+        await expect(page.get_by_text("No object is like that.")).to_be_visible()
+        await page.go_back()
+        await page.get_by_role("link", name="first").click()
+        await page.locator("a[id^=run-]").first.click()
+        await expect(page.get_by_role("heading", name="Tasks and their requests")).to_be_visible()
+        await expect(page.get_by_text("+  size: '1'")).to_be_visible()
+        await page.get_by_role("link", name="Thing", exact=True).click()
+        await expect(page.get_by_role("heading", level=1, name="Objects")).to_be_visible()
+
+
+async def test_a_page_says_when_the_operator_does_not_answer(browser: Browser, site: Site) -> None:
+    context = await browser.new_context()  # what does not answer is an error to the console
+    page = await context.new_page()
+    await page.goto(site.path())
+    await context.set_offline(True)
+    await expect(page.get_by_role("alert")).to_have_text("The operator does not answer. What you see is from before.")
+    await context.set_offline(False)
+    await expect(page.get_by_role("alert")).to_be_hidden(timeout=SOON)
+
+
+async def test_a_script_from_elsewhere_is_refused(browser: Browser, site: Site) -> None:
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(site.path())
+    refused = (
+        "() => new Promise(done => { document.addEventListener('securitypolicyviolation', e => done(e.blockedURI));"
+    )
+    refused += (
+        " const s = document.createElement('script'); s.src = 'https://example.com/x.js'; document.head.append(s) })"
+    )
+    assert await page.evaluate(refused) == "https://example.com/x.js"

@@ -1,0 +1,84 @@
+"""The live page of a real operator, as a program reads it, and the commands of its guide."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from tests.guides import guide
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import World, eventually, is_true
+
+PATIENCE = 60.0
+TASKS = """
+- name: Write down the size
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: size, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {size: "{{ size | string }}"}
+"""
+
+
+@pytest.fixture
+async def page(tmp_path: Path, defined: ControlPlane, world: World) -> AsyncIterator[str]:
+    """Give the address of the page of an operator that was started as the guide says, but on a free port."""
+    (step,) = guide("docs/guides/live-page.md").steps
+    arguments = step.command.replace(":8090", ":0").removeprefix("rolecall run ").split()
+    write_project(tmp_path, TASKS)
+    operator = Operator(tmp_path, defined.kubeconfig, world.namespace, tuple(arguments))
+    operator.start()
+    await wait_until_ready(operator)
+    (line,) = operator.messages("Serving the live page")
+    yield line["url"]
+    assert operator.stop() == 0
+
+
+async def read(url: str, accept: str = "application/json") -> str:
+    async with aiohttp.request("GET", url, headers={"Accept": accept}) as response:
+        assert response.status == 200, url
+        return await response.text()
+
+
+async def test_an_object_its_run_and_what_it_changed_can_be_looked_at(page: str, world: World) -> None:
+    await world.create(MANIFEST)
+    await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+
+    async def look() -> Any:
+        return json.loads(await read(page))
+
+    def is_done(view: Any) -> bool:
+        return bool(view["rows"] and view["rows"][0]["lastRun"] and view["rows"][0]["state"] == "succeeded")
+
+    (row,) = (await eventually(look, is_done, PATIENCE, "the page shows that the object has succeeded"))["rows"]
+    assert row["lastRun"]["because"][0].endswith("created")
+    assert row["waitsFor"]["because"] == ["period"]
+
+    path = f"kinds/{row['kind']}/{world.namespace}/one"
+    obj = json.loads(await read(f"{page}{path}"))
+    messages = {each["type"]: each["message"] for each in obj["conditions"]}
+    assert messages["Successful"] == "Last reconciliation succeeded"
+    assert [wake["what"] for wake in obj["wakes"]] == ["This Thing", "ConfigMap (v1)"]
+
+    run = json.loads(await read(f"{page}{path}/runs/{obj['runs'][0]['id']}"))
+    (task,) = [each for each in run["tasks"] if each["name"].endswith("Write down the size")]
+    created = [request for request in task["requests"] if request["verb"] == "create"]
+    assert "+  size: '1'" in created[0]["effects"]
+    assert task["span"]["start"] < created[0]["span"]["start"] + created[0]["span"]["length"]
+    for each in ("", path, f"{path}/runs/{run['id']}"):
+        assert "one" in await read(f"{page}{each}", "text/html")
+
+
+async def test_nothing_can_be_written_and_other_hosts_are_refused(page: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with session.post(page) as response:
+            assert response.status == 405
+        async with session.get(page, headers={"Host": "evil.example"}) as response:
+            assert response.status == 421
