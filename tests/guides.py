@@ -65,6 +65,13 @@ GUIDES = (
         by_make={"make unit": "test"},
         left_out={".venv/bin/pytest tests/integration/test_foo.py --timeout 300": "make integration does this file"},
     ),
+    Guide(
+        "docs/guides/install.md",
+        "tests/release/test_release.py",
+        left_out={
+            "ansible-galaxy collection install -r requirements.yml": "needs Ansible Galaxy; the test has a collection"
+        },
+    ),
     Guide("docs/guides/write-your-own-operator.md", "tests/integration/test_guide.py"),
     Guide("docs/guides/first-operator.md", "tests/integration/test_scaffold.py"),
     Guide("docs/guides/migrate.md", "tests/integration/test_migrate_guide.py"),

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.guides import PROJECT
+from tests.guides import PROJECT, guide
 
+GUIDE = guide("docs/guides/install.md")
 VERSION = "9.9.9"
 IMAGE = "registry.example/rolecall:9.9.9"
 NEW_PROJECT = """
@@ -174,26 +175,37 @@ def test_the_same_commit_gives_the_same_wheel(release: Release, uv: str, tmp_pat
     assert built.read_bytes() == release.one("*.whl").read_bytes()
 
 
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The guide after it was done, and where pipx has put what it installed."""
+
+    shell: Shell
+    printed: str
+    environments: Path
+
+
 @pytest.fixture(scope="module")
-def shell(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """Give a shell in which pipx has installed the wheel with its collections."""
+def installed(release: Release, uv: str, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Do what the guide says, in the clone, where pipx is on PATH and rolecall is not."""
     folder = tmp_path_factory.mktemp("pipx")
     pipx = folder / "pipx"
     subprocess.run((sys.executable, "-m", "venv", str(pipx)), check=True)
     subprocess.run((str(pipx / "bin" / "pip"), "install", "--quiet", "pipx"), check=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "pipx").symlink_to(pipx / "bin" / "pipx")
     shell = Shell(folder / "home", (folder / "bin",))
-    places = {"PIPX_HOME": str(folder / "venvs"), "PIPX_BIN_DIR": str(folder / "bin")}
-    shell.run(f"{pipx}/bin/pipx install '{release.one('*.whl')}[ansible]'", **places)
-    return shell
+    places = {"PIPX_HOME": str(folder / "environments"), "PIPX_BIN_DIR": str(folder / "bin"), "UV": uv}
+    script = "\n".join([f"cd {release.clone}", *(step.command for step in GUIDE.steps)])
+    return Installed(shell, shell.run(script, **places), folder / "environments")
 
 
-def test_pipx_installs_it_and_a_new_project_works_at_once(shell: Shell) -> None:
-    assert f"rolecall {VERSION}" in shell.run("rolecall version")
-    assert ENDED_WELL in shell.run(f"{NEW_PROJECT}\nmake demo")
+def test_pipx_installs_it_and_a_new_project_works_at_once(installed: Installed) -> None:
+    assert ENDED_WELL in installed.printed
+    assert "rolecall 0." in installed.shell.run("rolecall version")
 
 
 def test_without_the_extra_it_works_with_collections_of_ones_own(
-    shell: Shell, release: Release, uv: str, tmp_path: Path
+    installed: Installed, release: Release, uv: str, tmp_path: Path
 ) -> None:
     """No Ansible Galaxy is asked: the collection that is installed stands for the one that would come from there."""
     lean = tmp_path / "lean"
@@ -203,5 +215,5 @@ def test_without_the_extra_it_works_with_collections_of_ones_own(
     own = Shell(tmp_path / "home", (lean / "bin",))
     printed = own.run(f"{NEW_PROJECT}\nrolecall validate || true")
     assert "The collection kubernetes.core is not installed: run 'ansible-galaxy collection install" in printed
-    (source,) = (shell.programs[0].parent / "venvs").glob("**/ansible_collections/kubernetes/core")
+    (source,) = installed.environments.glob("**/ansible_collections/kubernetes/core")
     assert ENDED_WELL in own.run(f"ansible-galaxy collection install {source}\ncd web && make demo")
