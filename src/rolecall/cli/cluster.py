@@ -14,10 +14,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rolecall.cli.flags.values import POSITIVE
+from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.component_processes import is_alive, memory_bytes
@@ -126,24 +126,17 @@ def _guarded(handler: Handler) -> Handler:
     """Turn expected errors and interruptions into a message and an exit code."""
 
     def run(arguments: argparse.Namespace) -> int:
-        previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
         try:
-            return handler(arguments)
+            with interrupted_by_signals():
+                return handler(arguments)
         except ControlPlaneError as error:
             _say(f"rolecall: {error}", colour="31")
             return 1
         except KeyboardInterrupt:
             _say("rolecall: interrupted")
-            return SIGNAL_EXIT_BASE + signal.SIGINT
-        finally:
-            for number, handler_before in previous.items():
-                signal.signal(number, handler_before)
+            return INTERRUPTED
 
     return run
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _say(message: str, colour: str = "") -> None:

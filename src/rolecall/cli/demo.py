@@ -8,6 +8,7 @@ from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
 from rolecall.cli.flags.values import DURATION
+from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
 
@@ -57,18 +58,20 @@ def _demo(options: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         state = os.environ.get(STATE_VARIABLE)
-        return run_demo(
-            Options(
-                options.project.resolve(),
-                options.name,
-                options.keep,
-                options.timeout,
-                state_directory=Path(state) if state else None,
-            ),
-            console,
-        )
+        with interrupted_by_signals():
+            return run_demo(
+                Options(
+                    options.project.resolve(),
+                    options.name,
+                    options.keep,
+                    options.timeout,
+                    state_directory=Path(state) if state else None,
+                ),
+                console,
+            )
     except (ControlPlaneError, KubeError, OSError, ValueError) as error:
         sys.stderr.write(f"rolecall demo: {error}\n")
         return 1
     except KeyboardInterrupt:
-        return 130
+        sys.stderr.write("rolecall demo: interrupted\n")
+        return INTERRUPTED

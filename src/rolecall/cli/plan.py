@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rolecall.plan.request import PlanRequest
     from rolecall.plan.results import Plan
 
-INTERRUPTED = 130
 FLAGS = frozenset(
     {
         "ansible-args",
@@ -131,7 +131,8 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
     configure_quiet_logs()
     try:
-        plan = _made(options)
+        with interrupted_by_signals():
+            plan = _made(options)
     except (ConfigurationError, ControlPlaneError, KubeError, PlanError, SourceError, OSError) as error:
         sys.stderr.write(f"rolecall plan: {' '.join(str(error).split())}\n")
         return 1

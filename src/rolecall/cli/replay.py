@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
-from rolecall.cli.plan import FLAGS, INTERRUPTED
+from rolecall.cli.plan import FLAGS
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
@@ -68,7 +69,7 @@ def _replay(options: argparse.Namespace) -> int:
 
     configure_quiet_logs()
     try:
-        with progress() as report:
+        with interrupted_by_signals(), progress() as report:
             replays = asyncio.run(_replays(options, report))
     except (ConfigurationError, ControlPlaneError, KubeError, SourceError, OSError) as error:
         sys.stderr.write(f"rolecall replay: {' '.join(str(error).split())}\n")
