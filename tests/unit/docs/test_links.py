@@ -50,7 +50,7 @@ def test_a_path_of_a_module_in_the_text_is_looked_for() -> None:
     assert not _is_ours("roles/<name>/tasks/main.yml")
 
 
-@pytest.mark.parametrize("folder", ["guides", "concepts", "reference", "adr"])
+@pytest.mark.parametrize("folder", ["tutorials", "guides", "concepts", "reference", "adr"])
 def test_the_index_lists_every_page(folder: str) -> None:
     listed = {(PROJECT / "docs" / link).resolve() for link in links((PROJECT / "docs/index.md").read_text())}
     assert set((PROJECT / "docs" / folder).glob("*.md")) - listed == set()
