@@ -155,6 +155,11 @@ test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHON
 docs: .venv/.ready ## Write the parts of docs/reference that come from the code: commands, flags, keys, metrics
 	$(BIN)/python -m tools.docs
 
+.PHONY: site
+site: .venv/.ready | $(filter .venv-uv/bin/uv,$(UV)) ## Build the documentation as a site in .site/html, which needs no network, and check its links
+	$(UV) sync --locked --inexact --group site
+	$(BIN)/python -m tools.site
+
 .PHONY: format
 format: .venv/.ready ## Format the sources
 	$(BIN)/ruff format $(SOURCES)
@@ -189,7 +194,7 @@ release: .venv/.ready ## Make wheel, image, bundle, changelog, SBOM, licences an
 
 .PHONY: clean
 clean: ## Remove what the targets made in this folder (not the cached binaries)
-	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures
+	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures .site
 
 .PHONY: help
 help: ## List the targets

@@ -53,6 +53,7 @@ class Guide:
         return [step for step in steps(self.text) if step.command not in {*self.by_make, *self.left_out}]
 
 
+TUTORIALS = ("podscaler", "hikawa", "foo", "podcount")
 GUIDES = (
     Guide(
         "README.md",
@@ -75,6 +76,7 @@ GUIDES = (
     Guide("docs/guides/write-your-own-operator.md", "tests/integration/test_guide.py"),
     Guide("docs/guides/first-operator.md", "tests/integration/test_scaffold.py"),
     Guide("docs/guides/migrate.md", "tests/integration/test_migrate_guide.py"),
+    *(Guide(f"docs/tutorials/{name}.md", INTEGRATION) for name in TUTORIALS),
     Guide("docs/guides/local-runs.md", INTEGRATION),
     Guide("docs/guides/embedded-control-plane.md", INTEGRATION),
     Guide(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^[ ]*```(\w*)[^\n]*\n(.*?)^[ ]*```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -50,6 +51,11 @@ def prose(text: str) -> str:
 def links(text: str) -> list[str]:
     """Return where the text's links lead."""
     return _LINK.findall(prose(text))
+
+
+def pictures(text: str) -> list[tuple[str, str]]:
+    """Return the pictures of a text: what they show in words, and where they lie."""
+    return _PICTURE.findall(prose(text))
 
 
 def code_words(text: str) -> Iterator[str]:

@@ -6,14 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.docs.pages import PROJECT, anchors, code_words, links, name_of, pages, titles, wrong
+from tests.unit.docs.pages import PROJECT, anchors, code_words, links, name_of, pages, pictures, titles, wrong
 
 TOP_FOLDERS = {"src", "tests", "docs", "roles", "playbooks", "deploy", "tools", "changelog.d", "bench", ".ci"}
+MOST_BYTES = 200 * 1024
 _FRAGMENT = re.compile(r"\d+(-[^.]*)?(\..*)?\.(added|changed|fixed|removed)\.md")
 
 
 def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
     assert wrong(lambda page: [link for link in links(page.read_text()) if not _is_there(page, link)]) == {}
+
+
+def test_every_picture_is_there_is_small_and_is_told_in_words() -> None:
+    assert wrong(_bad_pictures) == {}
+    assert [
+        name for name in ("README.md", "docs/guides/live-page.md") if not pictures((PROJECT / name).read_text())
+    ] == []
+
+
+def _bad_pictures(page: Path) -> list[str]:
+    shown = [(words, page.parent / path) for words, path in pictures(page.read_text())]
+    return [str(file) for words, file in shown if len(words.split()) < 3 or not 0 < _size(file) <= MOST_BYTES]
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
 
 
 def test_every_path_of_the_repository_that_the_text_names_is_there() -> None:
@@ -33,7 +50,7 @@ def test_a_path_of_a_module_in_the_text_is_looked_for() -> None:
     assert not _is_ours("roles/<name>/tasks/main.yml")
 
 
-@pytest.mark.parametrize("folder", ["guides", "concepts", "reference", "adr"])
+@pytest.mark.parametrize("folder", ["tutorials", "guides", "concepts", "reference", "adr"])
 def test_the_index_lists_every_page(folder: str) -> None:
     listed = {(PROJECT / "docs" / link).resolve() for link in links((PROJECT / "docs/index.md").read_text())}
     assert set((PROJECT / "docs" / folder).glob("*.md")) - listed == set()

@@ -1,0 +1,76 @@
+"""The check of the built pages: every link leads to a file and an anchor, and nothing is loaded from elsewhere."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_LOADING_RELATIONS = {"stylesheet", "preconnect", "preload", "prefetch", "icon", "modulepreload"}
+_NO_FILES = {"http", "https", "mailto", "data", "javascript"}
+
+
+@dataclass(slots=True)
+class Html:
+    """What a page leads to, what it loads, and the anchors that it has."""
+
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+
+
+def problems(folder: Path) -> list[str]:
+    """Return what is wrong with the pages of a site, a line for each; none is the way it should be."""
+    return [
+        f"{page.relative_to(folder)}: {problem}" for page in sorted(folder.rglob("*.html")) for problem in _of(page)
+    ]
+
+
+def _of(page: Path) -> Iterator[str]:
+    html = _read(page)
+    for address in html.loaded:
+        if urlsplit(address).netloc:
+            yield f"loads {address} from elsewhere; put the file into the site"
+        elif not _leads_somewhere(page, address):
+            yield f"loads {address}, which is not there"
+    # The page for what is not found is served at any address, so its links start at the root of the host.
+    if page.name != "404.html":
+        yield from (f"links to {link}, which is not there" for link in html.links if not _leads_somewhere(page, link))
+
+
+def _leads_somewhere(page: Path, address: str) -> bool:
+    parts = urlsplit(address)
+    if parts.scheme in _NO_FILES or page.name == "404.html":
+        return True
+    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    target = target / "index.html" if target.is_dir() else target
+    if not target.is_file():
+        return False
+    return not parts.fragment or target.suffix != ".html" or unquote(parts.fragment) in _read(target).anchors
+
+
+@cache
+def _read(page: Path) -> Html:
+    reader = _Reader()
+    reader.feed(page.read_text())
+    return reader.html
+
+
+class _Reader(HTMLParser):
+    """Collects links, loaded files and anchors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.html = Html()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take what a tag says."""
+        given = {name: value for name, value in attrs if value}
+        self.html.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if "src" in given:
+            self.html.loaded.append(given["src"])
+        if "href" in given and tag == "a":
+            self.html.links.append(given["href"])
+        if "href" in given and tag == "link" and _LOADING_RELATIONS & set(given.get("rel", "").split()):
+            self.html.loaded.append(given["href"])
