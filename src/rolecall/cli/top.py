@@ -61,12 +61,10 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kind", default="", metavar="KIND", help="only objects of this kind, such as Foo")
-    parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="only objects in this namespace")
-    parser.add_argument(
-        "--search", default="", metavar="TEXT", help="only objects with this text in their namespace/name"
-    )
-    parser.add_argument("--state", default="", choices=_STATES, help="only objects in this state")
+    parser.add_argument("--kind", metavar="KIND", help="only objects of this kind, such as Foo")
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="only objects in this namespace")
+    parser.add_argument("--search", metavar="TEXT", help="only objects with this text in their namespace/name")
+    parser.add_argument("--state", choices=_STATES, help="only objects in this state")
     parser.add_argument(
         "--sort",
         default="name",
@@ -84,7 +82,13 @@ def _top(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     access = Access(options.url, options.token_file, options.ca_file, not options.insecure_skip_tls_verify)
     if problem := problem_of(access):
         parser.error(problem)
-    query = Query(options.kind, options.namespace, options.state, options.search, options.sort)
+    query = Query(
+        kind=options.kind or "",
+        namespace=options.namespace or "",
+        state=options.state or "",
+        text=options.search or "",
+        sort=options.sort,
+    )
     try:
         with interrupted_by_signals():
             _show(options, access, asyncio.run(first_list(access, query)))
@@ -117,6 +121,6 @@ def _print(access: "Access", view: "ListView") -> None:
     width = console.width if is_terminal or os.environ.get("COLUMNS") else _UNLIMITED
     for text in printed(access.url, view, width, time.time()):
         if is_terminal:
-            console.print(text, soft_wrap=True, end="\n")
+            console.print(text, soft_wrap=True)
         else:
             sys.stdout.write(f"{text.plain}\n")

@@ -84,7 +84,7 @@ def because(causes: Sequence[str]) -> str:
 
 def line(width: int, *cells: Cell) -> Text:
     """Return texts one after the other in one line, as far as they fit."""
-    text = Text(no_wrap=True, end="")
+    text = Text(no_wrap=True)
     for content, style in cells:
         text.append(_one_line(content), style)
     text.truncate(width, overflow="ellipsis")
@@ -116,7 +116,7 @@ def _cells_of(cell: Cell) -> int:
 
 
 def _row(row: Sequence[Cell], widths: Sequence[int], width: int) -> Text:
-    text = Text(no_wrap=True, end="")
+    text = Text(no_wrap=True)
     for (content, style), room in zip(row, widths, strict=True):
         cell = Text(content, style)
         cell.truncate(room, overflow="ellipsis", pad=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from rolecall.page.server import page_application
 from rolecall.top.keys import key_mode
@@ -30,7 +30,7 @@ ALTERNATE, USUAL = "\x1b[?1049h", "\x1b[?1049l"
 
 
 @pytest.fixture
-async def server(shown: Shown) -> AsyncIterator[TestServer]:
+async def server(shown: Shown) -> AsyncIterator[BaseTestServer]:
     record = shown.add_run(
         shown.bench.tell(THING), exchange("POST", CONFIG_MAPS, config_map("a"), config_map("a"), 201)
     )
@@ -41,7 +41,7 @@ async def server(shown: Shown) -> AsyncIterator[TestServer]:
         yield server
 
 
-def command(server: TestServer, *arguments: str) -> list[str]:
+def command(server: BaseTestServer, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "rolecall", "top", "--url", str(server.make_url("")), *arguments]
 
 
@@ -71,7 +71,7 @@ class Terminal:
     async def _until(self, condition: Any) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < deadline, self.seen
+            assert time.monotonic() < deadline, repr(self.seen[-3000:])
             self._read()
             await asyncio.sleep(0.01)
 
@@ -131,7 +131,7 @@ def shell() -> Iterator[Shell]:
         yield Shell(ours, theirs)
 
 
-async def test_keys_lead_from_the_list_to_a_waterfall_and_back(shell: Shell, server: TestServer) -> None:
+async def test_keys_lead_from_the_list_to_a_waterfall_and_back(shell: Shell, server: BaseTestServer) -> None:
     mode = shell.mode
     terminal = await shell.start(command(server))
     await terminal.sees("default/two")
@@ -154,7 +154,7 @@ async def test_keys_lead_from_the_list_to_a_waterfall_and_back(shell: Shell, ser
     assert shell.mode == mode
 
 
-async def test_a_change_is_drawn_without_a_key(shell: Shell, server: TestServer, shown: Shown) -> None:
+async def test_a_change_is_drawn_without_a_key(shell: Shell, server: BaseTestServer, shown: Shown) -> None:
     terminal = await shell.start(command(server))
     await terminal.sees("default/two")
     shown.bench.tell(THING, name="three")
@@ -167,7 +167,9 @@ async def test_a_change_is_drawn_without_a_key(shell: Shell, server: TestServer,
     assert await terminal.ends() == 0
 
 
-async def test_an_operator_that_goes_away_is_said_so_and_what_was_seen_stays(shell: Shell, server: TestServer) -> None:
+async def test_an_operator_that_goes_away_is_said_so_and_what_was_seen_stays(
+    shell: Shell, server: BaseTestServer
+) -> None:
     terminal = await shell.start(command(server))
     await terminal.sees("default/two")
     await server.close()
@@ -179,7 +181,9 @@ async def test_an_operator_that_goes_away_is_said_so_and_what_was_seen_stays(she
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_signal_leaves_the_terminal_as_it_was(shell: Shell, server: TestServer, number: signal.Signals) -> None:
+async def test_a_signal_leaves_the_terminal_as_it_was(
+    shell: Shell, server: BaseTestServer, number: signal.Signals
+) -> None:
     mode = shell.mode
     terminal = await shell.start(command(server))
     await terminal.sees("default/two")
@@ -191,7 +195,7 @@ async def test_a_signal_leaves_the_terminal_as_it_was(shell: Shell, server: Test
     assert shell.mode == mode
 
 
-async def test_it_can_be_stopped_and_goes_on(shell: Shell, server: TestServer) -> None:
+async def test_it_can_be_stopped_and_goes_on(shell: Shell, server: BaseTestServer) -> None:
     mode = shell.mode
     terminal = await shell.start(command(server))
     await terminal.sees("default/two")
@@ -213,7 +217,7 @@ def is_stopped(pid: int) -> bool:
         return file.read().rpartition(")")[2].split()[0] == "T"
 
 
-async def test_without_colours_there_are_none(shell: Shell, server: TestServer) -> None:
+async def test_without_colours_there_are_none(shell: Shell, server: BaseTestServer) -> None:
     terminal = await shell.start(command(server), NO_COLOR="1")
     await terminal.sees("default/two")
     assert "\x1b[33m" not in terminal.seen
@@ -221,7 +225,7 @@ async def test_without_colours_there_are_none(shell: Shell, server: TestServer) 
     await terminal.ends()
 
 
-async def test_colours_tell_states_apart(shell: Shell, server: TestServer) -> None:
+async def test_colours_tell_states_apart(shell: Shell, server: BaseTestServer) -> None:
     terminal = await shell.start(command(server, "--once"))
     assert await terminal.ends() == 0
     assert "\x1b[33m" in terminal.seen
@@ -229,7 +233,7 @@ async def test_colours_tell_states_apart(shell: Shell, server: TestServer) -> No
     assert "default/two" in terminal.seen
 
 
-async def test_without_a_terminal_the_list_is_printed_once(server: TestServer) -> None:
+async def test_without_a_terminal_the_list_is_printed_once(server: BaseTestServer) -> None:
     process = await asyncio.create_subprocess_exec(
         *command(server, "--search", "two"),
         stdin=subprocess.DEVNULL,
@@ -244,7 +248,7 @@ async def test_without_a_terminal_the_list_is_printed_once(server: TestServer) -
     assert "\x1b" not in out
 
 
-async def test_one_line_says_that_nothing_answers(server: TestServer) -> None:
+async def test_one_line_says_that_nothing_answers(server: BaseTestServer) -> None:
     await server.close()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "rolecall", "top", "--url", "http://127.0.0.1:1", stderr=subprocess.PIPE
@@ -256,7 +260,12 @@ async def test_one_line_says_that_nothing_answers(server: TestServer) -> None:
 
 def test_a_failure_leaves_the_terminal_as_it_was(shell: Shell) -> None:
     mode = shell.mode
-    with pytest.raises(ZeroDivisionError), key_mode(shell.theirs):
-        assert shell.mode != mode
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with key_mode(shell.theirs):
+            assert shell.mode != mode
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert shell.mode == mode
