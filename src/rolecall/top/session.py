@@ -14,7 +14,7 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -135,10 +135,9 @@ class _Session:
             if place.page is not Page.RUN or place.path not in self.views:  # what a run has done stays the same
                 await self._read_place(client, place.path, _VIEWS[place.page])
                 self.events.put_nowait(_READ)
-            try:
-                await asyncio.wait_for(self.moved.wait(), UPDATE_SECONDS)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UPDATE_SECONDS):  # wait_for of Python 3.11 can lose a cancellation
+                    await self.moved.wait()
 
     async def _read_place(self, client: PageClient, path: str, expected: type[View]) -> None:
         try:
