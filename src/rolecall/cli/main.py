@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, validate, version
+from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, top, validate, version
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 
@@ -20,17 +20,17 @@ EPILOG = """To get started:
 
 def parser() -> Parser:
     """Return the parser of the whole command line."""
-    top = Parser(
+    program = Parser(
         prog="rolecall",
         description="Runs Ansible roles as Kubernetes operators.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=version.ShowVersion, help="print what 'rolecall version' prints, and exit")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (run, validate, plan, record, replay, rbac, cluster, demo, init, create, version):
+    program.add_argument("--version", action=version.ShowVersion, help="print what 'rolecall version' prints, and exit")
+    commands = program.add_subparsers(title="commands", metavar="COMMAND")
+    for command in (run, top, validate, plan, record, replay, rbac, cluster, demo, init, create, version):
         command.add_parser(commands)
-    return top
+    return program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,6 +28,7 @@ def list_path(query: Query, **changes: str | int) -> str:
     """Return the path of a list; ``changes`` are other values for the fields of the query."""
     values = {
         "kind": query.kind,
+        "namespace": query.namespace,
         "state": query.state,
         "q": query.text,
         "sort": "" if query.sort == "name" else query.sort,
@@ -44,6 +45,7 @@ def query_of(values: Mapping[str, str]) -> Query:
     is_number = page.isascii() and page.isdigit() and len(page) <= _MOST_DIGITS
     return Query(
         kind=values.get("kind", "")[:_LONGEST],
+        namespace=values.get("namespace", "")[:_LONGEST],
         state=state if state in list(State) else "",
         text=values.get("q", "").strip()[:_LONGEST],
         sort=sort if sort in _SORTS else "name",

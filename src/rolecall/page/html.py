@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from markupsafe import Markup
 from rolecall.kube.durations import format_duration
 from rolecall.page.addresses import list_path, object_path, run_path
 from rolecall.page.views import State
+from rolecall.page.words import SHAPES, ago, until, utc
 
 STATIC_TYPES: Final = {
     "style.css": "text/css",
@@ -30,17 +30,6 @@ STATIC_TYPES: Final = {
 
 UPDATE_SECONDS: Final = 2
 _HERE: Final = Path(__file__).parent
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_STEP: Final = 10
-_SHAPES: Final = {
-    State.RUNNING: "▶",
-    State.FAILED: "✕",
-    State.DELETING: "⊘",
-    State.PAUSED: "‖",
-    State.PENDING: "○",
-    State.SUCCEEDED: "✓",
-}
-"""What tells states apart for those who see no colours, besides their words."""
 
 
 @cache
@@ -79,13 +68,13 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {"ago": self._ago, "until": self._until, "took": format_duration, "utc": _utc}
+        environment.filters |= {"ago": self._ago, "until": self._until, "took": format_duration, "utc": utc}
         environment.globals |= {
             "object_path": object_path,
             "run_path": run_path,
             "list_path": list_path,
             "static_path": static_path,
-            "shapes": _SHAPES,
+            "shapes": SHAPES,
             "states": list(State),
             "update_seconds": UPDATE_SECONDS,
         }
@@ -107,22 +96,7 @@ class Pages:
         return self._environment.get_template("message.html").render(title=title, text=text)
 
     def _ago(self, seconds: float) -> str:
-        passed = self.now() - seconds
-        return "just now" if passed < _STEP else f"{_rounded(passed)} ago"
+        return ago(seconds, self.now())
 
     def _until(self, seconds: float) -> str:
-        left = seconds - self.now()
-        return "now" if left < 1 else f"in {_rounded(left)}"
-
-
-def _rounded(seconds: float) -> str:
-    """Return a time in one unit: a page that changed with every second would always be new."""
-    if seconds < _MINUTE:
-        return f"{max(1, int(seconds)) if seconds < _STEP else int(seconds) // _STEP * _STEP} s"
-    if seconds < _HOUR:
-        return f"{int(seconds) // _MINUTE} min"
-    return f"{int(seconds) // _HOUR} h" if seconds < 2 * _DAY else f"{int(seconds) // _DAY} days"
-
-
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return until(seconds, self.now())

@@ -69,10 +69,14 @@ class Lists:
                 await asyncio.sleep(0)
             state = rows.state_of(note)
             counts[state] += 1
-            if is_asked and query.state in ("", state) and (not query.text or query.text in str(note.key)):
+            if is_asked and query.state in ("", state) and _is_named(note, query):
                 line = rows.last_line(note) if query.sort == "recent" else None
                 found.append((line.started if line is not None else 0.0, kind, note))
         return counts, found
+
+
+def _is_named(note: ObjectNote, query: Query) -> bool:
+    return query.namespace in ("", note.key.namespace) and (not query.text or query.text in str(note.key))
 
 
 def kind_view(kind: Kind, counts: Counter[State]) -> KindView:

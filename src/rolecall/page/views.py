@@ -91,9 +91,10 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to list: a kind by its ID, a state, a part of the name; ``page`` counts from 1."""
+    """What to list: a kind by its ID, a namespace, a state, a part of the name; ``page`` counts from 1."""
 
     kind: str = ""
+    namespace: str = ""
     state: str = ""
     text: str = ""
     sort: str = "name"
@@ -222,12 +223,13 @@ def kind_id(gvk: GVK) -> str:
 def to_json(view: Any) -> Any:
     """Return a view as JSON values, its names in camel case."""
     if is_dataclass(view):
-        return {_camel(each.name): to_json(getattr(view, each.name)) for each in fields(view)}
+        return {in_json(each.name): to_json(getattr(view, each.name)) for each in fields(view)}
     if isinstance(view, dict):
         return {str(name): to_json(value) for name, value in view.items()}
     return [to_json(each) for each in view] if isinstance(view, list | tuple) else view
 
 
-def _camel(name: str) -> str:
+def in_json(name: str) -> str:
+    """Return the name that a field has in JSON."""
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))

@@ -124,6 +124,14 @@ async def test_a_query_selects_by_state_and_by_a_part_of_the_name(shown: Shown) 
     assert (await shown.json("/?state=failed"))["kinds"][0]["states"]["succeeded"] == 1
 
 
+async def test_a_query_selects_a_namespace_and_no_other_whose_name_contains_it(shown: Shown) -> None:
+    for namespace in ("blue", "light-blue"):
+        shown.bench.tell(THING, namespace=namespace)
+    assert [row["namespace"] for row in (await shown.json("/?namespace=blue"))["rows"]] == ["blue"]
+    (status, page) = await shown.get("/?namespace=blue")
+    assert (status, "1 object in blue" in page, "light-blue" in page) == (200, True, False)
+
+
 async def test_the_order_can_be_that_of_the_last_runs(shown: Shown) -> None:
     shown.bench.tell(THING, name="a")
     shown.add_run(shown.bench.tell(THING, name="b"))

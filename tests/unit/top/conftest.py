@@ -1,0 +1,3 @@
+from tests.unit.page.conftest import shown
+
+__all__ = ["shown"]
