@@ -77,7 +77,7 @@ async def test_a_run_does_what_was_planned_and_then_nothing_is_left(
     assert changed == {("create", "Deployment", "made")}
     assert one["status"]["after"]["availableReplicas"] == 1
     assert await world.find(DEPLOYMENT, "made") is None
-    assert "status" not in await world.get(FOO, "one")
+    assert (await world.get(FOO, "one"))["status"] == {"observedGeneration": -1}, "the default of its definition"
 
     records = tmp_path / "records"
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, ("--record-dir", str(records)))

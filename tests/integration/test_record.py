@@ -72,6 +72,8 @@ MANY_HOSTS = """
         groups: many
         ansible_connection: local
         ansible_python_interpreter: "{{ ansible_playbook_python }}"
+        # By default one of Ansible's two programs asks passwd for the home directory, and the other one HOME.
+        ansible_async_dir: "{{ lookup('env', 'HOME') }}/.ansible_async"
       loop: [alpha, beta, gamma]
 - name: Ask on each of them
   hosts: many
