@@ -31,6 +31,8 @@ def masked_by(mask: Mask, line: dict[str, str]) -> Any:
 @example("'''''''''", "", "'")
 def test_a_value_is_found_in_every_spelling_and_its_length_is_kept(value: str, before: str, after: str) -> None:
     whole = f"{before}{value}{after}"
+    # With another quote beside it, a value that begins or ends with one stands there as YAML spells it.
+    assume("'" not in value or value.replace("'", "''") not in whole)
     line = {
         "plain": whole,
         "json": json.dumps({"a": whole}),

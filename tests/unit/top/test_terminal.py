@@ -125,6 +125,14 @@ class Shell:
         return termios.tcgetattr(self.theirs)
 
 
+@pytest.fixture(autouse=True)
+def interruptions() -> Iterator[None]:
+    """Let what a test starts be interrupted: a background job of a shell ignores SIGINT, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def shell() -> Iterator[Shell]:
     with pseudo_terminal() as (ours, theirs):
