@@ -18,13 +18,12 @@ from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy
 from tests.integration.proxied import run
 from tests.integration.shared import Shared, Things
 from tests.integration.things import DEFINITIONS
-from tests.integration.world import FOO, HIKAWA, POD_SCALER, World, eventually, names
+from tests.integration.world import FOO, HIKAWA, PATIENCE, POD_SCALER, World, eventually, names
 from tests.kstatus.judge import Judge
 
 __all__ = ["control_plane", "run"]
 
 NAMESPACE = GVK("", "v1", "Namespace")
-READY_SECONDS = 60.0
 
 
 LONGEST_FIRST = ("test_scaffold.py", "test_guides.py", "test_controlplane.py", "test_runner.py", "test_podscaler.py")
@@ -132,4 +131,4 @@ async def wait_until_ready(operator: Operator) -> None:
     async def look() -> bool:
         return operator.is_ready()
 
-    await eventually(look, bool, READY_SECONDS, "the operator is ready")
+    await eventually(look, bool, PATIENCE, "the operator is ready")

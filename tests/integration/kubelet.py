@@ -18,11 +18,10 @@ from rolecall.controlplane.components import STAGES
 from rolecall.controlplane.startup import free_port
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")
 HOST = "127.0.0.1"
-READY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,13 @@ class Kubelet:
         """Make the node and say where its kubelet listens, which does so when this returns."""
         await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}})
         world = World(client, "")
-        await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"), READY_SECONDS)
+        await world.wait_for(NODE, self.node, lambda node: is_true(node, "Ready"), PATIENCE)
         status = {
             "addresses": [{"type": "InternalIP", "address": HOST}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
         }
         await client.patch(NODE, ObjectKey("", self.node), {"status": status}, "status")
-        await eventually(self._listens, bool, READY_SECONDS, "the kubelet listens")
+        await eventually(self._listens, bool, PATIENCE, "the kubelet listens")
 
     async def _listens(self) -> bool:
         try:
@@ -64,7 +63,7 @@ class Kubelet:
         }
         await world.client.create(pod)
         gvk = GVK("", "v1", "Pod")
-        await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running", READY_SECONDS)
+        await world.wait_for(gvk, name, lambda found: found["status"].get("phase") == "Running", PATIENCE)
 
 
 @contextmanager

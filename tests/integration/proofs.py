@@ -21,10 +21,9 @@ from rolecall.replay.writes import Write, writes_of
 from rolecall.shadow.shadow import Shadow
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, Place, Project, joined, plan_of
-from tests.integration.world import eventually
+from tests.integration.world import PATIENCE, eventually
 
-READY_SECONDS = 90.0
-PATIENCE = 90.0
+FIRST_RUN_SECONDS = 90.0
 """How long an operator may be at rest before an object has had its first run."""
 REST_SECONDS = 8.0
 """Longer than controllers take to wake an operator by what they do for a run."""
@@ -149,7 +148,7 @@ async def _running(operator: Operator) -> AsyncIterator[None]:
 
     operator.start()
     try:
-        await eventually(look, bool, READY_SECONDS, "the operator is ready")
+        await eventually(look, bool, PATIENCE, "the operator is ready")
         yield
     finally:
         assert await asyncio.to_thread(operator.stop) == 0
@@ -164,7 +163,7 @@ async def _until_done(kept: KeptPlan, records: Records, operator: Operator) -> N
 
     async def is_done() -> bool:
         found = {place: records.of(place) for place in kept.runs}
-        if rest.seconds() > (REST_SECONDS if all(found.values()) else PATIENCE):
+        if rest.seconds() > (REST_SECONDS if all(found.values()) else FIRST_RUN_SECONDS):
             return True
         return all(
             found[place] and _count(found[place]) >= len(writes_of(joined(planned)).writes)

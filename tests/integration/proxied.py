@@ -13,10 +13,9 @@ import pytest
 from rolecall.controlplane import ControlPlane
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
-from tests.integration.world import World
+from tests.integration.world import PATIENCE, World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
-COMMAND_SECONDS = 60.0
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Run:
     async def command(self, *command: str, text: str = "", **variables: str) -> tuple[int, str]:
         """Run a command with the run's environment; return the exit code and output."""
         async with self.process(*command, **variables) as process:
-            output, _ = await asyncio.wait_for(process.communicate(text.encode()), COMMAND_SECONDS)
+            output, _ = await asyncio.wait_for(process.communicate(text.encode()), PATIENCE)
             return process.returncode or 0, output.decode()
 
     def kubectl_command(self, *arguments: str) -> tuple[str, ...]:

@@ -16,9 +16,7 @@ import yaml
 from rolecall.kube.references import GVK, RawObject
 from tests.integration.operators import EVERY_NAMESPACE, ROLECALL, Operator
 from tests.integration.things import KINDS, write_role
-from tests.integration.world import World, condition, eventually, is_true
-
-PATIENCE = 60.0
+from tests.integration.world import PATIENCE, World, condition, eventually, is_true
 
 
 @dataclass(frozen=True, slots=True)

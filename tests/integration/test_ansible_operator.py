@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.integration.operators import ANSIBLE_OPERATOR
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, World, condition, eventually
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
 
 ROLE = """
 - name: Look for what cannot be found
@@ -65,7 +65,7 @@ async def test_an_image_made_for_the_go_runner_runs_unchanged(things: Things, wo
     async def ended() -> int:
         return len(thing.operator.messages("Ansible-runner exited successfully", logger="runner"))
 
-    await eventually(ended, bool, 60, "the end of the run is logged")
+    await eventually(ended, bool, PATIENCE, "the end of the run is logged")
     check_log(thing)
 
 

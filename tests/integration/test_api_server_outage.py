@@ -15,11 +15,10 @@ from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
 OUTAGE_SECONDS = 20.0
-PATIENCE = 90.0
 OBJECTS = tuple(f"thing-{number}" for number in range(6))
 
 TASKS = """

@@ -13,9 +13,7 @@ from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.definitions import CRD, define, undefine
-from tests.integration.world import CONFIG_MAP, World, eventually
-
-PATIENCE = 60.0
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
 
 
 @pytest.fixture

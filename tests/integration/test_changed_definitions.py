@@ -9,9 +9,7 @@ from rolecall.kube import discovery
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
 from tests.integration.definitions import CRD, define, definition, undefine
-from tests.integration.world import World, eventually
-
-PATIENCE = 30.0
+from tests.integration.world import PATIENCE, World, eventually
 
 
 @pytest.fixture

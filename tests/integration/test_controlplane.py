@@ -16,8 +16,8 @@ from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPla
 from rolecall.controlplane.binaries import find_binaries
 from rolecall.controlplane.component_processes import find_in_directory
 from rolecall.controlplane.components import COMPONENTS, HOST
+from tests.integration.world import PATIENCE
 
-DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 30.0
 """What pods have by default."""
@@ -25,9 +25,9 @@ Kubectl = Callable[..., str]
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_SECONDS:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}"
         time.sleep(POLL_SECONDS)
 
 
@@ -336,7 +336,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(state_directory: Path, numbe
         log = state_directory / "default" / "logs" / "kube-apiserver.log"
         _wait_for(log.exists, "the API server to be started")
         process.send_signal(number)
-        output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (130, "")
     assert _left_over(state_directory) == []
 
@@ -347,6 +347,6 @@ def test_exec_that_is_asked_to_end_ends_its_command_and_leaves_nothing(state_dir
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         _wait_for((tmp_path / "mark").exists, "the command")
         process.terminate()
-        process.wait(DEADLINE_SECONDS)
+        process.wait(PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert _left_over(state_directory) == []

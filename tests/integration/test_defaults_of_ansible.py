@@ -16,7 +16,7 @@ from rolecall.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import ROLECALL, Operator
 from tests.integration.things import MANIFEST, THING, WATCH, write_role
-from tests.integration.world import World, is_true
+from tests.integration.world import PATIENCE, World, is_true
 
 PLAYBOOK = """
 - hosts: localhost
@@ -77,7 +77,7 @@ async def status(operator: Operator, world: World) -> dict[str, Any]:
     """Give the status of an object after its run."""
     await wait_until_ready(operator)
     await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), 60)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
     return dict(thing["status"])
 
 

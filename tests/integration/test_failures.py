@@ -12,9 +12,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, World, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually, is_true
 
-PATIENCE = 60.0
 GRACE_SECONDS = 25.0
 """What the operator gives its runs when it is asked to stop."""
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
@@ -96,7 +95,7 @@ async def no_processes(operator: Operator) -> None:
     async def look() -> list[psutil.Process]:
         return operator.job_processes()
 
-    await eventually(look, lambda left: not left, 15, "no process of a run is left")
+    await eventually(look, lambda left: not left, PATIENCE, "no process of a run is left")
 
 
 def retried(thing: Thing) -> list[str]:
@@ -110,7 +109,7 @@ async def no_processes_of(thing: Thing) -> None:
     async def look() -> list[psutil.Process]:
         return [process for job in retried(thing) for process in processes_of_run(job)]
 
-    await eventually(look, lambda left: not left, 15, "no process of a run is left")
+    await eventually(look, lambda left: not left, PATIENCE, "no process of a run is left")
 
 
 @pytest.mark.parametrize("role", BROKEN)
@@ -251,7 +250,7 @@ async def test_a_second_signal_ends_the_operator_at_once(world: World, thing_ope
     await world.create(MANIFEST)
     await eventually(lambda: _has_job_process(thing_operator, "SIG_IGN"), bool, PATIENCE, "the module runs")
     thing_operator.signal(signal.SIGINT)
-    await eventually(lambda: _said(thing_operator, "Stopping"), bool, 10, "the first signal is heard")
+    await eventually(lambda: _said(thing_operator, "Stopping"), bool, PATIENCE, "the first signal is heard")
     thing_operator.signal(signal.SIGINT)
     assert thing_operator.wait(GRACE_SECONDS / 2) in (0, 1)
     await no_processes(thing_operator)

@@ -3,9 +3,8 @@
 import asyncio
 
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, World, condition, eventually
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
 
-PATIENCE = 60.0
 WATCH = "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}"
 BLOCKS = """
 - name: Show that the run has begun

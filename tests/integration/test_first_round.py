@@ -8,9 +8,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import read
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import World, eventually
+from tests.integration.world import PATIENCE, World, eventually
 
-PATIENCE = 120.0
 NAMES = [f"thing-{number:02}" for number in range(20)]
 TASKS = """
 - name: Wait for the gate

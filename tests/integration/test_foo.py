@@ -6,9 +6,7 @@ from rolecall.kube.errors import InvalidError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import DEPLOYMENT, EVENT, FOO, World, condition, eventually, is_true
-
-PATIENCE = 60.0
+from tests.integration.world import DEPLOYMENT, EVENT, FOO, PATIENCE, World, condition, eventually, is_true
 
 FOO_MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
@@ -92,7 +90,7 @@ async def test_respects_a_foreign_deployment_and_recovers_when_it_goes(world: Wo
     async def runs() -> int:
         return running.runs("Foo", NAME, namespace=world.namespace)
 
-    await eventually(runs, lambda count: count >= 5, 120, "several retries with back-off")
+    await eventually(runs, lambda count: count >= 5, PATIENCE, "several retries with back-off")
     untouched = await world.get(DEPLOYMENT, "foo-deployment")
     assert untouched["spec"] == foreign["spec"]
     assert owner_references_of(untouched) == ()

@@ -15,10 +15,9 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.songs import END, expected, manifest, seeds, song, word, words
-from tests.integration.world import HIKAWA, KIYOSHI, ZUNDOKO, World, always, eventually, names
+from tests.integration.world import HIKAWA, KIYOSHI, PATIENCE, ZUNDOKO, World, always, eventually, names
 
 pytestmark = pytest.mark.alone
-PATIENCE = 150.0
 
 
 async def wait_for_kiyoshi(world: World, name: str) -> RawObject:
@@ -86,7 +85,7 @@ async def test_goes_on_with_its_song_after_a_kill(world: World, operator: Operat
     async with recording(world) as seen:
         await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
         for least in (2, 4):
-            await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= least, 60, "words")  # noqa: B023
+            await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= least, PATIENCE, "words")  # noqa: B023
             operator.kill()
             operator.start()
         await wait_for_kiyoshi(world, "hikawa-sample")
@@ -101,7 +100,7 @@ async def test_says_a_deleted_word_again(world: World) -> None:
     """A Zundoko that somebody deletes in the middle of the song comes back under its number, the same word."""
     seed = next(seeds(8))
     await world.create(manifest("hikawa-sample", seed, intervalMillis=100))
-    await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, 60, "three words")
+    await eventually(lambda: words(world, "hikawa-sample"), lambda said: len(said) >= 3, PATIENCE, "three words")
     await world.delete(ZUNDOKO, "hikawa-sample-zundoko-002")
     await wait_for_kiyoshi(world, "hikawa-sample")
     assert await words(world, "hikawa-sample") == expected("hikawa-sample", song(seed))
@@ -140,6 +139,8 @@ async def test_two_at_once_keep_their_words_apart_and_go_with_their_owner(world:
     assert await words(world, "first") == expected("first", song(first))
     assert await words(world, "second") == expected("second", song(second))
     await world.delete(HIKAWA, "first")
-    await eventually(lambda: world.objects(KIYOSHI), lambda left: names(left) == ["second-kiyoshi"], 60, "one Kiyoshi")
-    await eventually(lambda: words(world, "first"), lambda said: not said, 60, "the first one's words are gone")
+    await eventually(
+        lambda: world.objects(KIYOSHI), lambda left: names(left) == ["second-kiyoshi"], PATIENCE, "one Kiyoshi"
+    )
+    await eventually(lambda: words(world, "first"), lambda said: not said, PATIENCE, "the first one's words are gone")
     assert await words(world, "second") == expected("second", song(second))

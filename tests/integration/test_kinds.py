@@ -11,9 +11,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import Operator
 from tests.integration.things import write_role
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
-PATIENCE = 30.0
 GOOD = "- name: Say which\n  ansible.builtin.debug: {msg: fine}\n"
 
 

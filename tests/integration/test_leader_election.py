@@ -26,10 +26,9 @@ from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
 pytestmark = pytest.mark.alone
-PATIENCE = 60.0
 LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 6.0, 3.0, 0.75
 DO_NOTHING = "- ansible.builtin.debug:\n"
 BEAT = """

@@ -13,9 +13,8 @@ from tests.guides import guide
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
-PATIENCE = 60.0
 TASKS = """
 - name: Write down the size
   kubernetes.core.k8s:

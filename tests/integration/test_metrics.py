@@ -20,9 +20,8 @@ from tests.integration.metrics import port_of, read
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import write_project
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
-PATIENCE = 60.0
 ROLE = """
 - name: Count
   rolecall.util.osdk_metric: {name: sanity_counter, description: counts, counter: {}}

@@ -16,9 +16,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import EVERY_NAMESPACE, Operator
 from tests.integration.things import write_role
-from tests.integration.world import World, condition, is_true
+from tests.integration.world import PATIENCE, World, condition, is_true
 
-PATIENCE = 60.0
 TASKS = """
 - name: Report
   ansible.builtin.set_stats: {data: {report: "{{ 'x' * (large | default(1) | int) }}"}, aggregate: false}

@@ -4,9 +4,8 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.test_own_writes import quiet
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, World
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, World
 
-PATIENCE = 60.0
 TASKS = """
 - name: Make a dependent
   kubernetes.core.k8s:

@@ -6,9 +6,7 @@ from typing import Any
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, World, eventually
-
-PATIENCE = 60.0
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
 
 WRITES_EVERYTHING_BUT_THE_SPEC = """
 - name: Patch the primary's labels

@@ -7,9 +7,8 @@ import pytest
 from rolecall.kube.metadata import has_finalizer
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, World, always, condition, eventually, is_true
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, condition, eventually, is_true
 
-PATIENCE = 60.0
 TASKS = """
 - name: Remember the size
   kubernetes.core.k8s:

@@ -28,7 +28,7 @@ from tests.integration.proofs import Proof, follow
 from tests.integration.shadows import reader_kubeconfig, shadow_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS, THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, POD, REPLICA_SET, World
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, POD, REPLICA_SET, World
 
 __all__ = ["reader_kubeconfig", "shadow_plane"]
 
@@ -49,7 +49,6 @@ SHARED = Shared(
 )
 """Kinds ``plain``, whose objects name their case, and ``final``, whose objects have a finalizer."""
 
-PATIENCE = 120.0
 COMPARED = set(CASES) - {"secret"}
 """A record has placeholders for what a run reads from Secrets, and a plan does not."""
 

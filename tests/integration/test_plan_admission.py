@@ -10,12 +10,11 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.plan.admission import with_admission
 from rolecall.plan.results import Admission, AdmissionAnswer, ObjectPlan, Plan, PlannedWrite, TaskName
-from tests.integration.world import CONFIG_MAP, FOO, World, eventually
+from tests.integration.world import CONFIG_MAP, FOO, PATIENCE, World, eventually
 
 POLICY = GVK("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy")
 BINDING = GVK("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding")
 FOOS = "/apis/samplecontroller.k8s.io/v1alpha1/namespaces"
-PATIENCE = 60.0
 
 
 def policy(world: World, kind: str, **spec: Any) -> RawObject:

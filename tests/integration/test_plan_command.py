@@ -16,9 +16,8 @@ from rolecall.demo.manifests import Applier
 from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
-from tests.integration.world import DEPLOYMENT, FOO, World, is_true
+from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, World, is_true
 
-PATIENCE = 90.0
 MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
 kind: Foo

@@ -15,11 +15,9 @@ from rolecall.shadow.importer import Importer
 from rolecall.shadow.live_source import LiveSource
 from rolecall.shadow.shadow import Shadow
 from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
-from tests.integration.world import DEPLOYMENT, FOO, POD, REPLICA_SET, World, names
+from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
-
-PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -17,11 +17,10 @@ from tests.integration.planned import Place, Project, clear
 from tests.integration.proofs import Proof, prove
 from tests.integration.shadows import reader_kubeconfig, shadow_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
-from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, World
+from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, PATIENCE, POD_SCALER, REPLICA_SET, World
 
 __all__ = ["reader_kubeconfig", "shadow_plane"]
 
-PATIENCE = 120.0
 NEW = (
     (FOO.kind, "one"),
     (FOO.kind, "refused"),

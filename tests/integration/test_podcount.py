@@ -3,9 +3,8 @@
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import POD, REPLICA_SET, World, eventually, names
+from tests.integration.world import PATIENCE, POD, REPLICA_SET, World, eventually, names
 
-PATIENCE = 60.0
 NAME = "example-replicaset"
 MANIFEST = """
 apiVersion: apps/v1

@@ -6,9 +6,18 @@ from rolecall.kube.errors import ApiError, InvalidError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
-from tests.integration.world import DEPLOYMENT, POD, POD_SCALER, World, always, eventually, is_true, names
+from tests.integration.world import (
+    DEPLOYMENT,
+    PATIENCE,
+    POD,
+    POD_SCALER,
+    World,
+    always,
+    eventually,
+    is_true,
+    names,
+)
 
-PATIENCE = 60.0
 """Seconds for a few runs on a busy machine; what a story bounds itself is bounded by its own number."""
 
 POD_SCALER_MANIFEST = """

@@ -16,9 +16,8 @@ from rolecall.proxy import Proxy, ReadWatermark, SessionSpec
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually, is_true
 
-PATIENCE = 60.0
 ROUNDS = 60
 
 

@@ -13,13 +13,12 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import DEFINITION, write_project
-from tests.integration.world import CONFIG_MAP, World, always, eventually
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, eventually
 
 NAMESPACE = GVK("", "v1", "Namespace")
 CLUSTER_ROLE = GVK("rbac.authorization.k8s.io", "v1", "ClusterRole")
 DEFINITIONS = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 TOWN = GVK("test.rolecall.dev", "v1", "Town")
-PATIENCE = 60.0
 QUIET_SECONDS = 3.0
 
 BEYOND = """

@@ -12,12 +12,11 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.transport.forward import Upstream
 from tests.integration.proxied import Run, config_map
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, eventually, names
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, eventually, names
 
 API_SERVICE = GVK("apiregistration.k8s.io", "v1", "APIService")
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-PATIENCE = 30.0
 
 
 class Asking:

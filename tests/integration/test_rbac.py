@@ -18,9 +18,18 @@ from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
-from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, POD_SCALER, REPLICA_SET, World, condition, is_true
+from tests.integration.world import (
+    DEPLOYMENT,
+    FOO,
+    HIKAWA,
+    PATIENCE,
+    POD_SCALER,
+    REPLICA_SET,
+    World,
+    condition,
+    is_true,
+)
 
-PATIENCE = 90.0
 SAMPLES = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
 kind: Foo

@@ -3,9 +3,8 @@
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project, write_role
-from tests.integration.world import CONFIG_MAP, EVENT, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, EVENT, PATIENCE, World, eventually, is_true
 
-PATIENCE = 60.0
 MAKES_A_DEPENDENT = """
 - name: Make a dependent
   kubernetes.core.k8s:

@@ -13,9 +13,8 @@ from rolecall.record.reader import StoredRecord, read_record
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, write_project
-from tests.integration.world import World, eventually
+from tests.integration.world import PATIENCE, World, eventually
 
-PATIENCE = 90.0
 PLANTED = "planted-Pa55word"
 TASKS = """
 - name: Read a Secret

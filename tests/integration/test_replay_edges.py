@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import eventually
+from tests.integration.world import PATIENCE, eventually
 
 COMMAND = """
 - name: Ask a program
@@ -70,7 +70,7 @@ async def record_of(things: Things, role: str, number: int) -> Path:
     async def look() -> list[Path]:
         return sorted((things.operator.folder / "records").glob(start))
 
-    return (await eventually(look, lambda found: len(found) >= number, 90, f"{number} records of {role}"))[-1]
+    return (await eventually(look, lambda found: len(found) >= number, PATIENCE, f"{number} records of {role}"))[-1]
 
 
 async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -19,11 +19,10 @@ from rolecall.shadow.shadow import Shadow
 from rolecall.shadow.source import SourceError
 from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
 from tests.integration.things import THING
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, POD, REPLICA_SET, World, names
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, POD, REPLICA_SET, World, names
 
 __all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
 
-PATIENCE = 60.0
 ROUNDS, IMPORTED = 8, 99
 ANOTHER = DEPLOYMENT_OF_TWO.replace("web", "other").replace("replicas: 2", "replicas: 1")
 

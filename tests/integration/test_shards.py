@@ -18,11 +18,10 @@ from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import ObjectKey
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import World, eventually, is_true, names
+from tests.integration.world import PATIENCE, World, eventually, is_true, names
 from tests.static.repository import documents
 
 pytestmark = pytest.mark.alone
-PATIENCE = 90.0
 RBAC = "rbac.authorization.k8s.io/v1"
 SHARDS = 4
 NAMES = [f"thing-{number:02}" for number in range(24)]

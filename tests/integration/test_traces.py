@@ -18,9 +18,8 @@ from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.test_podscaler import POD_SCALER_MANIFEST, wait_for_pods, wait_for_status
 from tests.integration.things import DEFINITIONS, MANIFEST, THING, write_project
-from tests.integration.world import CONFIG_MAP, POD_SCALER, World, eventually, is_true
+from tests.integration.world import CONFIG_MAP, PATIENCE, POD_SCALER, World, eventually, is_true
 
-PATIENCE = 90.0
 API_SERVER = "apiserver"
 CLIENT = 3
 """The kind of a span that is a request to somebody else."""

@@ -12,9 +12,8 @@ import pytest
 from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import GVK
 from tests.integration.definitions import define, undefine
-from tests.integration.world import World, eventually
+from tests.integration.world import PATIENCE, World, eventually
 
-PATIENCE = 30.0
 LEVELS = 9_900
 """The API server takes up to 10,000."""
 

@@ -28,6 +28,7 @@ from tests.integration.world import (
     FOO,
     HIKAWA,
     KIYOSHI,
+    PATIENCE,
     POD_SCALER,
     REPLICA_SET,
     World,
@@ -38,7 +39,6 @@ from tests.integration.world import (
 )
 from tests.kstatus.judge import Judge
 
-PATIENCE = 60.0
 THREE = {"Ready", "Reconciling", "Stalled"}
 
 POD_SCALER_MANIFEST = """

@@ -2,9 +2,7 @@
 
 from rolecall.kube.metadata import metadata_of
 from tests.integration.shared import Role, Shared, Things
-from tests.integration.world import CONFIG_MAP, World, condition, eventually
-
-PATIENCE = 60.0
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
 
 WRITE_DOWN = """
 - name: Write down what this run was given

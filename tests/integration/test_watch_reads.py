@@ -13,9 +13,8 @@ from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
 from rolecall.kube.selected_reads import SelectedReads, Selection
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, World, always, eventually
+from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, World, always, eventually
 
-PATIENCE = 60.0
 REACTION_SECONDS = 5.0
 """How late a run may start on a machine with other work; it takes a tenth of a second."""
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
-from tests.integration.world import World, eventually, is_true
+from tests.integration.world import PATIENCE, World, eventually, is_true
 
-PATIENCE = 30.0
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"
 
 

@@ -174,7 +174,7 @@ _CASES = (
     Case(
         name="ansible_cfg",
         rule="the operator's ansible.cfg holds",
-        says=("cfg x", "7 merge", "+new"),
+        says=("cfg x", "77 merge", "+new"),
         environment={"ANSIBLE_CONFIG": "{project}/ansible.cfg"},
     ),
     Case(

@@ -12,14 +12,14 @@ async def test_the_loop_clock_calls_when_its_time_has_come_and_not_before() -> N
     called: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     start = clock.monotonic()
     clock.call_at(start + 0.01, lambda: called.set_result(clock.monotonic()))
-    assert 0.0099 <= await asyncio.wait_for(called, 5) - start < 5
+    assert await asyncio.wait_for(called, 60) - start >= 0.0099
 
 
 async def test_a_time_in_the_past_is_now() -> None:
     called = asyncio.Event()
     clock = LoopClock()
     clock.call_at(clock.monotonic() - 100, called.set)
-    await asyncio.wait_for(called.wait(), 5)
+    await asyncio.wait_for(called.wait(), 60)
 
 
 async def test_a_cancelled_call_does_not_come() -> None:
@@ -27,7 +27,7 @@ async def test_a_cancelled_call_does_not_come() -> None:
     called, later = asyncio.Event(), asyncio.Event()
     clock.call_at(clock.monotonic() + 0.001, called.set).cancel()
     clock.call_at(clock.monotonic() + 0.005, later.set)
-    await asyncio.wait_for(later.wait(), 5)
+    await asyncio.wait_for(later.wait(), 60)
     assert not called.is_set()
 
 
@@ -58,5 +58,5 @@ async def test_a_cancelled_pause_leaves_no_timer() -> None:
 @pytest.mark.parametrize("seconds", [0, -1])
 async def test_a_pause_of_nothing_needs_no_clock(seconds: float) -> None:
     clock = ManualClock()
-    await asyncio.wait_for(sleep(clock, seconds), 5)
+    await asyncio.wait_for(sleep(clock, seconds), 60)
     assert clock.handles == 0

@@ -162,7 +162,7 @@ async def test_stop_lets_running_reconciles_end_and_starts_no_other() -> None:
         await settle()
         assert not task.done()
         await kinds.end()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     assert kinds.started == [("a", "one"), ("a", "two")]
     assert kinds.dispatcher.running == []
 
@@ -172,7 +172,7 @@ async def test_a_stop_before_the_start_starts_nothing() -> None:
     kinds.add("a", "one", HIGH)
     kinds.dispatcher.stop()
     async with dispatching(kinds.dispatcher) as task:
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     assert kinds.started == []
 
 

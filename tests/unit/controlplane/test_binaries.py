@@ -9,7 +9,7 @@ from rolecall.controlplane import binaries
 from rolecall.controlplane.errors import BinariesUnavailableError
 from rolecall.controlplane.versions import KUBERNETES, PROGRAM_NAMES, SERVER_NAMES, Program
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 90
 Fetch = Callable[[Sequence[Program], Path, binaries.Report], None]
 
 

@@ -10,7 +10,7 @@ import pytest
 from rolecall.controlplane import component_processes
 from rolecall.controlplane.component_processes import ProcessRecord
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 90
 IGNORES_TERM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('set', flush=True); time.sleep(60)"
 )

@@ -136,7 +136,7 @@ async def test_what_one_side_ends_ends_for_the_other() -> None:
         await reader.readuntil(b"\r\n\r\n")
         assert await reader.read() == b"last words"
         writer.close()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_a_client_that_hangs_up_frees_both_connections() -> None:
@@ -153,7 +153,7 @@ async def test_a_client_that_hangs_up_frees_both_connections() -> None:
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 60)
         runner = proxy._runner
         assert runner is not None
         assert runner.server is not None
@@ -171,7 +171,7 @@ async def test_revocation_ends_a_tunnel_at_once() -> None:
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         await proxy.revoke(spec)
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
 
 
@@ -283,7 +283,7 @@ async def test_who_does_not_read_is_not_read_ahead_for(flooded: Flooded) -> None
 
 async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded: Flooded) -> None:
     await flooded.proxy.revoke(flooded.spec)
-    await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
 
 
 async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
@@ -292,4 +292,4 @@ async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_
     monkeypatch.setattr("rolecall.proxy.transport.upgrade.CLOSE_TIMEOUT_SECONDS", 0.1)
     flooded.pouring.cancel()
     flooded.writer.transport.abort()
-    await asyncio.wait_for(flooded.flood.has_ended.wait(), 5)
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
