@@ -9,11 +9,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 
 from rolecall.config.leader_election import election_of
 from rolecall.config.settings import Settings, resolve_max_concurrent_runs
@@ -22,31 +21,21 @@ from rolecall.controller.clock import LoopClock
 from rolecall.controller.leader_election import Elector
 from rolecall.controller.lease_guard import LeaseGuard
 from rolecall.controller.manager import Manager
-from rolecall.controller.reads.read_watches import ReadWatches
 from rolecall.controller.shards.held_shards import HeldShards
 from rolecall.controller.shards.member import ShardMember
-from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
-from rolecall.kube.selected_reads import SelectedReads
 from rolecall.logs import get_logger
 from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.owned_directories import OwnedDirectory
-from rolecall.private_files import make_own_directory
-from rolecall.proxy import Proxy
+from rolecall.operator_services import keeping_budget, live_page, read_watches, runner_of, running_proxy, work_directory
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.record.memory import RecordMemory
 from rolecall.record.recorder import Recorder
-from rolecall.runs.budgeted_runner import BudgetedRunner
 from rolecall.runs.content_watch import watch_content
-from rolecall.runs.guarded_runner import GuardedRunner
-from rolecall.runs.orphaned_workspaces import remove_old_kubeconfigs
-from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
 from rolecall.runs.shared_discovery import SharedDiscovery
-from rolecall.runs.starters import starter_for
 from rolecall.serving.probes import Readiness
 from rolecall.serving.servers import serving
 from rolecall.serving.user_metrics_endpoint import run_environment
@@ -77,24 +66,23 @@ async def run_operator(
     clock = LoopClock()
     async with (
         exporting(os.environ) as traces,
-        _runner(settings, watches, metrics, runner) as chosen,
+        runner_of(settings, watches, metrics, runner) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
         shards = HeldShards(settings.shards, settings.grace_seconds) if settings.shards else None
         takes_part = _participant(shards)
         elector = takes_part(client, election, clock, metrics, guard.end_at if guard else None) if election else None
         may_write = _may_write(elector)
-        manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
-        manager.dispatcher.limit = _limit_of_runs(settings, watches)
+        manager = _manager(client, settings, watches, clock, elector)
         if shards is not None:
             shards.dispatcher = manager.dispatcher
         async with (
-            _proxy(client, settings, may_write) as proxy,
+            running_proxy(client, settings, may_write) as proxy,
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
-            _work_directory(settings) as root,
-            _budgeted(chosen, settings, root, watches) as budgeted,
-            _read_watches(client, clock, watches, metrics) as reads,
+            work_directory(settings) as root,
+            keeping_budget(chosen, settings, root, watches) as budgeted,
+            read_watches(client, clock, watches, metrics) as reads,
         ):
             recorder = _recorder(settings, client, is_traced=traces is not None)
             context = OperatorContext(
@@ -116,10 +104,7 @@ async def run_operator(
                 discovery=SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None,
                 shards=shards,
             )
-            controllers = [_add(watch, context) for watch in watches]
-            async with _page(context, controllers, metrics):
-                with _stopped_by_signals(manager):
-                    await _run(manager, controllers, on_stop, keeps_files=settings.work_directory is not None)
+            await _run(context, watches, metrics, on_stop)
     logger.info("Exiting")
 
 
@@ -158,24 +143,17 @@ def _may_write(elector: Elector | ShardMember | None) -> Callable[[], bool]:
     return (lambda: True) if elector is None else (lambda: elector.may_write)
 
 
-def _limit_of_runs(settings: Settings, watches: tuple[Watch, ...]) -> int:
-    return resolve_max_concurrent_runs(settings, [watch.workers or settings.workers for watch in watches])
-
-
-@asynccontextmanager
-async def _work_directory(settings: Settings) -> AsyncIterator[Path]:
-    """Yield the directory of the workspaces; a temporary one is removed at the end."""
-    if settings.work_directory is None:
-        temporary = OwnedDirectory.make("rolecall-work-")
-        try:
-            yield temporary.path.resolve()
-        finally:
-            temporary.remove()
-    else:
-        make_own_directory(settings.work_directory)
-        shared = settings.kubeconfig_directory
-        remove_old_kubeconfigs(shared or settings.work_directory, is_shared=shared is not None)
-        yield settings.work_directory.resolve()
+def _manager(
+    client: Client,
+    settings: Settings,
+    watches: tuple[Watch, ...],
+    clock: LoopClock,
+    elector: Elector | ShardMember | None,
+) -> Manager:
+    manager = Manager(client, settings.namespaces or None, clock, elector, settings.grace_seconds)
+    workers = [watch.workers or settings.workers for watch in watches]
+    manager.dispatcher.limit = resolve_max_concurrent_runs(settings, workers)
+    return manager
 
 
 def _add(watch: Watch, context: OperatorContext) -> WatchController:
@@ -186,89 +164,33 @@ def _add(watch: Watch, context: OperatorContext) -> WatchController:
 
 
 async def _run(
-    manager: Manager, controllers: list[WatchController], on_stop: Callable[[], object] | None, *, keeps_files: bool
+    context: OperatorContext,
+    watches: tuple[Watch, ...],
+    metrics: OperatorMetrics,
+    on_stop: Callable[[], object] | None,
 ) -> None:
+    controllers = [_add(watch, context) for watch in watches]
+    async with live_page(context, controllers, metrics):
+        with _stopped_by_signals(context.manager):
+            beside = _watch_files(context, controllers)
+            try:
+                await context.manager.run()
+            finally:
+                if on_stop is not None:
+                    on_stop()
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+
+
+def _watch_files(context: OperatorContext, controllers: list[WatchController]) -> list[asyncio.Task[None]]:
+    """Follow changed roles, and remove the workspaces of objects that went while no operator ran."""
     beside = [
         asyncio.create_task(watch_content(controller.watch, controller.content_changed)) for controller in controllers
     ]
-    if keeps_files:
+    if context.settings.work_directory is not None:
         beside += [asyncio.create_task(controller.remove_orphaned_workspaces()) for controller in controllers]
-    try:
-        await manager.run()
-    finally:
-        if on_stop is not None:
-            on_stop()
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _page(
-    context: OperatorContext, controllers: list[WatchController], metrics: OperatorMetrics
-) -> AsyncIterator[None]:
-    """Serve the live page, if the settings ask for it."""
-    if not context.settings.has_ui:
-        yield
-        return
-    # Nobody else should pay for its templates.
-    from rolecall.page.server import serving_page  # noqa: PLC0415
-    from rolecall.page.sources import Kind, Sources  # noqa: PLC0415
-
-    sources = Sources(
-        version=version("rolecall"),
-        kinds=tuple(map(Kind.of, controllers)),
-        manager=context.manager,
-        clock=context.clock,
-        recorder=context.recorder,
-        shards=context.shards,
-    )
-    async with serving_page(context.settings, context.client, metrics, sources):
-        yield
-
-
-@asynccontextmanager
-async def _runner(
-    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, given: Runner | None
-) -> AsyncIterator[Runner]:
-    """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
-    if given:
-        yield given
-        return
-    async with starter_for(watches, warm=settings.warm, on_replaced=metrics.count_fork_server) as starter:
-        with GuardedRunner.of(ProcessRunner(starter), settings.run_memory_limit_bytes) as guarded:
-            yield guarded
-
-
-@asynccontextmanager
-async def _budgeted(
-    runner: Runner, settings: Settings, root: Path, watches: tuple[Watch, ...]
-) -> AsyncIterator[Runner]:
-    """Yield a runner that keeps the artifacts of all runs below the limit, if there is one."""
-    if not settings.max_artifacts_bytes:
-        yield runner
-        return
-    kinds = [watch.gvk for watch in watches]
-    async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
-        yield budgeted
-
-
-def _read_watches(
-    client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics
-) -> ReadWatches:
-    kinds = [watch.gvk for watch in watches]
-    return ReadWatches.of_kinds(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
-
-
-@asynccontextmanager
-async def _proxy(client: Client, settings: Settings, may_write: Callable[[], bool]) -> AsyncIterator[Proxy]:
-    async with ObjectCache(client, settings.namespaces or None) as cache:
-        proxy = Proxy(client, settings.proxy_port, cache=cache if settings.cache_reads else None, may_write=may_write)
-        try:
-            await proxy.start()
-            yield proxy
-        finally:
-            await proxy.stop()
+    return beside
 
 
 @contextmanager

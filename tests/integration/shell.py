@@ -22,15 +22,20 @@ MOST_SECONDS = 900.0
 TOO_LONG = 124  # as timeout of coreutils says it
 
 
-def clone(folder: Path) -> Path:
-    """Give a copy of the repository as git would clone it, with the virtual environment of these tests in its place."""
-    place = folder / "rolecall"
+def copy_repository(place: Path) -> None:
+    """Copy the files of the repository as they are now, without what git ignores."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         if (PROJECT / name).exists():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(PROJECT / name, place / name)
+
+
+def clone(folder: Path) -> Path:
+    """Give a copy of the repository as git would clone it, with the virtual environment of these tests in its place."""
+    place = folder / "rolecall"
+    copy_repository(place)
     for name in ("pyproject.toml", "uv.lock"):
         os.utime(place / name, (0, 0))  # else make would install the copy in place of what is tested
     (place / ".venv").symlink_to(Path(sys.executable).parents[1])

@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.integration.shared import Role, Shared, Things
+from tests.integration.test_replay import Project
 from tests.integration.world import PATIENCE, eventually
 
 COMMAND = """
@@ -58,7 +56,6 @@ SHARED = Shared(
     },
     ("--record-dir", "FOLDER/records"),
 )
-NO_CLUSTER = {"KUBECONFIG": "/nowhere/kubeconfig", "KUBERNETES_SERVICE_HOST": "", "NO_COLOR": "1"}
 MUCH = 9
 """So many ConfigMaps of a MiB are longer than the longest answer that a record keeps."""
 
@@ -75,18 +72,8 @@ async def record_of(things: Things, role: str, number: int) -> Path:
 
 async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Replay a record without a cluster; return the exit code and what is said of the record."""
-    command = (sys.executable, "-m", "rolecall", "replay", str(record), "--output", "json", *arguments)
-    environment = {**os.environ, **NO_CLUSTER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        command,
-        cwd=things.operator.folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    project = Project(things.operator.folder)
+    done = await asyncio.to_thread(project.replay, str(record), "--output", "json", *arguments)
     assert done.stdout, done.stderr
     (found,) = json.loads(done.stdout)["records"]
     return done.returncode, found

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.guides import PROJECT, guide
+from tests.integration.shell import copy_repository
 
 GUIDE = guide("docs/guides/install.md")
 VERSION = "9.9.9"
@@ -95,16 +96,7 @@ def uv() -> str:
 def release(tmp_path_factory: pytest.TempPathFactory, uv: str) -> Release:
     """Make a release of the files as they are, committed in a clone."""
     clone = tmp_path_factory.mktemp("release") / "rolecall"
-    listed = subprocess.run(
-        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
-        cwd=PROJECT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (PROJECT / name).exists():
-            (clone / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, clone / name)
+    copy_repository(clone)
     script = f"""
         git init --quiet && git config user.name Somebody && git config user.email somebody@example.com
         git add --all && git commit --quiet --message Everything

@@ -3,15 +3,17 @@ import sys
 
 STOP = """
 import asyncio, time
+from types import SimpleNamespace
 from rolecall import operator
 from rolecall.cli import run
+from rolecall.config.settings import Settings
 
 class Manager:
     async def run(self):
         pass
 
 run.STOP_LIMIT_SECONDS = {limit}
-asyncio.run(operator._run(Manager(), [], {on_stop}, keeps_files=False))
+asyncio.run(operator._run(SimpleNamespace(manager=Manager(), settings=Settings()), (), None, {on_stop}))
 {rest}
 """
 
@@ -20,7 +22,7 @@ def test_a_stop_that_hangs_ends_and_shows_where_it_was() -> None:
     script = STOP.format(limit=0.5, on_stop="run.limit_stop", rest="time.sleep(300)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
     assert ended.returncode == 1
-    assert 'File "<string>", line 12 in <module>' in ended.stderr
+    assert 'File "<string>", line 14 in <module>' in ended.stderr
 
 
 def test_a_stop_in_time_says_nothing() -> None:

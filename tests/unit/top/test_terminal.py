@@ -9,10 +9,10 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,6 +52,11 @@ class Terminal:
     number: int
     process: asyncio.subprocess.Process
     seen: str = ""
+    _drawn: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def watch(self) -> None:
+        """Read from now on what is drawn, as it comes."""
+        asyncio.get_running_loop().add_reader(self.number, self._read)
 
     def press(self, keys: str) -> None:
         """Send keys, and forget what was seen before."""
@@ -60,27 +65,30 @@ class Terminal:
 
     async def sees(self, text: str) -> None:
         """Wait until a text has been drawn."""
-        await self._until(lambda: text in self.seen)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while text not in self.seen:
+                    self._drawn.clear()
+                    await self._drawn.wait()
+        except TimeoutError:
+            pytest.fail(repr(self.seen[-3000:]))
 
     async def ends(self) -> int:
         """Wait for the end of the program, and return its exit code."""
-        await self._until(lambda: self.process.returncode is not None)
+        code = await asyncio.wait_for(self.process.wait(), PATIENCE)
         self._read()
-        return await self.process.wait()
+        return code
 
-    async def _until(self, condition: Any) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, repr(self.seen[-3000:])
-            self._read()
-            await asyncio.sleep(0.01)
+    async def is_stopped(self) -> None:
+        """Wait until the program has been stopped by a signal."""
+        look = partial(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        await asyncio.wait_for(asyncio.to_thread(look), PATIENCE)
 
     def _read(self) -> None:
-        while True:
-            try:
+        with suppress(BlockingIOError):
+            while True:
                 self.seen += os.read(self.number, 65536).decode(errors="replace")
-            except BlockingIOError:
-                return
+                self._drawn.set()
 
 
 @contextmanager
@@ -117,7 +125,9 @@ class Shell:
             start_new_session=True,
             env=usual | {"TERM": "xterm-256color"} | variables,
         )
-        return Terminal(self.ours, process)
+        terminal = Terminal(self.ours, process)
+        terminal.watch()
+        return terminal
 
     @property
     def mode(self) -> list[Any]:
@@ -209,7 +219,7 @@ async def test_it_can_be_stopped_and_goes_on(shell: Shell, server: BaseTestServe
     await terminal.sees("default/two")
     terminal.process.send_signal(signal.SIGTSTP)
     await terminal.sees(USUAL)
-    await terminal._until(lambda: is_stopped(terminal.process.pid))
+    await terminal.is_stopped()
     assert shell.mode == mode
     terminal.seen = ""
     terminal.process.send_signal(signal.SIGCONT)
@@ -218,11 +228,6 @@ async def test_it_can_be_stopped_and_goes_on(shell: Shell, server: BaseTestServe
     terminal.press("q")
     assert await terminal.ends() == 0
     assert shell.mode == mode
-
-
-def is_stopped(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - a file of the kernel
-        return file.read().rpartition(")")[2].split()[0] == "T"
 
 
 async def test_without_colours_there_are_none(shell: Shell, server: BaseTestServer) -> None:
