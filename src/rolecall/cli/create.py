@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.init import print_written_files
-from rolecall.scaffold import NewKind, ScaffoldError, create_api
 
 
 def add_parser(commands: Any) -> None:
@@ -50,6 +49,9 @@ def add_parser(commands: Any) -> None:
 
 
 def _create_api(options: argparse.Namespace) -> int:
+    # The other commands should not pay for it.
+    from rolecall.scaffold import NewKind, ScaffoldError, create_api  # noqa: PLC0415
+
     new_kind = NewKind(
         options.group,
         options.version,

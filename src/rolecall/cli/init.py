@@ -3,9 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rolecall.scaffold import ProjectFiles, ScaffoldError, init_project
+if TYPE_CHECKING:
+    from rolecall.scaffold import ProjectFiles
 
 
 def add_parser(commands: Any) -> None:
@@ -30,7 +31,7 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(handler=_init)
 
 
-def print_written_files(command: str, files: ProjectFiles, next_steps: tuple[str, ...]) -> None:
+def print_written_files(command: str, files: "ProjectFiles", next_steps: tuple[str, ...]) -> None:
     """Print the files that were written and the next steps."""
     rows = [
         f"rolecall {command}: in {files.directory}",
@@ -43,6 +44,9 @@ def print_written_files(command: str, files: ProjectFiles, next_steps: tuple[str
 
 
 def _init(options: argparse.Namespace) -> int:
+    # The other commands should not pay for it.
+    from rolecall.scaffold import ScaffoldError, init_project  # noqa: PLC0415
+
     directory = options.directory or Path(options.project_name)
     try:
         files = init_project(directory, options.project_name, options.domain)

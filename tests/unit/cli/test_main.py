@@ -41,3 +41,10 @@ def test_a_command_line_that_cannot_be_meant_is_exit_code_2(
 def test_the_package_is_the_program() -> None:
     done = subprocess.run([sys.executable, "-m", "rolecall", "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()[0]) == (0, "rolecall")
+
+
+def test_no_command_waits_for_what_only_others_need() -> None:
+    """Each command imports in its handler what is large, so that all of them start quickly."""
+    script = "import sys, rolecall.cli.main; print(*{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not {"aiohttp", "ansible", "ansible_runner", "jinja2", "kubernetes", "openshift"} & set(done.stdout.split())
