@@ -15,7 +15,7 @@ INTERRUPTED: Final = 130
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt in the body for SIGTERM and SIGHUP too; to be used in the main thread."""
+    """End the body by SIGTERM and SIGHUP as SIGINT does: with KeyboardInterrupt; to be used in the main thread."""
     previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -24,5 +24,10 @@ def interrupted_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # asyncio.run has a handler that cancels its main task. An exception would be raised in whatever task runs just now.
+    as_interrupt = signal.getsignal(signal.SIGINT)
+    if callable(as_interrupt):
+        as_interrupt(number, frame)
+    else:  # a background job of a shell ignores SIGINT
+        raise KeyboardInterrupt

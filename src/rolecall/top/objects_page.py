@@ -3,29 +3,28 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from rolecall.kube.durations import format_duration
 from rolecall.page.addresses import object_path, run_path
 from rolecall.page.views import ListView, Query, RowView, State, WaitView
 from rolecall.page.words import ago, until
-from rolecall.top.body import HEAD, MINOR, Body, Cell, aligned, because, line, state_cell, wait_text
+from rolecall.top.body import GAP, HEAD, MINOR, Body, Cell, aligned, because, line, state_cell, wait_text
 from rolecall.top.screen import Choice, Page, Place
 
-_COLUMNS = {"STATE": 11, "KIND": 6, "OBJECT": 30, "LAST RUN": 10, "TOOK": 6, "WHY": 8, "WAITS FOR": 8}
+_COLUMNS = {"STATE": 11, "KIND": 10, "OBJECT": 40, "LAST RUN": 10, "TOOK": 6, "WHY": 8, "WAITS FOR": 8}
 """The columns, and how narrow each may get before all of them do: what an object is called matters most."""
-
-_KIND = 1
+_LEFT_OUT = ("TOOK", "WAITS FOR")
+"""The columns that go where names would be cut off otherwise: the page of an object says both."""
 
 
 def objects_body(view: ListView, width: int, now: float) -> Body:
     """Return a list of objects."""
-    rows = [[(title, HEAD) for title in _COLUMNS], *(_cells(row, now) for row in view.rows)]
-    least = list(_COLUMNS.values())
-    if len(view.kinds) == 1 or view.query.kind:  # the lines above name it
-        rows = [[*row[:_KIND], *row[_KIND + 1 :]] for row in rows]
-        del least[_KIND]
-    titles, *lines = aligned(rows, width, least)
+    cells = [{title: (title, HEAD) for title in _COLUMNS}, *(_cells(row, now) for row in view.rows)]
+    columns = _columns(view, cells, width)
+    rows = [[each[title] for title in columns] for each in cells]
+    titles, *lines = aligned(rows, width, list(columns.values()))
     head = [line(width, *_totals(view)), *_troubles(view, width), line(width, (_asked(view), ""))]
     if not view.rows:
         return Body((*head, line(width)), (line(width, ("No object is like that.", MINOR)),))
@@ -33,22 +32,32 @@ def objects_body(view: ListView, width: int, now: float) -> Body:
     return Body((*head, titles), tuple(lines), tuple(choices))
 
 
+def _columns(view: ListView, cells: list[dict[str, Cell]], width: int) -> dict[str, int]:
+    """Return the columns that are shown, with how narrow each may get."""
+    is_named = len(view.kinds) == 1 or view.query.kind  # the lines above name the kind
+    columns = {title: least for title, least in _COLUMNS.items() if title != "KIND" or not is_named}
+    widths = [min(least, max(cell_len(each[title][0]) for each in cells)) for title, least in columns.items()]
+    if sum(widths) + GAP * (len(widths) - 1) <= width:
+        return columns
+    return {title: least for title, least in columns.items() if title not in _LEFT_OUT}
+
+
 def name_of(namespace: str, name: str) -> str:
     """Return the name of an object as everywhere in Kubernetes."""
     return f"{namespace}/{name}" if namespace else name
 
 
-def _cells(row: RowView, now: float) -> list[Cell]:
+def _cells(row: RowView, now: float) -> dict[str, Cell]:
     run = row.last_run
-    return [
-        state_cell(row.state),
-        (row.kind_name, MINOR),
-        (name_of(row.namespace, row.name), ""),
-        (ago(run.started, now) if run else "none", "" if run else MINOR),
-        (format_duration(run.seconds) if run else "", ""),
-        (because(run.because) if run else "", ""),
-        (_wait(row.waits_for, now), ""),
-    ]
+    return {
+        "STATE": state_cell(row.state),
+        "KIND": (row.kind_name, MINOR),
+        "OBJECT": (name_of(row.namespace, row.name), ""),
+        "LAST RUN": (ago(run.started, now) if run else "none", "" if run else MINOR),
+        "TOOK": (format_duration(run.seconds) if run else "", ""),
+        "WHY": (because(run.because) if run else "", ""),
+        "WAITS FOR": (_wait(row.waits_for, now), ""),
+    }
 
 
 def _wait(wait: WaitView, now: float) -> str:

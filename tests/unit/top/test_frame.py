@@ -50,11 +50,13 @@ def test_no_line_is_wider_than_the_terminal(width: int, text: str) -> None:
         assert not [line for line in lines if "\n" in line.plain]
 
 
-def test_in_eighty_columns_reasons_get_shorter_before_names_do() -> None:
-    view = objects(row("17-characters-p-x"), row("17-characters-p-y"))
+def test_in_eighty_columns_other_columns_go_before_names_get_shorter() -> None:
+    view = objects(row("25-characters-of-a-name-x"), row("25-characters-of-a-name-y"))
     lines = drawn(replace(view, kinds=view.kinds * 2), Size(80, 9))
-    assert ["default/17-characters-p-x" in line for line in lines[4:6]] == [True, False]
-    assert lines[4].startswith("✓ succeeded  Foo   default/")
+    assert lines[3].split() == ["STATE", "KIND", "OBJECT", "LAST", "RUN", "WHY"]
+    assert lines[4].startswith("✓ succeeded  Foo   default/25-characters-of-a-name-x  30 s ago  spec.size")
+    wide = drawn(replace(view, kinds=view.kinds * 2), Size(120, 9))
+    assert "WAITS FOR" in wide[3]
 
 
 def test_markup_stays_text() -> None:
