@@ -3,9 +3,11 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,6 +88,21 @@ class Cluster:
     def load(self, image: str) -> None:
         """Load an image of this machine into the cluster."""
         self.do(*self.environment.load, image)
+
+    @contextmanager
+    def port_forward(self, namespace: str, target: str, port: int) -> Iterator[None]:
+        """Forward a port while the body runs."""
+        command = (*self.kubectl_words, "port-forward", "--namespace", namespace, target, str(port))
+        variables = {**os.environ, "KUBECONFIG": self.environment.kubeconfig}
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith("Forwarding from"), f"{shlex.join(command)} has ended"
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGTERM)
 
     def wait_for_rollout(self, name: str = "rolecall", namespace: str = NAMESPACE) -> None:
         """Wait until all pods of a Deployment are new ones and ready, and the old ones gone, leases and all."""

@@ -5,6 +5,7 @@ The commands are those of the page about the deployment, in its order.
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 
 from tests.e2e.cluster import NAMESPACE, PROJECT, Cluster, Document, eventually, is_running
 from tests.e2e.images import CHANGED, OPERATOR
+from tests.e2e.operator_pod import fetch, in_operator, leader
 from tests.e2e.reader import Reader
 from tests.guides import guide
 from tests.outcomes import check
@@ -22,15 +24,6 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:rolecall"
 SAID_AT = "zundokokiyoshi.kaitoy.github.com/said-at-millis"
 WORDS_DURING_TAKEOVER = 40
 PODS_DURING_TAKEOVER = 6
-FETCH = """
-import ssl, sys, urllib.error, urllib.request
-headers = {"Authorization": "Bearer " + sys.argv[2]} if sys.argv[2:] else {}
-request = urllib.request.Request(sys.argv[1], headers=headers)
-try:
-    print(urllib.request.urlopen(request, timeout=10, context=ssl._create_unverified_context()).read().decode())
-except urllib.error.HTTPError as error:
-    print("HTTP", error.code)
-"""
 TAKEOVER = f"""
 apiVersion: zundokokiyoshi.kaitoy.github.com/v1beta1
 kind: Hikawa
@@ -60,17 +53,6 @@ def deployed(cluster: Cluster, page: Reader, operator_image: str) -> Iterator[Cl
     cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "namespace", "takeover", "monitoring")
     cluster.make("undeploy")
     cluster.make("uninstall")
-
-
-def leader(cluster: Cluster) -> str:
-    """Return the name of the pod that holds the Lease."""
-    holder = cluster.get("lease/rolecall", "-n", NAMESPACE).get("spec", {}).get("holderIdentity") or ""
-    return str(holder).rpartition("_")[0]
-
-
-def in_operator(cluster: Cluster, *command: str) -> str:
-    pod = eventually(lambda: leader(cluster), bool, 30, "a replica leads")  # nobody does for a moment after a rollout
-    return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
 
 
 def status(cluster: Cluster, obj: str, namespace: str) -> Document:
@@ -183,10 +165,6 @@ def test_the_service_account_can_do_nothing_beyond_its_role(deployed: Cluster) -
     assert rules(deployed, ACCOUNT, NAMESPACE) - anybody == written("ClusterRole") | written("Role")
 
 
-def fetch(cluster: Cluster, url: str, *token: str) -> str:
-    return in_operator(cluster, "python3", "-c", FETCH, url, *token)
-
-
 def test_metrics_are_served_to_anybody(deployed: Cluster) -> None:
     address = deployed.get("service/rolecall-metrics", "-n", NAMESPACE)["spec"]["clusterIP"]
     assert "ansible_operator_build_info" in fetch(deployed, f"http://{address}:8443/metrics")
@@ -213,6 +191,17 @@ def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> 
     assert fetch(deployed, url, tokens["stranger"]).strip() == "HTTP 403"
     assert "ansible_operator_build_info" in fetch(deployed, url, tokens["prometheus"])
     deployed.kubectl("delete", "clusterrolebinding", "metrics")
+
+
+def test_the_live_page_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
+    deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/live-page")
+    deployed.wait_for_rollout()
+    pod = eventually(lambda: leader(deployed), bool, 30, "a replica leads")
+    top = (*deployed.environment.run_in, sys.executable, "-m", "rolecall", "top", "--once")
+    with deployed.port_forward(NAMESPACE, f"pod/{pod}", 8090):
+        seen = eventually(lambda: deployed.run(*top).stdout, lambda text: text.count("✓ succeeded") > 5, 60, "top")
+    assert "foo-sample/foos.samplecontroller.k8s.io" in seen
+    assert "This replica runs the roles." in seen
 
 
 def test_an_upgrade_to_a_changed_role_reconciles_what_is_there(
