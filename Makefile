@@ -128,7 +128,7 @@ endif
 
 .PHONY: e2e
 e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads images) and RUN_IN (where it can be reached)
-	$(RUN) pytest tests/e2e -x --timeout 600
+	$(RUN) pytest tests/e2e -x --timeout 1800
 
 # What runs do is compared with what was planned before; the integration tests have a small part of it.
 PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_by_chance.py) tests/plan_proof
