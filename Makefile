@@ -147,7 +147,7 @@ test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHON
 	  [ -n "$$python" ] || { echo "Python $$version is not installed, so it is left out"; continue; }; \
 	  echo "== $$python"; \
 	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$python; \
-	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 300 || failed="$$failed $$version"; \
+	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 1000 || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed on Python$$failed"; exit 1; }
 
