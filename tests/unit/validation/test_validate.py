@@ -170,7 +170,7 @@ def test_a_playbook_finds_the_roles_of_the_project(project: Path) -> None:
     use_playbook(project, "- hosts: localhost\n  roles: [thing, gone]\n", "playbooks/site.yml")
     [(file, line, text)] = found()
     assert (file, line) == ("playbooks/site.yml", 2)
-    assert re.match("the role 'gone' was not found in playbooks/roles:.*:roles:playbooks$", text)
+    assert re.match("[Tt]he role 'gone' was not found in:? playbooks/roles:.*:roles:playbooks$", text)
 
 
 def test_a_playbook_finds_a_role_first_where_the_user_says(project: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_role_finds_others_only_beside_itself_as_in_a_run(project: Path) -> No
     (project / "elsewhere/first/meta/main.yml").write_text("dependencies: [other]\n")
     (project / "watches.yaml").write_text(ENTRY.replace("role: thing", f"role: {project}/elsewhere/first"))
     [(_, _, text)] = found()
-    assert text.startswith("the role 'other' was not found")
+    assert "he role 'other' was not found" in text  # "The" or "the", by the version of ansible-core
 
 
 def test_a_role_of_a_finalizer_is_read_too(project: Path) -> None:
