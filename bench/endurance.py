@@ -6,6 +6,8 @@ runs.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +24,7 @@ MEMORY_MIB = 768.0
 """``resources.limits.memory`` of deploy/operator/deployment.yaml."""
 
 _MIB = 1024**2
-_PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS, _TELL_SECONDS = 0.5, 120.0
 _GROWTH_MIB = 32.0
 
 
@@ -52,7 +54,7 @@ async def measure(stage: Stage, effort: Endurance) -> list[Row]:
     work = stage.subfolder("endurance-work")
     objects = await fleet(stage, "endurance", effort.objects)
     await objects.create()
-    async with objects.operator(*_flags(work, effort)) as operator:
+    async with objects.operator(*_flags(work, effort)) as operator, _told(operator, work):
         await objects.done()
         progress(f"{len(objects.objects)} objects are reconciled, after {runs_in(operator)} runs")
         rounds = [await _round(objects, operator, work, number) for number in range(1, effort.rounds + 1)]
@@ -70,6 +72,24 @@ async def measure(stage: Stage, effort: Endurance) -> list[Row]:
 
 def _flags(work: Path, effort: Endurance) -> tuple[str, ...]:
     return (f"--work-dir={work}", f"--max-artifacts-size={effort.artifacts}", "--run-memory-limit=384Mi")
+
+
+@asynccontextmanager
+async def _told(operator: Operator, work: Path) -> AsyncIterator[None]:
+    """Say every few minutes what was measured so far, so that a benchmark that is interrupted was not for nothing."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            artifacts = await asyncio.to_thread(_artifacts_mib, work)
+            memory = await asyncio.to_thread(_memory_mib, operator)
+            progress(f"{runs_in(operator)} runs: {memory:.0f} MiB at work, {artifacts:.1f} MiB on disk")
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 async def _round(objects: Fleet, operator: Operator, work: Path, number: int) -> Round:
