@@ -1,7 +1,5 @@
 """The live page in a real browser: with and without JavaScript, by keyboard, on a phone, in the dark, and live."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.conftest import PATIENCE, Site
+from tests.browser.windows import window
 from tests.integration.things import THING
 
 WINDOWS: dict[str, dict[str, Any]] = {
@@ -18,19 +17,6 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
 SOON = PATIENCE * 1000
-
-
-@asynccontextmanager
-async def window(browser: Browser, **options: Any) -> AsyncIterator[Page]:
-    """Give a window, and check in the end that nothing was refused or has failed in it."""
-    context = await browser.new_context(**options)
-    page = await context.new_page()
-    trouble: list[str] = []
-    page.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    yield page
-    assert trouble == []
-    await context.close()
 
 
 async def look(page: Page, picture: Path) -> None:

@@ -1,0 +1,36 @@
+"""The live page of an operator that has ten thousand objects: a page at a time, and each of them found."""
+
+from aiohttp.test_utils import TestServer
+from playwright.async_api import Browser, expect
+
+from rolecall.page.server import page_application
+from tests.browser.conftest import PATIENCE
+from tests.browser.windows import window
+from tests.integration.things import THING
+from tests.unit.conftest import cluster
+from tests.unit.page.conftest import OPEN, Shown, shown
+
+__all__ = ["cluster", "shown"]
+
+OBJECTS = 10_000
+MOST_ROWS = 200
+SOON = PATIENCE * 1000
+
+
+async def test_ten_thousand_objects_are_leafed_through_searched_and_kept_up_to_date(
+    browser: Browser, shown: Shown
+) -> None:
+    for number in range(OBJECTS):
+        shown.bench.tell(THING, name=f"thing-{number:05}")
+    rows = "table.objects tbody tr"
+    async with TestServer(page_application(shown.sources, OPEN)) as server, window(browser) as page:
+        await page.goto(str(server.make_url("/")))
+        await expect(page.get_by_role("heading", name=f"{OBJECTS} objects")).to_be_visible(timeout=SOON)
+        assert 0 < await page.locator(rows).count() <= MOST_ROWS
+        await page.get_by_role("link", name="Next page").click()
+        await expect(page.get_by_text("Page 2 of ")).to_be_visible(timeout=SOON)
+        await page.get_by_label("Name contains").fill("thing-09999")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator(rows)).to_have_count(1, timeout=SOON)
+        shown.bench.tell(THING, name="thing-09999-and-one-more")
+        await expect(page.locator(rows)).to_have_count(2, timeout=SOON)
