@@ -19,7 +19,7 @@ _PAGES = (
     "roles/*/README.md",
     "src/rolecall/collections/ansible_collections/rolecall/*/README.md",
 )
-_FILES = ("docs/**/*.json", "docs/**/*.png")
+_FILES = ("docs/**/*.json", "docs/**/*.png", "docs/**/*.svg")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _FENCES = re.compile(r"(^[ ]*```.*?^[ ]*```$)", re.MULTILINE | re.DOTALL)
 

@@ -55,7 +55,7 @@ def _demo(options: argparse.Namespace) -> int:
         sys.stderr.write(f"rolecall demo: file {str(demo_file)!r} not found; {hint}\n")
         return 1
     # Without a terminal (in a CI log), eighty columns would break every row.
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     try:
         state = os.environ.get(STATE_VARIABLE)
         with interrupted_by_signals():

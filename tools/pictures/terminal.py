@@ -1,0 +1,34 @@
+"""What a terminal shows in the end of a program that draws a table again and again, and a picture of it."""
+
+import io
+import re
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+_REDRAWN: Final = re.compile(r"\r?(?:\x1b\[2K)?(?:\x1b\[1A\x1b\[2K)+")
+"""What rich's Live writes before it draws again: the cursor goes up line by line, and each line is erased."""
+_CURSOR: Final = re.compile(r"\x1b\[\?25[hl]")
+_WEB_FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+def last_screen(printed: str) -> str:
+    """Return the lines that stay: those before the first drawing, the last drawing, and those after it."""
+    first, *redrawn = _REDRAWN.split(_CURSOR.sub("", printed).replace("\r\n", "\n"))
+    if not redrawn:
+        return first
+    height = _heights(printed)[0]
+    before = first.split("\n")[: -height - 1] if height else first.split("\n")
+    return "\n".join([*before, redrawn[-1]])
+
+
+def _heights(printed: str) -> list[int]:
+    return [found.group().count("\x1b[1A") for found in _REDRAWN.finditer(printed)]
+
+
+def picture(text: str, title: str, width: int) -> str:
+    """Return an SVG of a terminal with coloured text. It needs no font from elsewhere."""
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text.from_ansi(text), soft_wrap=False, no_wrap=True, overflow="crop")
+    return _WEB_FONTS.sub("", console.export_svg(title=title, unique_id="demo"))
