@@ -172,7 +172,7 @@ async def _run(
     controllers = [_add(watch, context) for watch in watches]
     async with live_page(context, controllers, metrics):
         with _stopped_by_signals(context.manager):
-            beside = _watch_files(context, controllers)
+            beside = _watch_files(controllers)
             try:
                 await context.manager.run()
             finally:
@@ -183,14 +183,11 @@ async def _run(
                 await asyncio.gather(*beside, return_exceptions=True)
 
 
-def _watch_files(context: OperatorContext, controllers: list[WatchController]) -> list[asyncio.Task[None]]:
-    """Follow changed roles, and remove the workspaces of objects that went while no operator ran."""
-    beside = [
-        asyncio.create_task(watch_content(controller.watch, controller.content_changed)) for controller in controllers
-    ]
-    if context.settings.work_directory is not None:
-        beside += [asyncio.create_task(controller.remove_orphaned_workspaces()) for controller in controllers]
-    return beside
+def _watch_files(controllers: list[WatchController]) -> list[asyncio.Task[None]]:
+    """Follow changed roles, and remove the workspaces of objects that went without a last reconcile."""
+    followed = [watch_content(controller.watch, controller.content_changed) for controller in controllers]
+    removed = [controller.orphaned_workspaces.keep_removing() for controller in controllers]
+    return [asyncio.create_task(each) for each in (*followed, *removed)]
 
 
 @contextmanager

@@ -113,9 +113,12 @@ class WatchController:
         self._reads = self._read_triggers()
         self._indexes = [self._follow(trigger) for trigger in watch.triggers]
         self._primaries.subscribe(self._on_primary, _WATCHED_ANNOTATIONS)
+        self.reconciler = self._make_reconciler()
+        self.orphaned_workspaces = OrphanedWorkspaces(
+            context.root, self._primaries, settings.namespaces, self.queue.is_processing, self.reconciler.forget
+        )
         if context.shards is not None:
             self._share(context.shards)
-        self.reconciler = self._make_reconciler()
         self.controller = Controller(
             name=str(watch.gvk),
             queue=self.queue,
@@ -126,13 +129,6 @@ class WatchController:
             group=watch.gvk.group,
             observer=self._metrics.observer,
         )
-
-    async def remove_orphaned_workspaces(self) -> None:
-        """Remove the workspaces of objects that were deleted while no operator was running."""
-        context = self._context
-        await OrphanedWorkspaces(
-            context.root, self._primaries, context.settings.namespaces, self.queue.is_processing
-        ).remove()
 
     @property
     def primaries(self) -> Informer:
@@ -154,7 +150,7 @@ class WatchController:
 
     def _share(self, shards: HeldShards) -> None:
         forget = self._reads.forget if self._reads is not None else _forget_nothing
-        primaries = ShardedPrimaries(self.watch, shards, self.queue, forget)
+        primaries = ShardedPrimaries(self.watch, shards, self.queue, forget, self.orphaned_workspaces.look_again)
         self._primaries.subscribe(primaries.on_change)
         shards.add(primaries)
 

@@ -16,6 +16,7 @@ from rolecall.controller.shards.hashing import shard_of
 from rolecall.controlplane import ControlPlane
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import ObjectKey
+from rolecall.runs.workspace import workspaces_of
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
 from tests.integration.world import PATIENCE, World, eventually, is_true, names
@@ -63,7 +64,8 @@ class Replicas:
             f"--leader-election-namespace={self.world.namespace}",
         )
         times = ("--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s", "--reconcile-period=1h")
-        operator = Operator(folder, self._kubeconfig, self.world.namespace, (*election, *times, *flags))
+        work = f"--work-dir={folder / 'work'}"
+        operator = Operator(folder, self._kubeconfig, self.world.namespace, (*election, *times, work, *flags))
         operator.start()
         self.all.append(operator)
         return operator
@@ -213,19 +215,23 @@ async def _reasons(operator: Operator, message: str) -> list[dict[str, Any]]:
 
 
 async def test_a_run_that_takes_too_long_is_ended_before_its_shard_is_handed_over(replicas: Replicas) -> None:
-    """Its object is reconciled by the next holder, and the status never says that the operator is stopping."""
+    """Its object is reconciled by the next holder, and the former one keeps nothing of an object that is deleted."""
     flags = (f"--shards={SHARDS}", "--graceful-shutdown-timeout=2s")
     first = replicas.start(*flags)
     await replicas.wait_for_shares(SHARDS)
-    tasks = (first.folder / "roles" / "thing" / "tasks" / "main.yml").read_text()
-    (first.folder / "roles" / "thing" / "tasks" / "main.yml").write_text(tasks.replace("sleep 0.3", "sleep 600"))
-    for name in NAMES:
-        await replicas.world.create(MANIFEST.replace("NAME", name))
+    await replicas.make_things()
+    tasks = first.folder / "roles" / "thing" / "tasks" / "main.yml"
+    tasks.write_text(tasks.read_text().replace("sleep 0.3", "sleep 600"))
+    await replicas.change_things(2)
     second = replicas.start(*flags)
     await replicas.wait_for_shares(2, 2)
 
     async def seconds_share() -> set[str]:
         return {name for name in NAMES if any(run.startswith("replica-1") for run in replicas.runs(name))}
+
+    async def workspaces() -> list[set[str]]:
+        folders = [replica.folder / "work" for replica in replicas.all]
+        return [{key.name for key in workspaces_of(folder, THING)} for folder in folders]
 
     holders = await replicas.holders()
     identity = second.messages("Sharing the work")[-1]["identity"]
@@ -233,6 +239,11 @@ async def test_a_run_that_takes_too_long_is_ended_before_its_shard_is_handed_ove
     assert expected
     await eventually(seconds_share, lambda seen: seen == expected, PATIENCE, "the next holder reconciles its share")
     assert replicas.overlaps() == ""
+
+    assert (await workspaces())[0] >= expected
+    for name in expected:
+        await replicas.world.delete(THING, name)
+    await eventually(workspaces, lambda seen: not seen[0] & expected, PATIENCE, "the former holder keeps nothing of it")
     await asyncio.to_thread(first.stop)
 
 

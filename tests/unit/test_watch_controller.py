@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ from rolecall.proxy.writes.ownership import Owner
 from rolecall.reconcile.event_recorder import EventRecorder
 from rolecall.reconcile.self_triggers import OwnWrites
 from rolecall.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runs.workspace import Inputs, Workspace
 from rolecall.watch_controller import OperatorContext, WatchController
 from tests.integration.things import THING
 from tests.unit.controller.fake_server import FakeServer
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.proxy.conftest import until
 from tests.unit.reconcile.rig import ScriptedRunner
 
 POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
@@ -562,3 +565,27 @@ async def test_changes_of_others_wake_only_objects_of_shards_that_are_held(
         bench.tell(CONFIG_MAP, name=f"of-{name}", annotations=owner)
         bench.tell(CONFIG_MAP, "DELETED", name=f"of-{name}", annotations=owner)
     assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+
+
+@pytest.mark.parametrize("is_deleted_first", [False, True])
+async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over(
+    cluster: FakeCluster, tmp_path: Path, *, is_deleted_first: bool
+) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    name = next(name for name in index if index[name] == 0)
+    shards.take(0)
+    bench.manager.informer_for(THING).on_list_complete(None, set())
+    bench.tell(THING, name=name, generation=1)
+    await bench.due()
+    removed = asyncio.create_task(bench.controller.orphaned_workspaces.keep_removing())
+    await settle()
+    workspace = Workspace(tmp_path, THING, ObjectKey("default", name))
+    workspace.prepare("7", Inputs({}))
+    if is_deleted_first:
+        bench.tell(THING, "DELETED", name=name, generation=1)
+    await shards.finish(0)
+    if not is_deleted_first:
+        bench.tell(THING, "DELETED", name=name, generation=1)
+    await until(lambda: not workspace.path.exists())
+    removed.cancel()
+    assert await bench.due() == {}

@@ -285,14 +285,19 @@ class Reconciler:
 
         return await write_with_retry(write)
 
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about an object that is gone."""
+        self.self_triggers.forget(key)
+        self.events.forget(key)
+        self.launcher.access.forget(key)
+        if self.recorder is not None:
+            self.recorder.forget(self.watch.gvk, key)
+
     async def _forget(self, context: ReconcileContext, why: str) -> Result:
         logger.info(why)
-        self.self_triggers.forget(context.key)
-        self.events.forget(context.key)
-        if self.recorder is not None:
-            self.recorder.forget(self.watch.gvk, context.key)
+        self.forget(context.key)
         try:
-            await self.launcher.forget(context.key)
+            await self.launcher.remove_workspace(context.key)
         except OSError as error:  # no descriptors left, for instance: the next attempt may work
             logger.warning("Could not remove the workspace of an object that is gone", reason=str(error))
             return Result(failed=True)

@@ -16,23 +16,36 @@ from rolecall.reconcile.first_round import priority_in_first_round
 
 
 class ShardedPrimaries:
-    """The selected objects of a watch; ``forget`` is told of each that this replica does not reconcile any more."""
+    """The selected objects of a watch.
+
+    ``forget`` is told of each that this replica does not reconcile any more, and ``look_for_orphans`` is called when
+    one may have been deleted that no reconcile of this replica will find gone.
+    """
 
     def __init__(
-        self, watch: Watch, shards: HeldShards, queue: WorkQueue[ObjectKey], forget: Callable[[ObjectKey], None]
+        self,
+        watch: Watch,
+        shards: HeldShards,
+        queue: WorkQueue[ObjectKey],
+        forget: Callable[[ObjectKey], None],
+        look_for_orphans: Callable[[], None],
     ) -> None:
         self._watch = watch
         self._shards = shards
         self._queue = queue
         self._forget = forget
+        self._look_for_orphans = look_for_orphans
         self._priorities: defaultdict[int, dict[ObjectKey, Priority]] = defaultdict(dict)
 
     def on_change(self, change: Change) -> None:
         """Take note of an object, whoever reconciles it."""
         key = change.key
-        priorities = self._priorities[self._shards.shard_of(self._watch.gvk, key)]
+        index = self._shards.shard_of(self._watch.gvk, key)
+        priorities = self._priorities[index]
         if change.new is None or not self._watch.selector.matches(change.new.labels):
             priorities.pop(key, None)
+            if change.new is None and index not in self._shards.held:
+                self._look_for_orphans()
         else:
             priorities[key] = priority_in_first_round(change.obj, manages_status=self._watch.manage_status)
 
@@ -46,3 +59,4 @@ class ShardedPrimaries:
         self._queue.discard(lambda key: self._shards.shard_of(self._watch.gvk, key) == index)
         for key in self._priorities[index]:
             self._forget(key)
+        self._look_for_orphans()  # the request of a deleted object may be among those that were dropped

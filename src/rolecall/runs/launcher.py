@@ -82,9 +82,8 @@ class Launcher:
             return _not_started(error)
         return summary
 
-    async def forget(self, key: ObjectKey) -> None:
-        """Remove what the runs of a deleted object left on disk and in memory. Raises OSError if some of it stays."""
-        self.access.forget(key)
+    async def remove_workspace(self, key: ObjectKey) -> None:
+        """Remove what the runs of a deleted object left on disk. Raises OSError if some of it stays."""
         await in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 
     def _workspace(self, obj: RawObject) -> Workspace:

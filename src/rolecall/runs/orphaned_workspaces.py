@@ -1,18 +1,19 @@
-"""Removes the workspaces of objects that were deleted while no operator was running.
+"""Removes the workspaces of objects that were deleted without a last reconcile by this operator.
 
-A workspace is removed with its object. If the object was deleted while the operator was down, the workspace is found
-at the next start: once the informer of its kind has synced, every workspace without an object is removed. Only
-directories of the form of a workspace are touched, of the watched kinds and namespaces. A work directory belongs to one
-operator.
+A workspace is removed with its object, by the reconcile that finds the object gone. There is none if the object was
+deleted while the operator was down, or after another replica had taken it over. So every workspace without an object
+is removed once the informer of its kind has synced, and again whenever such a deletion is seen. Only directories of the
+form of a workspace are touched, of the watched kinds and namespaces. A work directory belongs to one operator.
 """
 
+import asyncio
 import os
 import secrets
 import shutil
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolecall.blocking_work import in_thread
@@ -31,12 +32,28 @@ _STARTING_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class OrphanedWorkspaces:
-    """Finds the orphaned workspaces of one kind below ``root``; ``is_busy`` says whether a reconcile is running."""
+    """Finds the orphaned workspaces of one kind below ``root``.
+
+    ``is_busy`` says whether a reconcile is running, ``forget`` drops what is known about an object that is gone.
+    """
 
     root: Path
     informer: Informer
     namespaces: tuple[str, ...]
     is_busy: Callable[[ObjectKey], bool]
+    forget: Callable[[ObjectKey], None]
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def keep_removing(self) -> None:
+        """Remove orphaned workspaces now and after each ``look_again``, until cancelled."""
+        while True:
+            self._asked.clear()
+            await self.remove()
+            await self._asked.wait()
+
+    def look_again(self) -> None:
+        """Have ``keep_removing`` look once more: an object may have left a workspace just now."""
+        self._asked.set()
 
     async def remove(self) -> None:
         """Wait until the informer has synced, then remove every workspace without an object."""
@@ -49,6 +66,7 @@ class OrphanedWorkspaces:
     async def _remove(self) -> None:
         gone = [key for key in await in_thread(self._found) if self._move_aside(key)]
         for key in gone:
+            self.forget(key)
             logger.info("Removed an orphaned workspace", gvk=str(self.informer.gvk), object=str(key))
         await in_thread(self._remove_moved)
 
@@ -68,7 +86,10 @@ class OrphanedWorkspaces:
         if self.informer.store.get(key) is not None or self.is_busy(key):
             return False
         path = Workspace(self.root, self.informer.gvk, key).path
-        path.rename(self.root / f"{_REMOVED}{secrets.token_hex(8)}")
+        try:
+            path.rename(self.root / f"{_REMOVED}{secrets.token_hex(8)}")
+        except FileNotFoundError:  # a reconcile has removed it meanwhile
+            return False
         return True
 
 

@@ -106,7 +106,7 @@ async def run(start_run: Callable[..., Run]) -> Run:
     return start_run()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - nothing sets an event for the condition

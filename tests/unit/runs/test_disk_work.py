@@ -75,7 +75,7 @@ def launcher(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_a_run_touches_no_file_in_the_thread_of_the_loop(launcher: Launcher, file_calls: FileCalls) -> None:
     for ident in ("7", "8"):
         assert (await launcher.run(thing(), ident, finalizing=False)).rc == 0
-    await launcher.forget(ObjectKey("default", "one"))
+    await launcher.remove_workspace(ObjectKey("default", "one"))
     on_loop = file_calls.by_thread.pop(threading.get_ident(), [])
     elsewhere = {call.partition(" ")[0] for calls in file_calls.by_thread.values() for call in calls}
     assert [call for call in on_loop if not call.startswith("subprocess.Popen ")] == []

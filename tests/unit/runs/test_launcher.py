@@ -249,7 +249,7 @@ async def test_a_playbook_that_is_gone_is_a_failure_that_names_it(launcher: Laun
 
 async def test_what_an_object_left_on_disk_goes_with_it(launcher: Launcher, tmp_path: Path) -> None:
     await launcher.run(thing(), "7", finalizing=False)
-    await launcher.forget(launcher._workspace(thing()).key)
+    await launcher.remove_workspace(launcher._workspace(thing()).key)
     assert not (tmp_path / "test.rolecall.dev" / "v1" / "Thing" / "default" / "one").exists()
 
 

@@ -30,6 +30,13 @@ def informer(cluster: FakeCluster) -> Informer:
     return informer
 
 
+async def remove(root: Path, informer: Informer, *namespaces: str, busy: ObjectKey | None = None) -> list[ObjectKey]:
+    """Remove the workspaces of objects that an informer does not know, and return what was forgotten with them."""
+    forgotten: list[ObjectKey] = []
+    await OrphanedWorkspaces(root, informer, namespaces, lambda key: key == busy, forgotten.append).remove()
+    return forgotten
+
+
 def know(informer: Informer, key: ObjectKey) -> None:
     """Let the informer know an object."""
     metadata = {"namespace": key.namespace, "name": key.name, "uid": "u", "resourceVersion": "1"}
@@ -41,7 +48,7 @@ async def test_what_has_no_object_any_more_goes_and_the_rest_stays(tmp_path: Pat
     know(informer, THERE)
     other_kind = workspace(tmp_path, HERE, GVK("other.example.com", "v1", "Thing"))
     other_version = workspace(tmp_path, HERE, GVK(THING.group, "v2", "Thing"))
-    await OrphanedWorkspaces(tmp_path, informer, (), lambda _key: False).remove()
+    assert await remove(tmp_path, informer) == [HERE]
     assert not gone.exists()
     assert all(path.is_dir() for path in (kept, other_kind, other_version))
     assert workspaces_of(tmp_path, THING) == [THERE]
@@ -49,26 +56,26 @@ async def test_what_has_no_object_any_more_goes_and_the_rest_stays(tmp_path: Pat
 
 async def test_what_other_operators_namespaces_hold_stays(tmp_path: Path, informer: Informer) -> None:
     gone, kept = workspace(tmp_path, HERE), workspace(tmp_path, THERE)
-    await OrphanedWorkspaces(tmp_path, informer, ("here",), lambda _key: False).remove()
+    await remove(tmp_path, informer, "here")
     assert (gone.exists(), kept.exists()) == (False, True)
 
 
 async def test_the_workspace_of_a_run_that_goes_on_stays(tmp_path: Path, informer: Informer) -> None:
     kept = workspace(tmp_path, HERE)
-    await OrphanedWorkspaces(tmp_path, informer, (), lambda key: key == HERE).remove()
+    assert await remove(tmp_path, informer, busy=HERE) == []
     assert kept.is_dir()
 
 
 async def test_a_cluster_scoped_object_has_a_workspace_too(tmp_path: Path, informer: Informer) -> None:
     gone = workspace(tmp_path, ObjectKey("", "one"))
-    await OrphanedWorkspaces(tmp_path, informer, ("here",), lambda _key: False).remove()
+    await remove(tmp_path, informer, "here")
     assert not gone.exists()
 
 
 async def test_a_folder_that_is_no_workspace_is_left_alone(tmp_path: Path, informer: Informer) -> None:
     precious = tmp_path / THING.group / THING.version / THING.kind / "here" / "photos"
     precious.mkdir(parents=True)
-    await OrphanedWorkspaces(tmp_path, informer, (), lambda _key: False).remove()
+    await remove(tmp_path, informer)
     assert precious.is_dir()
 
 
