@@ -15,16 +15,13 @@ _WEB_FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 def last_screen(printed: str) -> str:
     """Return the lines that stay: those before the first drawing, the last drawing, and those after it."""
-    first, *redrawn = _REDRAWN.split(_CURSOR.sub("", printed).replace("\r\n", "\n"))
+    text = _CURSOR.sub("", printed).replace("\r\n", "\n")
+    redrawn = list(_REDRAWN.finditer(text))
     if not redrawn:
-        return first
-    height = _heights(printed)[0]
-    before = first.split("\n")[: -height - 1] if height else first.split("\n")
-    return "\n".join([*before, redrawn[-1]])
-
-
-def _heights(printed: str) -> list[int]:
-    return [found.group().count("\x1b[1A") for found in _REDRAWN.finditer(printed)]
+        return text
+    height = redrawn[0].group().count("\x1b[1A")  # of the first drawing: that many lines above the cursor
+    before = text[: redrawn[0].start()].split("\n")[: -height - 1]
+    return "\n".join([*before, text[redrawn[-1].end() :]])
 
 
 def picture(text: str, title: str, width: int) -> str:
