@@ -11,7 +11,6 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import widgets
@@ -20,11 +19,7 @@ from bench.operator_process import Operator, running
 from bench.report import Row, Samples, number
 from bench.stage import Stage, progress, until
 
-from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.reconcile.conditions import Stamp
-from rolecall.reconcile.readiness import Readiness
-from rolecall.reconcile.status import ReconcileOutcome, finished
-from rolecall.runs.events import Counts
+from rolecall.kube.references import ObjectKey
 
 OBJECTS, QUICK_OBJECTS = 10_000, 1_000
 TURNS = 2
@@ -72,19 +67,12 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     progress(f"{count:,} objects: creating them")
     await widgets.create(stage.client, where)
     progress(f"{count:,} objects: giving them a status")
-    await widgets.report(stage.client, where, _success())
+    await widgets.report(stage.client, where, widgets.success())
     variants = [Variant("first in, first out", (*_PROGRAM, ONE_PRIORITY)), Variant("priorities", _PROGRAM)]
     for turn in range(TURNS):
         for variant in variants if turn % 2 else reversed(variants):
             await _round(stage, folder, variant, where)
     return [row for variant in variants for row in variant.rows(count)] + _longer(count, *variants)
-
-
-def _success() -> RawObject:
-    """Return the status of a success that no later one of the same kind replaces."""
-    outcome = ReconcileOutcome(counts=Counts(ok=1), completion="2999-01-01T00:00:00+00:00")
-    stamp = Stamp(datetime.now(UTC), 1)
-    return Readiness(is_on=True).after_run({}, finished({}, outcome, stamp), outcome, stamp)
 
 
 async def _round(stage: Stage, folder: Path, variant: Variant, where: list[ObjectKey]) -> None:

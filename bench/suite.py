@@ -30,6 +30,7 @@ from bench import (
     read_edits,
     readiness,
     reads,
+    real_first_round,
     records,
     replicas,
     song,
@@ -82,6 +83,7 @@ ALONE: Mapping[str, Alone] = {
     "records": lambda stage, plan: records.measure(stage, plan.record_turns),
     "traces": lambda stage, plan: traces.measure(stage, traces.QUICK_TURNS if plan.effort == QUICK else traces.TURNS),
     "first-round": lambda stage, plan: first_round.measure(stage, is_quick=plan.effort == QUICK),
+    "real-first-round": lambda stage, plan: real_first_round.measure(stage, is_quick=plan.effort == QUICK),
     "plan": lambda stage, plan: plans.measure(stage, is_quick=plan.effort == QUICK),
     "reads": lambda stage, plan: reads.measure(stage, reads.QUICK_MANY if plan.effort == QUICK else reads.MANY),
     "discovery": lambda stage, plan: discovery.measure(stage, is_quick=plan.effort == QUICK),
@@ -101,7 +103,9 @@ COMPARED: Mapping[str, Compared] = {
     ),
 }
 SECTIONS = (*ALONE, *COMPARED)
-ON_DEMAND = frozenset({"discovery", "endurance", "first-round", "ordinary", "read-edits", "replicas", "traces"})
+ON_DEMAND = frozenset(
+    {"discovery", "endurance", "first-round", "ordinary", "read-edits", "real-first-round", "replicas", "traces"}
+)
 """Sections that take long, and so are measured only if somebody asks for them."""
 
 

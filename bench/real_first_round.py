@@ -1,0 +1,130 @@
+"""What ten thousand objects are for an operator whose plays are real: a first round, and changes while it goes on.
+
+The objects have the status of an earlier success, as after an upgrade of the operator, so the first round is of low
+priority and a change goes before it. Each play is a role of one task that keeps a ConfigMap: new for each object here,
+so every run writes. Everything is read from the operator's log, which has its times.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bench import process_tree, widgets
+from bench.fleet import runs_in
+from bench.operator_process import Operator, logged_at, running
+from bench.readiness import RUN
+from bench.report import Row, Samples
+from bench.stage import Stage, progress, until
+
+from rolecall.kube.references import ObjectKey
+
+OBJECTS, QUICK_OBJECTS = 10_000, 100
+CHANGES = 20
+IDLE_SECONDS = 20.0
+_TASKS = """\
+- name: Keep the settings of the Widget in a ConfigMap
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "{{ ansible_operator_meta.name }}", namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {settings: "{{ settings | to_json }}"}
+"""
+_WORKERS = "2"
+_LOOK_SECONDS, _TELL_SECONDS = 2.0, 120.0
+_START_SECONDS, _PER_OBJECT_SECONDS = 300.0, 5.0
+_MIB = 1024**2
+
+
+async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
+    """Measure the first round of an operator that finds all objects reconciled by an earlier one."""
+    count = QUICK_OBJECTS if is_quick else OBJECTS
+    folder = stage.subfolder("real-first-round")
+    widgets.write_project(folder)
+    (folder / "roles" / "widget" / "tasks" / "main.yml").write_text(_TASKS)
+    namespace = await stage.namespace("bench-real-first-round")
+    where = widgets.keys(namespace, count)
+    progress(f"{count:,} objects: creating them")
+    await widgets.create(stage.client, where)
+    await widgets.report(stage.client, where, widgets.success())
+    environment = {"KUBECONFIG": str(stage.kubeconfig), "WATCH_NAMESPACE": namespace}
+    command = (*RUN, "--max-concurrent-reconciles", _WORKERS)
+    async with running(command, folder, environment) as operator:
+        await operator.ready()
+        return await _round(stage, operator, where)
+
+
+async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> list[Row]:
+    count, began = len(where), time.monotonic()
+    async with _memory_at_work(operator) as memory:
+        answered = await _change_meanwhile(stage, operator, where)
+        await _reconciled(operator, count, _START_SECONDS + count * _PER_OBJECT_SECONDS)
+    seconds, cpu = time.monotonic() - began, process_tree.cpu_seconds(operator.process.pid)
+    progress(f"{count:,} objects in {seconds:,.0f} s; idle for {IDLE_SECONDS:g} s")
+    await asyncio.sleep(IDLE_SECONDS)
+    idle = 100 * (process_tree.cpu_seconds(operator.process.pid) - cpu) / IDLE_SECONDS
+    latencies, runs = _latencies(operator, answered), runs_in(operator)
+    what = f"{count:,} objects, real plays"
+    waited = f"{len(latencies.values)} changes, median {latencies.median:.2g} s; each waits for one of two runs to end"
+    return [
+        Row(f"{what}: first round", runs / seconds, "runs/s", remark=f"{runs:,} runs in {seconds:,.0f} s"),
+        Row(f"{what}: CPU of the whole tree for each run", cpu / runs, "CPU s"),
+        Row(f"{what}: from a change to its run meanwhile, at most", max(latencies.values), "s", remark=waited),
+        Row(f"{what}: memory of the tree at work, at most", max(memory), "MiB", remark="PSS"),
+        Row(f"{what}: memory of the tree after it", _memory_mib(operator), "MiB", remark="PSS"),
+        Row(f"{what}: CPU of the tree while idle", idle, "%", 1.0, f"over {IDLE_SECONDS:g} s"),
+    ]
+
+
+@asynccontextmanager
+async def _memory_at_work(operator: Operator) -> AsyncIterator[list[float]]:
+    """Yield what the tree takes now and then, in MiB, and say how far the operator is."""
+    found = [_memory_mib(operator)]
+
+    async def look() -> None:
+        told = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            found.append(await asyncio.to_thread(_memory_mib, operator))
+            if time.monotonic() - told > _TELL_SECONDS:
+                told = time.monotonic()
+                progress(f"{runs_in(operator):,} runs; {max(found):.0f} MiB at most")
+
+    looking = asyncio.create_task(look())
+    try:
+        yield found
+    finally:
+        looking.cancel()
+
+
+async def _change_meanwhile(stage: Stage, operator: Operator, where: list[ObjectKey]) -> dict[str, float]:
+    """Change the last objects one by one, each after another part of the round; return when each was answered."""
+    answered = {}
+    for number, key in enumerate(where[-CHANGES:], 1):
+        await _reconciled(operator, number * len(where) // (2 * CHANGES), len(where) * _PER_OBJECT_SECONDS)
+        await widgets.change(stage.client, key, time.monotonic_ns())
+        answered[key.name] = time.time()
+    return answered
+
+
+async def _reconciled(operator: Operator, count: int, within_seconds: float) -> None:
+    def found() -> int:
+        return len({line["name"] for line in operator.messages("Reconcile succeeded")})
+
+    async def are_enough() -> bool:
+        await asyncio.sleep(_LOOK_SECONDS)
+        return await asyncio.to_thread(found) >= count
+
+    await until(are_enough, within_seconds, f"{count:,} objects are reconciled")
+
+
+def _latencies(operator: Operator, answered: dict[str, float]) -> Samples:
+    """Return the seconds from the answer to a change to the first run after it."""
+    starts = [(line["name"], logged_at(line)) for line in operator.messages("Reconcile started")]
+    first = {name: min(at for other, at in starts if other == name and at > asked) for name, asked in answered.items()}
+    return Samples([first[name] - asked for name, asked in answered.items()])
+
+
+def _memory_mib(operator: Operator) -> float:
+    return process_tree.memory_bytes(operator.process.pid) / _MIB
