@@ -43,11 +43,14 @@ class Cluster:
         """The words that call kubectl."""
         return (*self.environment.run_in, "kubectl")
 
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": self.environment.kubeconfig}
+
     def run(self, *command: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """Run a command in the repository and return how it ended."""
-        variables = {**os.environ, "KUBECONFIG": self.environment.kubeconfig}
         return subprocess.run(
-            command, cwd=PROJECT, env=variables, input=stdin, capture_output=True, text=True, check=False
+            command, cwd=PROJECT, env=self._variables, input=stdin, capture_output=True, text=True, check=False
         )
 
     def do(self, *command: str, stdin: str = "") -> str:
@@ -93,9 +96,8 @@ class Cluster:
     def port_forward(self, namespace: str, target: str, port: int) -> Iterator[None]:
         """Forward a port while the body runs."""
         command = (*self.kubectl_words, "port-forward", "--namespace", namespace, target, str(port))
-        variables = {**os.environ, "KUBECONFIG": self.environment.kubeconfig}
         with subprocess.Popen(
-            command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, text=True, start_new_session=True
+            command, cwd=PROJECT, env=self._variables, stdout=subprocess.PIPE, text=True, start_new_session=True
         ) as process:
             try:
                 assert process.stdout is not None
