@@ -70,7 +70,8 @@ class Network:
         """Return the answer. A request that nobody waits for any more arrives all the same."""
         arrival = asyncio.ensure_future(self._arrive(work))
         arrival.add_done_callback(lambda each: each.cancelled() or each.exception())
-        answer = await asyncio.shield(arrival)
+        await asyncio.wait({arrival})
+        answer = arrival.result()
         await self._pass()
         await self._can_go_on.wait()
         return answer
