@@ -52,7 +52,7 @@ class Round:
 async def measure(stage: Stage, effort: Endurance) -> list[Row]:
     """Run all objects again and again, and report the largest values and what grew after the second round."""
     work = stage.subfolder("endurance-work")
-    objects = await fleet(stage, "endurance", effort.objects)
+    objects = await fleet(stage, "endurance", effort.objects, most_in_namespace=100)
     await objects.create()
     async with objects.operator(*_flags(work, effort)) as operator, _told(operator, work):
         await objects.done()

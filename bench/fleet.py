@@ -29,18 +29,18 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Objects of the four kinds in a namespace, and the folder in which their operator runs."""
+    """Objects of the four kinds in some namespaces, and the folder in which their operator runs."""
 
     stage: Stage
     folder: Path
-    namespace: str
+    namespaces: Sequence[str]
     objects: Sequence[RawObject]
 
     @asynccontextmanager
     async def operator(self, *flags: str) -> AsyncIterator[Operator]:
         """Run the operator until the end of the block; it is ready."""
         command = (*PROGRAM, "run", "--zap-encoder", "json", *flags)
-        environment = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": self.namespace}
+        environment = {"KUBECONFIG": str(self.stage.kubeconfig), "WATCH_NAMESPACE": ",".join(self.namespaces)}
         async with running(command, self.folder, environment) as operator:
             await operator.ready()
             yield operator
@@ -48,7 +48,7 @@ class Fleet:
     async def create(self) -> None:
         """Create all objects."""
         for obj in self.objects:
-            await self.stage.client.create({**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}})
+            await self.stage.client.create(obj)
 
     async def done(self) -> None:
         """Wait until all objects are reconciled and all songs are at their end. Raises TimeoutError."""
@@ -76,23 +76,28 @@ class Fleet:
         return _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects)
 
     async def _ask(self, obj: RawObject, when: str) -> None:
-        key = ObjectKey(self.namespace, obj["metadata"]["name"])
         change = {"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: when}}}
-        await self.stage.client.patch(GVK.of_object(obj), key, change)
+        await self.stage.client.patch(GVK.of_object(obj), ObjectKey.of_object(obj), change)
 
     async def _are_done(self, gvk: GVK) -> bool:
-        pages = self.stage.client.list_pages(gvk, self.namespace)
-        return all([_is_done(obj) async for page, _ in pages for obj in page])
+        lists = [self.stage.client.list_pages(gvk, namespace) for namespace in self.namespaces]
+        return all([_is_done(obj) for pages in lists async for page, _ in pages for obj in page])
 
 
-async def fleet(stage: Stage, name: str, count: int) -> Fleet:
-    """Make a folder with the project, a namespace, and the objects, which are still to be created."""
+async def fleet(stage: Stage, name: str, count: int, most_in_namespace: int = 200) -> Fleet:
+    """Make a folder with the project, namespaces, and the objects, which are still to be created.
+
+    Each run of a song lists all words of its namespace, so a thousand objects in one would measure that list.
+    """
     folder = stage.subfolder(name)
     for part in _PARTS:
         copy = shutil.copytree if (PROJECT / part).is_dir() else shutil.copy
         copy(PROJECT / part, folder / part)
-    objects = [make(number) for number in range(count // 4) for make in (_foo, _hikawa, _pod_scaler, _replica_set)]
-    return Fleet(stage, folder, await stage.namespace(f"bench-{name}"), objects)
+    namespaces = [await stage.namespace(f"bench-{name}-{number}") for number in range(-(-count // most_in_namespace))]
+    makers = (_foo, _hikawa, _pod_scaler, _replica_set)
+    made = [make(number) for number in range(count // len(makers)) for make in makers]
+    objects = [_placed(obj, namespaces[number // most_in_namespace]) for number, obj in enumerate(made)]
+    return Fleet(stage, folder, namespaces, objects)
 
 
 def runs_in(operator: Operator) -> int:
@@ -104,6 +109,10 @@ def _is_done(obj: RawObject) -> bool:
     status = obj.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
     return conditions.get("Successful") == "True" and status.get("kiyoshied", True)
+
+
+def _placed(obj: RawObject, namespace: str) -> RawObject:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
 def _foo(number: int) -> RawObject:

@@ -27,7 +27,7 @@ async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
     await objects.create()
     async with objects.operator("--record-dir", str(objects.folder / "records")):
         await objects.done()
-    code, seconds = await _command(objects, "plan", "--all", "-n", objects.namespace)
+    code, seconds = await _command(objects, "plan", "--all", "-n", objects.namespaces[0])
     if code not in _PLANNED:
         raise RuntimeError(f"rolecall plan ended with {code}; its output is in {objects.folder}")
     progress(f"{count} objects planned in {seconds:.1f} s, exit code {code}")

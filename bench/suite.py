@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.only or [name for name in SECTIONS if name not in ON_DEMAND],
         QUICK_POPULATIONS if options.quick else POPULATIONS,
         QUICK if options.quick else Effort(),
-        endurance.QUICK if options.quick else Endurance(rounds=options.endurance_rounds),
+        endurance.QUICK if options.quick else Endurance(options.endurance_objects, options.endurance_rounds),
         records.QUICK_TURNS if options.quick else records.TURNS,
         60.0 * options.edit_minutes,
         _chosen(options),
@@ -151,6 +151,13 @@ def _parser() -> argparse.ArgumentParser:
         default=read_edits.MINUTES,
         metavar="N",
         help="how long the section read-edits edits at random (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--endurance-objects",
+        type=int,
+        default=Endurance().objects,
+        metavar="N",
+        help="how many objects the section endurance has (default: %(default)d)",
     )
     parser.add_argument(
         "--endurance-rounds",
