@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -25,6 +26,24 @@ _INTERRUPTED = -2
 _ENCODING, _ERRORS = sys.stdout.encoding, sys.stdout.errors or "strict"
 _IS_UNBUFFERED = bool(getattr(sys.stdout, "write_through", False))
 """What the interpreter has chosen for the standard streams, from the locale and from PYTHONUNBUFFERED."""
+
+
+def _descriptors_of_libffi() -> tuple[int, ...]:
+    """Return the descriptors of libffi's own file, which it opens once if it is built with static trampolines.
+
+    It maps this file again whenever ctypes makes more callbacks. Without it that is a MemoryError, or another file that
+    has the number by then is mapped.
+    """
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the folder itself is closed by now
+            if entry.readlink().name.startswith("libffi.so"):
+                found.append(int(entry.name))
+    return tuple(found)
+
+
+_LIBFFI = _descriptors_of_libffi()
+"""Found in the server, after ctypes was imported; forked children have the same ones."""
 
 
 def reset_signals() -> None:
@@ -44,9 +63,9 @@ def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
 
 
 def close_descriptors_except(kept: Iterable[int] = ()) -> None:
-    """Close every descriptor except the standard ones and these."""
+    """Close every descriptor except the standard ones, that of libffi, and these."""
     first = 3
-    for descriptor in sorted(kept):
+    for descriptor in sorted({*kept, *_LIBFFI}):
         os.closerange(first, descriptor)
         first = descriptor + 1
     os.closerange(first, _LAST_DESCRIPTOR)

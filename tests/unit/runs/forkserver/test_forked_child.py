@@ -1,7 +1,10 @@
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +89,29 @@ def test_signals_are_as_in_a_new_process() -> None:
 
     expected = [signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler]
     assert in_a_child(work)[1] == f"{expected}\n"
+
+
+def test_a_child_can_make_callbacks_for_c_although_its_descriptors_are_closed() -> None:
+    """Many of them: libffi maps its own file again for each few hundred, where it is built to do so."""
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+
+    def work() -> None:
+        close_descriptors_except()
+        print([callback(abs) for _ in range(5000)][-1](-5))  # noqa: T201 - read by the test
+
+    assert in_a_child(work) == (0, "5\n", "")
+
+
+def test_the_file_of_libffi_stays_open(tmp_path: Path) -> None:
+    script = """
+import os, sys
+held = [os.open(os.path.join(sys.argv[1], name), os.O_CREAT) for name in ("libffi.so.8", "other.so")]
+from rolecall.runs.forkserver.forked_child import close_descriptors_except
+close_descriptors_except()
+print([os.path.exists(f"/proc/self/fd/{each}") for each in held])
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, False]\n"
 
 
 def test_descriptors_are_closed_unless_they_are_kept() -> None:
