@@ -82,7 +82,7 @@ async def _told(operator: Operator, work: Path) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(_TELL_SECONDS)
             artifacts = await asyncio.to_thread(_artifacts_mib, work)
-            memory = await asyncio.to_thread(_memory_mib, operator)
+            memory = await asyncio.to_thread(process_tree.memory_mib, operator.process.pid)
             progress(f"{runs_in(operator)} runs: {memory:.0f} MiB at work, {artifacts:.1f} MiB on disk")
 
     telling = asyncio.create_task(tell())
@@ -96,11 +96,11 @@ async def _round(objects: Fleet, operator: Operator, work: Path, number: int) ->
     peak = 0.0
     working = asyncio.create_task(objects.reconcile_all(operator, f"round {number}"))
     while not working.done():
-        peak = max(peak, await asyncio.to_thread(_memory_mib, operator))
+        peak = max(peak, await asyncio.to_thread(process_tree.memory_mib, operator.process.pid))
         await asyncio.sleep(_PAUSE_SECONDS)
     await working
     artifacts = await asyncio.to_thread(_artifacts_mib, work)
-    found = Round(peak, _memory_mib(operator), artifacts)
+    found = Round(peak, process_tree.memory_mib(operator.process.pid), artifacts)
     progress(f"Round {number}: {peak:.0f} MiB at work, {found.quiet_mib:.0f} MiB after it, {artifacts:.1f} MiB on disk")
     return found
 
@@ -109,7 +109,3 @@ def _artifacts_mib(work: Path) -> float:
     """Return the disk space of the artifacts of all runs; the folder that each object has anyway does not count."""
     runs = (folder for folder in work.rglob("artifacts/*") if folder.is_dir() and not folder.is_symlink())
     return sum(map(size_on_disk, runs)) / _MIB
-
-
-def _memory_mib(operator: Operator) -> float:
-    return process_tree.memory_bytes(operator.process.pid) / _MIB

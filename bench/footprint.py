@@ -19,7 +19,6 @@ from bench.subjects import SUBJECTS, Subject
 
 from rolecall.kube.references import ObjectKey
 
-_MIB = 1024**2
 _PAUSE_SECONDS = 0.02
 _SLOW_OBJECTS = 4
 _FIRST_SECONDS = 60.0
@@ -87,4 +86,4 @@ async def _peak(alone: Ring, subject: Subject, keys: Sequence[ObjectKey]) -> flo
 
 
 def _memory_mib(alone: Ring) -> float:
-    return process_tree.memory_bytes(alone.operator.process.pid) / _MIB
+    return process_tree.memory_mib(alone.operator.process.pid)

@@ -28,6 +28,11 @@ def memory_bytes(pid: int) -> int:
     return sum(_pss_kib(Path(f"/proc/{each}/smaps_rollup")) for each in _tree(pid)) * _KIB
 
 
+def memory_mib(pid: int) -> float:
+    """Return the same in MiB, as tables have it."""
+    return memory_bytes(pid) / _KIB**2
+
+
 def _tree(pid: int) -> Iterator[int]:
     yield pid
     with suppress(psutil.NoSuchProcess):

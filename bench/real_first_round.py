@@ -6,6 +6,7 @@ so every run writes. Everything is read from the operator's log, which has its t
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,8 +20,8 @@ from bench.stage import Stage, progress, until
 
 from rolecall.kube.references import ObjectKey
 
-OBJECTS, QUICK_OBJECTS = 10_000, 100
-CHANGES = 20
+OBJECTS, QUICK_OBJECTS = 10_000, 200
+CHANGES, QUICK_CHANGES = 20, 4
 IDLE_SECONDS = 20.0
 _TASKS = """\
 - name: Keep the settings of the Widget in a ConfigMap
@@ -34,7 +35,6 @@ _TASKS = """\
 _WORKERS = "2"
 _LOOK_SECONDS, _TELL_SECONDS = 2.0, 120.0
 _START_SECONDS, _PER_OBJECT_SECONDS = 300.0, 5.0
-_MIB = 1024**2
 
 
 async def measure(stage: Stage, *, is_quick: bool) -> list[Row]:
@@ -64,7 +64,7 @@ async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> li
     progress(f"{count:,} objects in {seconds:,.0f} s; idle for {IDLE_SECONDS:g} s")
     await asyncio.sleep(IDLE_SECONDS)
     idle = 100 * (process_tree.cpu_seconds(operator.process.pid) - cpu) / IDLE_SECONDS
-    latencies, runs = _latencies(operator, answered), runs_in(operator)
+    latencies, runs = await _latencies(operator, answered), runs_in(operator)
     what = f"{count:,} objects, real plays"
     waited = f"{len(latencies.values)} changes, median {latencies.median:.2g} s; each waits for one of two runs to end"
     return [
@@ -72,7 +72,7 @@ async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> li
         Row(f"{what}: CPU of the whole tree for each run", cpu / runs, "CPU s"),
         Row(f"{what}: from a change to its run meanwhile, at most", max(latencies.values), "s", remark=waited),
         Row(f"{what}: memory of the tree at work, at most", max(memory), "MiB", remark="PSS"),
-        Row(f"{what}: memory of the tree after it", _memory_mib(operator), "MiB", remark="PSS"),
+        Row(f"{what}: memory of the tree after it", process_tree.memory_mib(operator.process.pid), "MiB", remark="PSS"),
         Row(f"{what}: CPU of the tree while idle", idle, "%", 1.0, f"over {IDLE_SECONDS:g} s"),
     ]
 
@@ -80,13 +80,13 @@ async def _round(stage: Stage, operator: Operator, where: list[ObjectKey]) -> li
 @asynccontextmanager
 async def _memory_at_work(operator: Operator) -> AsyncIterator[list[float]]:
     """Yield what the tree takes now and then, in MiB, and say how far the operator is."""
-    found = [_memory_mib(operator)]
+    found = [process_tree.memory_mib(operator.process.pid)]
 
     async def look() -> None:
         told = time.monotonic()
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            found.append(await asyncio.to_thread(_memory_mib, operator))
+            found.append(await asyncio.to_thread(process_tree.memory_mib, operator.process.pid))
             if time.monotonic() - told > _TELL_SECONDS:
                 told = time.monotonic()
                 progress(f"{runs_in(operator):,} runs; {max(found):.0f} MiB at most")
@@ -101,8 +101,9 @@ async def _memory_at_work(operator: Operator) -> AsyncIterator[list[float]]:
 async def _change_meanwhile(stage: Stage, operator: Operator, where: list[ObjectKey]) -> dict[str, float]:
     """Change the last objects one by one, each after another part of the round; return when each was answered."""
     answered = {}
-    for number, key in enumerate(where[-CHANGES:], 1):
-        await _reconciled(operator, number * len(where) // (2 * CHANGES), len(where) * _PER_OBJECT_SECONDS)
+    changes = CHANGES if len(where) == OBJECTS else QUICK_CHANGES
+    for number, key in enumerate(where[-changes:], 1):
+        await _reconciled(operator, number * len(where) // (2 * changes), len(where) * _PER_OBJECT_SECONDS)
         await widgets.change(stage.client, key, time.monotonic_ns())
         answered[key.name] = time.time()
     return answered
@@ -119,12 +120,15 @@ async def _reconciled(operator: Operator, count: int, within_seconds: float) -> 
     await until(are_enough, within_seconds, f"{count:,} objects are reconciled")
 
 
-def _latencies(operator: Operator, answered: dict[str, float]) -> Samples:
+async def _latencies(operator: Operator, answered: dict[str, float]) -> Samples:
     """Return the seconds from the answer to a change to the first run after it."""
-    starts = [(line["name"], logged_at(line)) for line in operator.messages("Reconcile started")]
-    first = {name: min(at for other, at in starts if other == name and at > asked) for name, asked in answered.items()}
-    return Samples([first[name] - asked for name, asked in answered.items()])
 
+    def starts() -> dict[str, float]:
+        lines = [(line["name"], logged_at(line)) for line in operator.messages("Reconcile started")]
+        return {name: at for name, at in reversed(lines) if at > answered.get(name, math.inf)}
 
-def _memory_mib(operator: Operator) -> float:
-    return process_tree.memory_bytes(operator.process.pid) / _MIB
+    async def have_started() -> bool:
+        return len(await asyncio.to_thread(starts)) == len(answered)
+
+    await until(have_started, _START_SECONDS, "each changed object has had a run")
+    return Samples([at - answered[name] for name, at in starts().items()])
