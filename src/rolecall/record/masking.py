@@ -48,6 +48,7 @@ class Mask:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._texts: dict[str, str] = {}
+        self._short_in_base64: dict[str, str] = {}
         self._binary: dict[bytes, bytes] = {}
         self._plain_only: set[str] = set()
         self._known_forms: dict[Callable[[str], str], dict[str, str]] = {}
@@ -86,14 +87,20 @@ class Mask:
             return placeholder
 
     def add_base64(self, text: str) -> str:
-        """Take note of a secret value that is given in base64; return its placeholder, encoded too."""
+        """Take note of a secret value that is given in base64; return its placeholder, encoded too.
+
+        The encoded text of a value that is too short to be found in base64 is replaced where it is a whole text.
+        """
         try:
             value = base64.b64decode("".join(text.split()), validate=True)
         except ValueError:
             return self.add(text)
         if any(map(str.isspace, text)):
             self.add(text)
-        return base64.b64encode(self.add_bytes(value)).decode()
+        encoded = base64.b64encode(self.add_bytes(value)).decode()
+        if len(value) < MIN_ANYWHERE and value.decode(errors="replace") in self._texts:
+            self._short_in_base64[text] = encoded
+        return encoded
 
     def without_cut_value(self, text: str) -> str:
         """Return a text that was cut without the beginning of a secret value at its end."""
@@ -128,7 +135,7 @@ class Mask:
 
     def hides(self, text: str) -> bool:
         """Return whether a text is a secret value or contains one."""
-        return text in self._texts or self._replaced(text, str) != text
+        return text in self._texts or text in self._short_in_base64 or self._replaced(text, str) != text
 
     def _replaced(self, text: str, escape: Callable[[str], str]) -> str:
         """Replace the longest forms first: one may contain another. ``escape`` is what was done to all text."""
@@ -175,7 +182,8 @@ class Mask:
     @property
     def _short(self) -> dict[str, str]:
         """The values that are replaced where they are a whole text, but not where that is a key."""
-        return {value: placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE}
+        short = {value: placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE}
+        return self._short_in_base64 | short
 
     def _all_bytes(self) -> Iterator[tuple[bytes, bytes]]:
         for value, placeholder in self._texts.items():

@@ -142,11 +142,12 @@ _CONTAINERS: Final = frozenset({"items", "object", "rows"})
 
 def _mask_secret(mask: Mask, secret: RawObject) -> RawObject:
     harmless = _OF_SECRETS if secret.get("kind") == "Secret" else _OF_SECRETS | _OF_DELETIONS
-    changed = {key: value if key in harmless else _map_texts(value, mask.add) for key, value in secret.items()}
-    if "data" in secret:
-        changed["data"] = _map_texts(secret["data"], mask.add_base64)
-        if isinstance(changed["data"], dict) and metadata_of(secret).get("namespace"):
-            changed["data"] |= {key: value for key, value in secret["data"].items() if key == "namespace"}
+    changed = {
+        key: value if key in harmless else _map_texts(value, mask.add_base64 if key == "data" else mask.add)
+        for key, value in secret.items()
+    }
+    if isinstance(changed.get("data"), dict) and metadata_of(secret).get("namespace"):
+        changed["data"] |= {key: value for key, value in secret["data"].items() if key == "namespace"}
     if "metadata" in secret:
         changed["metadata"] = _mask_metadata(mask, secret["metadata"])
     return changed
