@@ -6,13 +6,16 @@ HOME is not the one of the passwd file here, as for the random users of OpenShif
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from rolecall.controlplane import ControlPlane
+from rolecall.kube.client import Client
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import ROLECALL, Operator
 from tests.integration.things import MANIFEST, THING, WATCH, write_role
@@ -72,12 +75,17 @@ def operator(request: pytest.FixtureRequest, defined: ControlPlane, project: Pat
     operator.stop()
 
 
-@pytest.fixture
-async def status(operator: Operator, world: World) -> dict[str, Any]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def status(operator: Operator, defined: ControlPlane) -> dict[str, Any]:
     """Give the status of an object after its run."""
     await wait_until_ready(operator)
-    await world.create(MANIFEST)
-    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    async with await Client.connect(str(defined.kubeconfig)) as client:
+        name = f"defaults-{uuid.uuid4().hex[:8]}"
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        world = World(client, name)
+        await world.create(MANIFEST)
+        thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+        await world.delete(THING, "one")
     return dict(thing["status"])
 
 

@@ -27,7 +27,7 @@ from tests.integration.world import World
 __all__ = ["reader_kubeconfig", "shadow_plane"]
 
 FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_PLANNED_ROLES", "4")))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_PLANNED_ROLES", "2")))
 KIND = KINDS[0]
 COMMON = '- name: Do what the object asks for\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
 NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
