@@ -24,6 +24,9 @@ MIN_ANYWHERE: Final = 6
 MIN_WHOLE: Final = 3
 """Shorter ones are replaced where a whole string is equal to them, but not below this length."""
 
+_SHORT_IN_BASE64: Final = 8
+"""What is given in base64 is replaced as a whole text up to this length; in longer ones the value itself is found."""
+
 CUT_MARK: Final = "…"
 _MIN_LINE: Final = 8
 _MAX_PARTS: Final = 1000
@@ -48,7 +51,7 @@ class Mask:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._texts: dict[str, str] = {}
-        self._short_in_base64: dict[str, str] = {}
+        self._in_base64: dict[str, str] = {}
         self._binary: dict[bytes, bytes] = {}
         self._plain_only: set[str] = set()
         self._known_forms: dict[Callable[[str], str], dict[str, str]] = {}
@@ -87,10 +90,7 @@ class Mask:
             return placeholder
 
     def add_base64(self, text: str) -> str:
-        """Take note of a secret value that is given in base64; return its placeholder, encoded too.
-
-        The encoded text of a value that is too short to be found in base64 is replaced where it is a whole text.
-        """
+        """Take note of a secret value that is given in base64; return its placeholder, encoded too."""
         try:
             value = base64.b64decode("".join(text.split()), validate=True)
         except ValueError:
@@ -98,8 +98,8 @@ class Mask:
         if any(map(str.isspace, text)):
             self.add(text)
         encoded = base64.b64encode(self.add_bytes(value)).decode()
-        if len(value) < MIN_ANYWHERE and value.decode(errors="replace") in self._texts:
-            self._short_in_base64[text] = encoded
+        if value in self._binary or value.decode(errors="replace") in self._texts:
+            self._in_base64[text] = encoded
         return encoded
 
     def without_cut_value(self, text: str) -> str:
@@ -107,7 +107,8 @@ class Mask:
         if not text.endswith(CUT_MARK):
             return text
         body = text.removesuffix(CUT_MARK)
-        lengths = (_overlap(body, form) for value in self._texts for form in (value, in_json(value)))
+        values = (*self._texts, *self._in_base64)
+        lengths = (_overlap(body, form) for value in values for form in (value, in_json(value)))
         return body[: len(body) - max(lengths, default=0)] + CUT_MARK
 
     def apply(self, text: str) -> str:
@@ -135,7 +136,7 @@ class Mask:
 
     def hides(self, text: str) -> bool:
         """Return whether a text is a secret value or contains one."""
-        return text in self._texts or text in self._short_in_base64 or self._replaced(text, str) != text
+        return text in self._texts or text in self._in_base64 or self._replaced(text, str) != text
 
     def _replaced(self, text: str, escape: Callable[[str], str]) -> str:
         """Replace the longest forms first: one may contain another. ``escape`` is what was done to all text."""
@@ -182,8 +183,8 @@ class Mask:
     @property
     def _short(self) -> dict[str, str]:
         """The values that are replaced where they are a whole text, but not where that is a key."""
-        short = {value: placeholder for value, placeholder in self._texts.items() if len(value) < MIN_ANYWHERE}
-        return self._short_in_base64 | short
+        in_base64 = {text: encoded for text, encoded in self._in_base64.items() if len(text) <= _SHORT_IN_BASE64}
+        return in_base64 | {value: each for value, each in self._texts.items() if len(value) < MIN_ANYWHERE}
 
     def _all_bytes(self) -> Iterator[tuple[bytes, bytes]]:
         for value, placeholder in self._texts.items():

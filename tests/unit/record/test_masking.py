@@ -80,6 +80,14 @@ def test_a_short_value_is_found_in_base64_where_it_is_a_whole_text() -> None:
     assert secret["data"]["a"] != encoded("abc")
 
 
+@pytest.mark.parametrize("value", [b"correct horse", b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8"])
+def test_the_beginning_of_a_value_in_base64_does_not_stay_where_a_text_was_cut(value: bytes) -> None:
+    mask = Mask()
+    text = base64.b64encode(value).decode()
+    mask_body(mask, {"kind": "Secret", "data": {"a": text}}, SECRETS, is_hidden=False)
+    assert mask.without_cut_value(f"the data is {text[:9]}{CUT_MARK}") == f"the data is {CUT_MARK}"
+
+
 @given(st.binary(min_size=8, max_size=64))
 def test_binary_values_are_found_in_base64(value: bytes) -> None:
     mask = Mask()
