@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rolecall.cli.flags.all_flags import GROUPS, all_flags
-from rolecall.cli.flags.flag import Flag, FlagGroup
+from rolecall.cli.flags.flag import Flag
 from rolecall.cli.flags.values import BOOLEAN
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class FlagFormatter(argparse.HelpFormatter):
 def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Container[str] | None = None) -> None:
     """Add all flags, or ``only`` some; the help shows the values of ``defaults``, the settings, as their defaults."""
     by_type: Mapping[type, object] = {type(settings): settings for settings in defaults}
+    # Once for all flags: to find out the number of processors takes reading files.
+    usual = {settings_type: settings_type() for settings_type in by_type}
     for group in GROUPS:
         flags = [flag for flag in group.flags if only is None or flag.name in only]
         section = parser.add_argument_group(group.title) if flags else parser
@@ -37,7 +39,9 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Containe
                 f"--{flag.name}",
                 type=flag.type.parse,
                 metavar="|".join(flag.type.choices) or flag.type.metavar,
-                help=argparse.SUPPRESS if flag.replaced_by else _help(flag, group, by_type[group.settings_type]),
+                help=argparse.SUPPRESS
+                if flag.replaced_by
+                else _help(flag, by_type[group.settings_type], usual[group.settings_type]),
             )
 
 
@@ -75,10 +79,9 @@ def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
     return replace(defaults, **values)
 
 
-def _help(flag: Flag, group: FlagGroup, settings: object) -> str:
+def _help(flag: Flag, settings: object, usual: object) -> str:
     default = getattr(settings, flag.setting)
-    is_usual = default == getattr(group.settings_type(), flag.setting)
-    if flag.default_text and is_usual:
+    if flag.default_text and default == getattr(usual, flag.setting):
         shown = flag.default_text
     elif default is None or default == "":
         shown = ""

@@ -39,6 +39,20 @@ def test_every_flag_fills_a_setting_that_exists() -> None:
         assert {flag.setting for flag in group.flags} <= {field.name for field in fields(group.settings_type)}
 
 
+def test_the_processors_are_counted_once_however_many_flags_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count them takes reading the files of control groups, and every command has the flags of ``run``."""
+    counted: list[int] = []
+
+    def available_processors() -> int:
+        counted.append(2)
+        return 2
+
+    settings = Settings()
+    monkeypatch.setattr("rolecall.config.settings.available_processors", available_processors)
+    add_flags(argparse.ArgumentParser(), settings, LogSettings())
+    assert len(counted) == 1
+
+
 def test_no_two_flags_have_a_name_in_common() -> None:
     names = [flag.name for flag in all_flags()]
     assert len(names) == len(set(names))
