@@ -3,6 +3,7 @@ import datetime as dt
 import json
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -299,6 +300,24 @@ async def test_a_token_of_several_lines_is_an_error_at_the_start(tmp_path: Path)
     kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "one\ntwo"})
     with pytest.raises(KubeError, match="expected a token of one line"):
         await Client.connect(kubeconfig)
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy", "count"),
+    [
+        ("https://127.0.0.1:1", {}, 1),
+        ("http://127.0.0.1:1", {}, 0),
+        ("http://127.0.0.1:1", {"proxy-url": "https://127.0.0.1:2"}, 1),
+    ],
+)
+async def test_the_certificates_of_the_system_are_read_only_for_connections_that_are_encrypted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: dict[str, str], count: int
+) -> None:
+    (tmp_path / "system").write_bytes(CertificateAuthority.create("system").own.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    found = await credentials_of(write_kubeconfig(tmp_path, server, {"token": "one"}, **proxy), time.monotonic)
+    assert found.ssl_context.cert_store_stats()["x509_ca"] == count
 
 
 def server_context(authority: CertificateAuthority, folder: Path) -> ssl.SSLContext:
