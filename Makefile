@@ -19,9 +19,8 @@ ifneq ($(filter test,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2 --output-sync=target
 $(info Two targets at a time, each told when it has ended: unit, check, integration, parity, molecule, browser)
 endif
-WORKERS ?= 2
-# One more, because some of the unit tests wait: for a process, or for a time to pass.
-UNIT_WORKERS ?= 3
+# One more than small machines have processors: a third of the time tests wait, for a process or for a time to pass.
+WORKERS ?= 3
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
 MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py test_planned_runs.py)
@@ -93,7 +92,7 @@ PURE += $(patsubst %,tests/unit/reconcile/test_%.py,own_writes readiness self_tr
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)
 	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
-	$(RUN) pytest tests/unit tests/static --numprocesses $(UNIT_WORKERS) $(addprefix --ignore=,$(PURE))
+	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
 
 .PHONY: integration
 integration: beside alone ## The stories, on the embedded control plane with real Ansible

@@ -25,7 +25,7 @@ from tests.static.repository import documents
 pytestmark = pytest.mark.alone
 RBAC = "rbac.authorization.k8s.io/v1"
 SHARDS = 4
-NAMES = [f"thing-{number:02}" for number in range(24)]
+NAMES = [f"thing-{number:02}" for number in range(12)]
 MANIFEST = "{apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: NAME}, spec: {size: 1}}"
 TASKS = """
 - name: Hold the lock of the object for a moment
