@@ -100,16 +100,16 @@ integration: beside alone ## The stories, on the embedded control plane with rea
 # The stories that bear others beside them, a file in one process.
 .PHONY: beside
 beside: setup
-	$(RUN) pytest tests/integration -m 'not alone' --timeout 1000 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(RUN) pytest tests/integration -m 'not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The stories that need a processor for themselves: beside them is only what does one thing at a time.
 .PHONY: alone
 alone: setup | beside $(if $(filter test,$(MAKECMDGOALS)),unit check)
-	$(RUN) pytest tests/integration -m alone --timeout 1000
+	$(RUN) pytest tests/integration -m alone --timeout 1800
 
 .PHONY: parity
 parity: setup ## Roles and playbooks of every kind, warm and cold, compared
-	$(RUN) pytest tests/parity --timeout 1000
+	$(RUN) pytest tests/parity --timeout 1800
 
 .PHONY: molecule
 molecule: setup ## The molecule scenarios: default, local, and cluster on a control plane that takes a cluster's place
@@ -150,7 +150,7 @@ test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHON
 	  [ -n "$$python" ] || { echo "Python $$version is not installed, so it is left out"; continue; }; \
 	  echo "== $$python"; \
 	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$python; \
-	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 1000 || failed="$$failed $$version"; \
+	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 1800 || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed on Python$$failed"; exit 1; }
 

@@ -93,7 +93,7 @@ def test_when_start_returns_nodes_are_ready_and_namespaces_filled(state_director
 def test_a_deployment_becomes_available(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "create", "deployment", "web", "--image=nginx", "--replicas=3", *where)
-    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=600s", *where)
     pods = _read(control_plane.kubeconfig, "pods", *where)["items"]
     assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
     assert len({pod["status"]["podIP"] for pod in pods}) == 3
@@ -103,13 +103,13 @@ def test_a_deployment_becomes_available(control_plane: ControlPlane, namespace: 
 def test_a_job_completes(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "create", "job", "once", "--image=busybox", *where)
-    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Complete", "job/once", "--timeout=60s", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Complete", "job/once", "--timeout=600s", *where)
 
 
 def test_a_pod_is_deleted_before_its_grace_is_over(control_plane: ControlPlane, namespace: str) -> None:
     where = ("--namespace", namespace)
     _kubectl(control_plane.kubeconfig, "run", "one", "--image=nginx", *where)
-    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Ready", "pod/one", "--timeout=60s", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=condition=Ready", "pod/one", "--timeout=600s", *where)
     started = time.monotonic()
     _kubectl(control_plane.kubeconfig, "delete", "pod", "one", "--wait", *where)
     assert time.monotonic() - started < GRACE_SECONDS
@@ -128,7 +128,7 @@ def test_a_pod_with_a_finalizer_stays_until_the_finalizer_goes(control_plane: Co
     _kubectl(control_plane.kubeconfig, "wait", "--for=jsonpath={.metadata.deletionTimestamp}", "pod/held", *where)
     release = '{"metadata":{"finalizers":null}}'
     _kubectl(control_plane.kubeconfig, "patch", "pod", "held", "--type=merge", "-p", release, *where)
-    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "pod/held", "--timeout=60s", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "pod/held", "--timeout=600s", *where)
 
 
 def test_what_an_object_owns_goes_with_it(control_plane: ControlPlane, namespace: str) -> None:
@@ -143,13 +143,13 @@ def test_what_an_object_owns_goes_with_it(control_plane: ControlPlane, namespace
     }
     _kubectl(control_plane.kubeconfig, "create", "-f", "-", *where, stdin=dependent)
     _kubectl(control_plane.kubeconfig, "delete", "configmap", "owner", *where)
-    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "configmap/dependent", "--timeout=60s", *where)
+    _kubectl(control_plane.kubeconfig, "wait", "--for=delete", "configmap/dependent", "--timeout=600s", *where)
 
 
 def test_a_namespace_goes_with_everything_in_it(control_plane: ControlPlane) -> None:
     _kubectl(control_plane.kubeconfig, "create", "namespace", "short-lived")
     _kubectl(control_plane.kubeconfig, "create", "deployment", "web", "--image=nginx", "--namespace=short-lived")
-    _kubectl(control_plane.kubeconfig, "delete", "namespace", "short-lived", "--wait", "--timeout=60s")
+    _kubectl(control_plane.kubeconfig, "delete", "namespace", "short-lived", "--wait", "--timeout=600s")
     assert "short-lived" not in _kubectl(control_plane.kubeconfig, "get", "namespaces")
 
 
@@ -287,7 +287,7 @@ def test_an_api_server_that_was_away_is_back_at_the_same_port_with_everything(st
         assert (one.server, one.is_running()) == (server, True)
         assert "before" in _kubectl(one.kubeconfig, "get", "namespaces")
         _kubectl(one.kubeconfig, "create", "deployment", "web", "--image=nginx")
-        _kubectl(one.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+        _kubectl(one.kubeconfig, "wait", "--for=condition=Available", "deployment/web", "--timeout=600s")
 
 
 def test_the_commands_do_what_they_say(state_directory: Path) -> None:

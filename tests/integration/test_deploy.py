@@ -59,7 +59,7 @@ def test_one_command_fills_an_empty_cluster_and_its_pods_are_admitted(run: Run) 
     applied = run("kubectl", "apply", "-k", "deploy/").split()
     assert "deployment.apps/rolecall" in applied
     # The namespace enforces the level "restricted"; a pod that violates it would never come.
-    run("kubectl", "rollout", "status", "deployment/rolecall", "-n", "rolecall-system", "--timeout=60s")
+    run("kubectl", "rollout", "status", "deployment/rolecall", "-n", "rolecall-system", "--timeout=600s")
     assert run("kubectl", "get", "pods", "-n", "rolecall-system", "-o", "name").count("pod/") == 2
 
 

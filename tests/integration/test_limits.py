@@ -8,12 +8,11 @@ from rolecall.runs.artifact_budget import size_on_disk
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
-from tests.integration.world import World, condition, eventually, is_true
+from tests.integration.world import PATIENCE, World, condition, eventually, is_true
 
 OBJECTS, RUNS = 6, 90
 BUDGET_BYTES = 3 << 20
 MEMORY_BYTES = 16 << 20
-PATIENCE = 240.0
 TASKS = """
 - name: Say much
   ansible.builtin.debug: {msg: "{{ 'x' * 20000 }}"}

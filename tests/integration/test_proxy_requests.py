@@ -63,14 +63,14 @@ async def test_whatever_kubectl_does_works(run: Run) -> None:
         ("annotate", "deployment", "web", "a=b"),
         ("scale", "deployment", "web", "--replicas=2"),
         ("set", "image", "deployment/web", "none=other"),
-        ("rollout", "status", "deployment", "web", "--timeout=30s"),
+        ("rollout", "status", "deployment", "web", "--timeout=600s"),
         ("get", "deployments,pods", "-o", "wide"),
         ("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}"),
         ("describe", "deployment", "web"),
         ("explain", "deployment.spec"),
         ("api-resources",),
         ("auth", "can-i", "create", "pods"),
-        ("wait", "--for=condition=Available", "deployment/web", "--timeout=30s"),
+        ("wait", "--for=condition=Available", "deployment/web", "--timeout=600s"),
         ("delete", "deployment", "web", "--wait=true"),
     ):
         code, output = await run.kubectl(*arguments)

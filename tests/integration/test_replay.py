@@ -19,7 +19,7 @@ from rolecall.kube.client import Client
 from rolecall.record.reader import read_record
 from tests.integration.operators import copy_project
 from tests.integration.test_rbac import recorded_stories
-from tests.integration.world import World
+from tests.integration.world import PATIENCE, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,7 +47,7 @@ class Project:
         command = [*prefix, sys.executable, "-m", "rolecall", "replay", *arguments]
         environment = {**os.environ, **NO_CLUSTER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
 
     def results(self) -> dict[str, dict[str, Any]]:

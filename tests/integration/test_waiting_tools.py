@@ -111,7 +111,7 @@ async def wait_with_kubectl(world: World, defined: ControlPlane, what: str, cond
     process = await asyncio.create_subprocess_exec(
         str(find_binaries(print)["kubectl"]),
         *("--kubeconfig", str(defined.kubeconfig), "--namespace", world.namespace),
-        *("wait", what, f"--for=condition={condition_type}", "--timeout=60s"),
+        *("wait", what, f"--for=condition={condition_type}", "--timeout=600s"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

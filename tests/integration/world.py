@@ -29,7 +29,7 @@ KIYOSHI = GVK("zundokokiyoshi.kaitoy.github.com", "v1beta1", "Kiyoshi")
 FOO = GVK("samplecontroller.k8s.io", "v1alpha1", "Foo")
 
 LOOK_EVERY_SECONDS = 0.1
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds that anything may take: machines are slow, and a wait that succeeds does not cost more for it."""
 Observed = TypeVar("Observed")
 

@@ -34,7 +34,7 @@ class Case:
     environment: Settings = field(default_factory=dict)
     job_environment: Settings = field(default_factory=dict)
     file_environment: Settings = field(default_factory=dict)
-    timeout_seconds: float | None = 120
+    timeout_seconds: float | None = 600
     ordered: bool = True
     modules: Literal["collection", "role"] = "collection"
 

@@ -39,7 +39,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
 
 def accepted(listener: LimitedListener) -> tuple[socket.socket, socket.socket]:
     """Connect, and return both ends. Raise BlockingIOError if the connection is refused."""
-    client = socket.create_connection(listener.getsockname(), timeout=10)
+    client = socket.create_connection(listener.getsockname(), timeout=60)
     return client, listener.accept()[0]
 
 
@@ -75,7 +75,7 @@ def test_a_connection_in_use_keeps_its_place(listening: Open) -> None:
 def test_a_connection_is_refused_while_none_is_idle(listening: Open) -> None:
     listener = listening(3600.0)
     ends = [accepted(listener) for _ in range(LIMIT)]
-    refused = socket.create_connection(listener.getsockname(), timeout=10)
+    refused = socket.create_connection(listener.getsockname(), timeout=60)
     with pytest.raises(BlockingIOError):
         listener.accept()
     assert not is_open(refused)

@@ -34,7 +34,7 @@ def test_the_largest_run_is_killed_when_the_container_is_nearly_full(tmp_path: P
         guard.add("61")
         guard.add("62")
         guard.check()
-        assert large.wait(timeout=10) == -9
+        assert large.wait(timeout=60) == -9
         assert small.poll() is None
     killed = guard.remove("61")
     assert killed is not None
@@ -60,7 +60,7 @@ def test_processes_of_others_are_not_killed(tmp_path: Path) -> None:
     ):
         guard.add("65")
         guard.check()
-        assert own.wait(timeout=10) == -9
+        assert own.wait(timeout=60) == -9
         assert foreign.poll() is None
 
 
@@ -81,4 +81,4 @@ def test_the_thread_looks_by_itself_until_it_is_stopped(tmp_path: Path) -> None:
     guard = MemoryGuard(memory(tmp_path, 180 * MIB))
     with guard, running(LARGE, RUNNER_MODULE, **{RUN_VARIABLE: "67"}) as process:
         guard.add("67")
-        assert process.wait(timeout=30) == -9
+        assert process.wait(timeout=60) == -9

@@ -36,7 +36,7 @@ def test_processes_of_a_run_are_found_by_their_mark() -> None:
 def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
     become_subreaper()
     with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
-        process.wait(timeout=10)
+        process.wait(timeout=60)
     orphan = processes_of_run("42")[0].pid
     assert kill_run_processes("42") == []
     assert not psutil.pid_exists(orphan)
