@@ -19,6 +19,7 @@ from kubernetes.aio.config import ConfigException
 from yaml import YAMLError
 
 from rolecall.kube.configuration import ChangingFiles, ConfigurationSource
+from rolecall.kube.transport import http_proxy_of
 from rolecall.logs import get_logger
 
 logger = get_logger("client")
@@ -130,7 +131,8 @@ def _tls_context(configuration: Configuration) -> ssl.SSLContext:
 
     To read the certificates of the system takes OpenSSL 3.0 a 25th of a second.
     """
-    if configuration.host.startswith("http:") and not configuration.proxy and not _tls_files(configuration):
+    host = configuration.host
+    if host.startswith("http:") and not http_proxy_of(host, configuration.proxy) and not _tls_files(configuration):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context: ssl.SSLContext = RESTClientObject(configuration).ssl_context
     return context

@@ -304,19 +304,16 @@ async def test_a_token_of_several_lines_is_an_error_at_the_start(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("server", "proxy", "count"),
-    [
-        ("https://127.0.0.1:1", {}, 1),
-        ("http://127.0.0.1:1", {}, 0),
-        ("http://127.0.0.1:1", {"proxy-url": "https://127.0.0.1:2"}, 1),
-    ],
+    [("https://192.0.2.1", "", 1), ("http://192.0.2.1", "", 0), ("http://192.0.2.1", "https://192.0.2.2", 1)],
 )
 async def test_the_certificates_of_the_system_are_read_only_for_connections_that_are_encrypted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: dict[str, str], count: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str, count: int
 ) -> None:
     (tmp_path / "system").write_bytes(CertificateAuthority.create("system").own.certificate)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system"))
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-    found = await credentials_of(write_kubeconfig(tmp_path, server, {"token": "one"}, **proxy), time.monotonic)
+    files = {"SSL_CERT_FILE": str(tmp_path / "system"), "SSL_CERT_DIR": str(tmp_path / "none")}
+    for variable, value in {**files, "http_proxy": proxy, "no_proxy": ""}.items():
+        monkeypatch.setenv(variable, value)
+    found = await credentials_of(write_kubeconfig(tmp_path, server, {"token": "one"}), time.monotonic)
     assert found.ssl_context.cert_store_stats()["x509_ca"] == count
 
 
