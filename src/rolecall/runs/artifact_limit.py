@@ -1,7 +1,8 @@
 """The artifacts of one run while it lasts: what is stored of an event, and how much the run may store.
 
-The process of a run writes all its artifacts: a file for each event, and ``stdout``, with what is printed for each
-event. So counting the events counts everything; a single file that grows between two of them meets ``RLIMIT_FSIZE``.
+The process of a run writes all its artifacts: the command, a file for each event, and ``stdout``, with what is printed
+for each event. So what is there at the first event, and then the events, are everything; a single file that grows
+between two of them meets ``RLIMIT_FSIZE``.
 """
 
 import json
@@ -15,6 +16,7 @@ from rolecall.kube.quantities import format_bytes
 from rolecall.runs.resource_limits import limit_file_size
 
 _PRINTED = "stdout"
+_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
 
 
 class ArtifactsTooLargeError(Exception):
@@ -42,9 +44,10 @@ class EventFiles:
         if self._limit_bytes and not self._counted_bytes:
             # Not earlier: ansible-playbook, which has started by now, may write files of any size.
             limit_file_size(self._limit_bytes)
+            self._counted_bytes = _size_of_files(self._folder.parent)
         stored = event if self._output_in_events else {key: event[key] for key in event if key != _PRINTED}
         text = json.dumps(stored)
-        self._counted_bytes += len(text) + len(str(event.get(_PRINTED, "")))
+        self._counted_bytes += len(text) + _printed_bytes(event)
         if self._counted_bytes > self._limit_bytes > 0:
             raise ArtifactsTooLargeError(
                 f"the run was ended, because its artifacts have more than {format_bytes(self._limit_bytes)}: let the "
@@ -62,3 +65,12 @@ class EventFiles:
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
         partial.replace(path)
+
+
+def _printed_bytes(event: Mapping[str, Any]) -> int:
+    printed = str(event.get(_PRINTED, ""))
+    return len((printed + _END_OF_LINE).encode(errors="replace")) if printed else 0
+
+
+def _size_of_files(folder: Path) -> int:
+    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
