@@ -51,7 +51,7 @@ class Credentials:
     """The credentials in a configuration, renewed from its source if there is one; ``now`` is a monotonic clock.
 
     ``ssl_context`` is the TLS context for new connections. Raise ConfigException or OSError if the first credentials
-    cannot be used.
+    cannot be used, ValueError if the proxy cannot.
     """
 
     def __init__(

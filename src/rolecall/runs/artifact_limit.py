@@ -69,8 +69,9 @@ class EventFiles:
 
 def _printed_bytes(event: Mapping[str, Any]) -> int:
     printed = str(event.get(_PRINTED, ""))
-    return len((printed + _END_OF_LINE).encode(errors="replace")) if printed else 0
+    return len(printed.encode(errors="replace")) + len(_END_OF_LINE) if printed else 0
 
 
 def _size_of_files(folder: Path) -> int:
-    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
+    # In bytes, as the events: ``size_on_disk`` of the budget counts blocks, once a run is over.
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
