@@ -18,6 +18,9 @@ from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, Wor
 REACTION_SECONDS = 5.0
 """How late a run may start on a machine with other work; it takes a tenth of a second."""
 
+LOOP_SECONDS = 60.0
+"""Less than the delays of eight runs in a loop: 1 + 2 + 4 + 8 + 16 + 32 + 64 s."""
+
 MOST_RUNS = 9
 """In half a minute: the first ones, and those after 1 + 2 + 4 + 8 + 16 s."""
 
@@ -174,6 +177,20 @@ async def test_what_a_role_looked_for_in_vain_wakes_it_when_it_comes(world: Worl
     await data(world, "found", "colour", "blue")
     await world.delete(CONFIG_MAP, "options")
     await data(world, "found", "colour", "none")
+
+
+async def test_repeated_edits_by_a_user_trigger_a_run_each_without_delays(world: World, things: Things) -> None:
+    """Each run changes something, but none of them writes what the user edits, so there is no loop."""
+    thing = things["finding"]
+    await thing.create()
+    await thing.succeeds()
+    manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: options}\ndata: {colour: none}\n"
+    await world.create(manifest)
+    begun = time.monotonic()
+    for number in range(8):
+        await world.patch(CONFIG_MAP, "options", {"data": {"colour": f"color-{number}"}})
+        await data(world, "found", "colour", f"color-{number}")
+    assert time.monotonic() - begun < LOOP_SECONDS
 
 
 async def test_a_label_that_makes_an_object_match_wakes_the_role_that_listed(world: World, things: Things) -> None:

@@ -6,7 +6,7 @@ if no run of its own made the change, and after a delay if objects wake each oth
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rolecall.controller.reads.read_delays import ReadDelays
@@ -84,7 +84,8 @@ class ReadTriggers:
 
     def _wake(self, key: ObjectKey, cause: ReadCause) -> None:
         if self._queue.is_processing(key):
-            self._queue.add(key, cause)  # judged at the end of the run, when its own writes are known
+            # The end of the run decides about it, when its own writes are known; a loop must not restart its delays.
+            self._queue.add(key, self._with_loop(key, cause))
         elif not self._self_triggers.is_self_trigger(key, cause):
             self._add(key, cause)
 
@@ -93,10 +94,14 @@ class ReadTriggers:
         entry = self._primaries.find(key)
         if entry is None or not self._primaries.selector.matches(entry.labels):
             return
-        seconds = self._delays.seconds(key)
+        cause = self._with_loop(key, cause)
+        seconds = self._delays.seconds(key) if cause.may_be_in_loop else 0.0
         if seconds > 0:
             self._tell(entry, cause, seconds)
         self._queue.add_after(key, seconds, cause)
+
+    def _with_loop(self, key: ObjectKey, cause: ReadCause) -> ReadCause:
+        return replace(cause, may_be_in_loop=self._self_triggers.may_be_in_loop(key, cause))
 
     def _tell(self, entry: Entry, cause: ReadCause, seconds: float) -> None:
         writers = self._self_triggers.own_writes.writers(cause.uid, cause.resource_version)

@@ -10,6 +10,7 @@ look at the same object. Three rules apply, in this order:
 3. Everything else wakes.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -24,6 +25,7 @@ KEEP_SECONDS = 600.0
 """How long a write is remembered. An older event comes from a list, and lists show no versions in between."""
 
 _REMOVED = "removed"
+_NEVER_STARTED = ("", "", -math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,14 @@ class OwnWrites:
     """The versions that the runs of each primary wrote lately; ``now`` is a monotonic clock in seconds.
 
     An event of any other version is somebody else's. What is forgotten after a while costs one run too many at worst.
+    ``is_complete`` is false if runs of other replicas write too, which are not known here.
     """
 
     now: Callable[[], float] = time.monotonic
+    is_complete: bool = True
     _versions: dict[Request, OrderedDict[tuple[str, str], float]] = field(default_factory=dict)
+    _last_writes: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """When runs of any primary last wrote each object, by its uid; the oldest first."""
 
     def record_write(self, request: Request, obj: RawObject) -> None:
         """Remember that a run of this primary, or the operator for it, wrote this version of an object."""
@@ -59,6 +65,10 @@ class OwnWrites:
         """Return whether the primary's runs removed this object."""
         return self.contains(request, uid, _REMOVED)
 
+    def may_have_written(self, uid: str, since: float) -> bool:
+        """Return whether a run of any primary may have written this object since a time of ``now``."""
+        return not self.is_complete or not uid or self._last_writes.get(uid, -math.inf) >= since
+
     def writers(self, uid: str, resource_version: str) -> list[Request]:
         """Return the primaries whose runs wrote this version of an object."""
         return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
@@ -73,8 +83,11 @@ class OwnWrites:
         now = self.now()
         versions = self._versions.setdefault(request, OrderedDict())
         versions[(uid, version)] = now
-        while versions and next(iter(versions.values())) < now - KEEP_SECONDS:
-            versions.popitem(last=False)
+        self._last_writes[uid] = now
+        self._last_writes.move_to_end(uid)
+        for times in (versions, self._last_writes):
+            while times and next(iter(times.values())) < now - KEEP_SECONDS:
+                times.popitem(last=False)
 
 
 @dataclass(slots=True)
@@ -83,12 +96,13 @@ class SelfTriggers:
 
     gvk: GVK
     own_writes: OwnWrites
-    _started_from: dict[ObjectKey, tuple[str, str]] = field(default_factory=dict)
+    _started: dict[ObjectKey, tuple[str, str, float]] = field(default_factory=dict)
+    """The uid and version from which each primary's last run started, and when."""
     _requested_requeue: set[ObjectKey] = field(default_factory=set)
 
     def run_started(self, key: ObjectKey, obj: RawObject) -> None:
         """Remember the version of the primary that a run starts from."""
-        self._started_from[key] = (uid_of(obj), resource_version_of(obj))
+        self._started[key] = (uid_of(obj), resource_version_of(obj), self.own_writes.now())
         self._requested_requeue.discard(key)
 
     def requeue_requested(self, key: ObjectKey) -> None:
@@ -97,9 +111,17 @@ class SelfTriggers:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about a primary that is gone."""
-        self._started_from.pop(key, None)
+        self._started.pop(key, None)
         self._requested_requeue.discard(key)
         self.own_writes.forget((self.gvk, key))
+
+    def may_be_in_loop(self, key: ObjectKey, cause: Cause) -> bool:
+        """Return whether a run may have written the changed object since the last run of this primary began.
+
+        Primaries that trigger each other without end do so by what their runs write.
+        """
+        _, _, started_at = self._started.get(key, _NEVER_STARTED)
+        return self.own_writes.may_have_written(cause.uid, started_at)
 
     def is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
         """Return whether a run of this primary would only meet again what its last run did or saw."""
@@ -114,7 +136,7 @@ class SelfTriggers:
         return is_primary and self._was_read(key, cause)
 
     def _was_read(self, key: ObjectKey, cause: Cause) -> bool:
-        uid, version = self._started_from.get(key, ("", ""))
+        uid, version, _ = self._started.get(key, _NEVER_STARTED)
         # Versions of one object are ordered since Kubernetes 1.35; any other text is compared for equality alone.
         if uid != cause.uid:
             return False

@@ -33,14 +33,15 @@ class Operator:
         self.rig = Rig()
         self.server, self.clock = self.rig.server, self.rig.clock
         self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
-        self.own_writes = OwnWrites()
+        self.own_writes = OwnWrites(self.clock.monotonic)
         self.events: list[tuple[RawObject, EventSpec]] = []
         self.labels = LABELS
         primaries = SelectedPrimaries(SONG, self.find, LabelSelector.compile({"matchLabels": LABELS}))
+        self.self_triggers = SelfTriggers(SONG, self.own_writes)
         self.triggers = ReadTriggers(
             primaries,
             self.queue,
-            SelfTriggers(SONG, self.own_writes),
+            self.self_triggers,
             lambda obj, spec: self.events.append((obj, spec)),
             ReadDelays(self.clock),
         )
@@ -51,10 +52,18 @@ class Operator:
         metadata = {"namespace": key.namespace, "name": key.name, "uid": ONE.uid, "labels": self.labels}
         return Entry.of({"metadata": metadata}) if key == ONE.key else None
 
+    async def change(self, number: int, *, by_a_run: bool) -> None:
+        """Change the widget that the runs read, by a run of another object or by a user."""
+        written = self.server.put("w", spec={"number": number})
+        if by_a_run:
+            self.own_writes.record_write((SONG, ObjectKey("default", "two")), written)
+        await settle()
+
     async def begin(self, before: Callable[[], object] = lambda: None) -> tuple[Cause, ...]:
         """Take the request of the object, and begin a run that reads."""
         key, causes = self.queue.take()
         assert key == ONE.key
+        self.self_triggers.run_started(key, {"metadata": {"uid": ONE.uid, "resourceVersion": "1"}})
         before()
         await settle()
         reads = self.sets.start(ONE)
@@ -132,11 +141,10 @@ async def test_a_change_before_the_read_of_the_same_run_is_no_news(operator: Ope
     assert len(operator.queue) == 0
 
 
-async def test_an_object_that_reads_wake_again_and_again_waits_longer_each_time(operator: Operator) -> None:
+async def test_object_in_a_loop_of_runs_waits_longer_each_time(operator: Operator) -> None:
     due = []
     for number in range(6):
-        operator.server.put("w", spec={"number": number})
-        await settle()
+        await operator.change(number, by_a_run=True)
         waited = 0
         while not len(operator.queue):
             await operator.clock.advance_and_settle(1)
@@ -146,25 +154,66 @@ async def test_an_object_that_reads_wake_again_and_again_waits_longer_each_time(
     assert due == [0, 1, 2, 4, 8, 16]
 
 
-async def test_a_run_that_changes_nothing_ends_the_waiting(operator: Operator) -> None:
+async def test_change_by_another_client_triggers_immediately_however_often(operator: Operator) -> None:
+    for number in range(9):
+        await operator.change(number, by_a_run=False)
+        assert len(operator.queue) == 1
+        await operator.run()
+    assert operator.events == []
+
+
+async def test_change_by_another_client_ends_the_waiting(operator: Operator) -> None:
+    for number in range(3):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    await operator.change(8, by_a_run=False)
+    await operator.run()
+    await operator.change(9, by_a_run=True)
+    assert len(operator.queue) == 1
+
+
+async def test_write_of_a_run_before_the_last_run_began_is_no_loop(operator: Operator) -> None:
+    await operator.change(0, by_a_run=True)
+    await operator.run()
+    await operator.clock.advance_and_settle(1)
+    operator.queue.add(ONE.key, Cause("period"))
+    await operator.run()
+    for number in range(1, 4):
+        await operator.change(number, by_a_run=False)
+        assert len(operator.queue) == 1
+        await operator.run()
+
+
+async def test_minute_without_a_trigger_ends_the_waiting(operator: Operator) -> None:
+    for number in range(4):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    await operator.clock.advance_and_settle(60)
+    await operator.change(5, by_a_run=True)
+    assert len(operator.queue) == 1
+    await operator.run()
+    await operator.change(6, by_a_run=True)
+    await operator.clock.advance_and_settle(1)
+    assert len(operator.queue) == 1
+
+
+async def test_run_that_changes_nothing_ends_the_waiting(operator: Operator) -> None:
     for number, summary in enumerate((CHANGED, CHANGED, UNCHANGED)):
-        operator.server.put("w", spec={"number": number})
-        await settle()
-        await operator.clock.advance_and_settle(60)
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
         await operator.run(summary)
-    operator.server.put("w", spec={"number": 9})
-    await settle()
+    await operator.change(9, by_a_run=True)
     assert len(operator.queue) == 1
 
 
 async def test_what_else_wakes_the_object_does_not_wait(operator: Operator) -> None:
     for number in range(3):
-        operator.server.put("w", spec={"number": number})
-        await settle()
-        await operator.clock.advance_and_settle(60)
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
         await operator.run()
-    operator.server.put("w", spec={"number": 9})
-    await settle()
+    await operator.change(9, by_a_run=True)
     operator.queue.add(ONE.key, Cause("Song default/one: spec.size"))
     assert len(operator.queue) == 1
 
@@ -192,3 +241,18 @@ async def test_a_failed_run_keeps_what_it_waited_for(operator: Operator) -> None
     operator.server.put("w")
     await settle()
     assert await operator.run() == ["read Widget default/w created"]
+
+
+async def test_change_by_a_run_between_the_end_of_a_run_and_its_reconcile_counts_as_loop(operator: Operator) -> None:
+    await operator.change(0, by_a_run=True)
+    causes = await operator.begin()
+    context = ReconcileContext(ONE.key, "job", causes)
+    context.summary = CHANGED
+    operator.triggers.run_ended(context)
+    await operator.change(1, by_a_run=True)
+    operator.queue.done(ONE.key, operator.is_news)
+    await operator.run()
+    await operator.change(2, by_a_run=True)
+    assert len(operator.queue) == 0
+    await operator.clock.advance_and_settle(2)
+    assert len(operator.queue) == 1

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Final
 
 from rolecall.controller.reads.seen import DIGEST_BYTES, State
@@ -23,7 +23,7 @@ NO_OWNERS: Final[frozenset[bytes]] = frozenset()
 @lru_cache(maxsize=1024)
 def namespace_hash(namespace: str) -> bytes:
     """Return the hash of a namespace, with which the hash of each key in it begins."""
-    return blake2b(namespace.encode(), digest_size=_NAMESPACE_BYTES).digest()
+    return sha256(namespace.encode()).digest()[:_NAMESPACE_BYTES]
 
 
 def key_hash(key: ObjectKey) -> bytes:
@@ -38,7 +38,7 @@ def namespace_of(hashed: bytes) -> bytes:
 
 def short_hash(text: str) -> bytes:
     """Return eight bytes that stand for a text."""
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return sha256(text.encode(errors="surrogatepass")).digest()[:8]
 
 
 @lru_cache(maxsize=1024)

@@ -33,6 +33,8 @@ class ReadCause(Cause):
 
     target: Target | None = None
     change: ReadChange | None = None
+    may_be_in_loop: bool = False
+    """Whether a run of this operator may be behind the change, so that runs may trigger each other without end."""
 
     @classmethod
     def of(cls, target: Target, change: ReadChange) -> "ReadCause":

@@ -7,7 +7,8 @@ from rolecall.kube.references import ObjectKey
 from tests.unit.manual_clock import ManualClock
 
 ONE = ObjectKey("default", "one")
-READ = ReadCause("read ConfigMap default/shared changed")
+READ = ReadCause("read ConfigMap default/shared changed", may_be_in_loop=True)
+EDIT = ReadCause("read ConfigMap default/shared changed")
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def test_the_time_counts_from_the_end_of_the_run(delays: ReadDelays, clock: Manu
 
 
 @pytest.mark.parametrize(
-    ("causes", "changed"), [([READ], False), ([READ, Cause("Thing default/one: spec.size")], True), ([], True)]
+    ("causes", "changed"),
+    [([READ], False), ([READ, EDIT], True), ([READ, Cause("Thing default/one: spec.size")], True), ([], True)],
 )
 def test_a_run_that_changes_nothing_and_any_other_cause_end_it(
     delays: ReadDelays, causes: list[Cause], *, changed: bool
