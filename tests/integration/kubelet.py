@@ -1,7 +1,7 @@
 """A node whose pods can be entered: kwok serves exec, attach, logs and port-forward for it, on this machine.
 
-The simulated nodes of the control plane have no kubelet. This one has: a second kwok that manages nothing and answers
-for the pods that tests put there. A command that is executed "in" such a pod runs here, so only tests may have it.
+The kubelet of the control plane's simulated nodes executes no command. This one does: a second kwok that manages
+nothing and serves the pods of tests. A command that is executed "in" such a pod runs here, so only tests use it.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.controlplane import ControlPlane
-from rolecall.controlplane.certificates import CertificateAuthority
 from rolecall.controlplane.components import STAGES
 from rolecall.controlplane.startup import free_port
 from rolecall.kube.client import Client
@@ -72,9 +71,7 @@ def running_kubelet(control_plane: ControlPlane, folder: Path, target_port: int)
     port = free_port()
     kubelet = Kubelet(f"kubelet-{port}", port, folder / "container.log", target_port)
     kubelet.log.write_text("")
-    pair = CertificateAuthority.create("kubelet").server(HOST)
-    (folder / "kubelet.crt").write_bytes(pair.certificate)
-    (folder / "kubelet.key").write_bytes(pair.key)
+    certificates = control_plane.layout.certificates
     (folder / "kubelet.yaml").write_text("\n---\n".join(map(json.dumps, _answers(kubelet))))
     command = [
         str(control_plane.program_directory / "kwok"),
@@ -82,8 +79,8 @@ def running_kubelet(control_plane: ControlPlane, folder: Path, target_port: int)
         f"--config={STAGES}",  # it does not start without any, though it plays none
         f"--config={folder / 'kubelet.yaml'}",
         f"--server-address={HOST}:{port}",
-        f"--tls-cert-file={folder / 'kubelet.crt'}",
-        f"--tls-private-key-file={folder / 'kubelet.key'}",
+        f"--tls-cert-file={certificates / 'kubelet.crt'}",
+        f"--tls-private-key-file={certificates / 'kubelet.key'}",
         "--manage-nodes-with-label-selector=nobody=manages-these",
     ]
     with (folder / "kubelet.log").open("wb") as log:

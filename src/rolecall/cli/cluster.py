@@ -248,7 +248,8 @@ def _logs(arguments: argparse.Namespace) -> int:
     components = [arguments.component] if arguments.component else COMPONENTS
     files = [str(control_plane.layout.log(component)) for component in components]
     follow = ["-F"] if arguments.follow else []
-    return subprocess.call(["tail", "-n", "+1", *follow, *(file for file in files if Path(file).exists())])
+    code = subprocess.call(["tail", "-n", "+1", *follow, *(file for file in files if Path(file).exists())])
+    return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
 
 def _exec(arguments: argparse.Namespace) -> int:

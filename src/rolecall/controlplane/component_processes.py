@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,18 @@ def _is_over(pid: int) -> bool:
         return True
 
 
-def start(command: Sequence[str], *, directory: Path, log: Path, environment: Mapping[str, str]) -> ProcessRecord:
-    """Start the command in the background and append its output to the log. Raise OSError if it cannot be started."""
+def start(
+    command: Sequence[str],
+    *,
+    directory: Path,
+    log: Path,
+    environment: Mapping[str, str],
+    inherited: Collection[int] = (),
+) -> ProcessRecord:
+    """Start the command in the background and append its output to the log. Raise OSError if it cannot be started.
+
+    The process inherits the file descriptors ``inherited``, which the caller closes.
+    """
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
@@ -73,6 +83,7 @@ def start(command: Sequence[str], *, directory: Path, log: Path, environment: Ma
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=subprocess.STDOUT,
+            pass_fds=inherited,
             start_new_session=True,
         )
     finally:
@@ -87,14 +98,22 @@ def is_alive(record: ProcessRecord) -> bool:
 
 
 def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessRecord]:
-    """Return our processes with one of these program names that run in the directory, recorded or not."""
+    """Return our processes of these components that run in the directory, recorded or not.
+
+    The name of a component is that of its program, or of the file of this package that Python runs.
+    """
     wanted = frozenset(names)
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it has exited, or belongs to another user
-            if process.cwd() == str(directory) and Path(process.exe()).name in wanted:
+            if process.cwd() == str(directory) and not wanted.isdisjoint(_component_names(process)):
                 found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
     return found
+
+
+def _component_names(process: psutil.Process) -> set[str]:
+    files = [Path(argument) for argument in process.cmdline()]
+    return {Path(process.exe()).name} | {file.stem for file in files if file.parent == Path(__file__).parent}
 
 
 def memory_bytes(record: ProcessRecord) -> int:

@@ -1,10 +1,12 @@
-"""The five components of a control plane and their command lines.
+"""The components of a control plane, their command lines, and the objects that it starts with.
 
-Only the API server listens on a port, on loopback. etcd listens on sockets in the state directory, which only its owner
-can enter, and the other components do not listen. So a control plane needs one port, and other users of the machine
-cannot bypass the API server. All functions are pure; ``rolecall.controlplane.startup`` runs the command lines.
+Only the API server and the kubelet endpoint listen on a port each, on loopback; the latter accepts no client except the
+API server. etcd listens on sockets in the state directory, which only its owner can enter, and the other components do
+not listen. So other users of the machine cannot bypass the API server. All functions are pure;
+``rolecall.controlplane.startup`` runs the command lines.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +17,23 @@ API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
+KUBELET = "kubelet"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""The user that the API server is for the kubelet endpoint."""
+
 CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER, KWOK)
 """What works for the API server: it can be missing for a while."""
 
-COMPONENTS = (ETCD, API_SERVER, *CONTROLLERS)
+COMPONENTS = (ETCD, API_SERVER, KUBELET, *CONTROLLERS)
 ETCD_SOCKET = "etcd.socket"
 
 SERVICE_ADDRESSES = "10.96.0.0/16"
 POD_ADDRESSES = "10.244.0.1/16"
 NODE_LEASE_SECONDS = 40
 STAGES = Path(__file__).with_name("stages.yaml")
+PROVISIONER = "simulated.rolecall.dev"
+DECLARED_FEATURE = "ExtendWebSocketsToKubelet"
+"""Lets an API server pass WebSockets through to the kubelet, instead of translating them to SPDY."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +66,14 @@ class Layout:
 
 
 def command_line(component: str, programs: Mapping[str, Path], layout: Layout, port: int) -> list[str]:
-    """Return the command line of a component. Run it in the root of the layout, where etcd's sockets are."""
+    """Return the command line of a program. Run it in the root of the layout, where etcd's sockets are."""
     options = _OPTIONS[component](layout, port)
     return [str(programs[component]), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def kubelet_command_line(port: int, listener: int) -> list[str]:
+    """Return the command line of the kubelet endpoint, for an API server's port and an inherited file descriptor."""
+    return [sys.executable, "-P", str(Path(__file__).with_name(f"{KUBELET}.py")), str(port), str(listener)]
 
 
 def _etcd(_layout: Layout, _port: int) -> dict[str, str]:
@@ -98,6 +112,10 @@ def _api_server(layout: Layout, port: int) -> dict[str, str]:
         "service-account-issuer": "https://kubernetes.default.svc",
         "service-account-key-file": str(certificates / "service-accounts.pub"),
         "service-account-signing-key-file": str(certificates / "service-accounts.key"),
+        "kubelet-certificate-authority": str(certificates / "authority.crt"),
+        "kubelet-client-certificate": str(certificates / f"{KUBELET_CLIENT}.crt"),
+        "kubelet-client-key": str(certificates / f"{KUBELET_CLIENT}.key"),
+        "kubelet-preferred-address-types": "InternalIP",  # the host names of simulated nodes cannot be resolved
         "profiling": "false",
     }
 
@@ -152,8 +170,12 @@ _OPTIONS = {
 }
 
 
-def node(name: str) -> dict[str, object]:
-    """Return the manifest of a simulated node; kwok reports its status."""
+def node(name: str, kubelet_port: int = 0) -> dict[str, object]:
+    """Return the manifest of a simulated node; kwok reports the rest of its status. Port 0: without a kubelet."""
+    kubelet = {
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
+        "declaredFeatures": [DECLARED_FEATURE],
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -165,6 +187,23 @@ def node(name: str) -> dict[str, object]:
                 "node.kubernetes.io/instance-type": "simulated",
             },
         },
+        "status": kubelet if kubelet_port else {},
+    }
+
+
+def storage_class() -> dict[str, object]:
+    """Return the manifest of the default StorageClass; kwok provisions the volumes of claims."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "standard",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": True,
     }
 
 

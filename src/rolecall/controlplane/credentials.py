@@ -34,6 +34,8 @@ class Credentials:
         authority = CertificateAuthority.create(self._cluster)
         self._write_pair("authority", authority.own)
         self._write_pair("server", authority.server(HOST, FIRST_SERVICE_ADDRESS))
+        self._write_pair(components.KUBELET, authority.server(HOST))
+        self._write_pair(components.KUBELET_CLIENT, authority.client(components.KUBELET_CLIENT))
         self._write_pair(ADMIN, authority.client(ADMIN, ADMIN_GROUP))
         for component in (components.CONTROLLER_MANAGER, components.SCHEDULER):
             self._write_pair(component, authority.client(f"system:{component}"))

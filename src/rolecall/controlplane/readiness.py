@@ -43,12 +43,19 @@ def node_names(count: int) -> list[str]:
     return [f"node-{number}" for number in range(1, count + 1)]
 
 
-def create_nodes(server: ApiServer, count: int) -> None:
-    """Register the simulated nodes."""
+def create_nodes(server: ApiServer, count: int, kubelet_port: int) -> None:
+    """Register the simulated nodes, whose kubelet listens on this port (0: without a kubelet)."""
     for name in node_names(count):
-        response = server.request("POST", "/api/v1/nodes", components.node(name))
+        response = server.request("POST", "/api/v1/nodes", components.node(name, kubelet_port))
         if not response.is_success:
             raise ControlPlaneError(f"cannot create node {name!r}: {response.message}")
+
+
+def create_storage_class(server: ApiServer) -> None:
+    """Create the default StorageClass."""
+    response = server.request("POST", "/apis/storage.k8s.io/v1/storageclasses", components.storage_class())
+    if not response.is_success:
+        raise ControlPlaneError(f"cannot create the default StorageClass: {response.message}")
 
 
 def has_service_accounts(server: ApiServer) -> bool:

@@ -8,6 +8,7 @@ once with the last lines of its log. The caller, ``rolecall.controlplane.cluster
 import os
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,16 +34,24 @@ Report = Callable[[str], None]
 
 def free_port() -> int:
     """Return a loopback port on which no process is listening."""
-    candidates = random.SystemRandom().sample(PORTS, k=200)
-    for port in candidates:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise ControlPlaneError(f"no free port found on {HOST} among {len(candidates)} of {PORTS.start}-{PORTS.stop - 1}")
+    with bound_socket() as probe:
+        return int(probe.getsockname()[1])
+
+
+def bound_socket(port: int | None = None) -> socket.socket:
+    """Return a socket that is bound to this port of the loopback interface, or to a free one."""
+    candidates = random.SystemRandom().sample(PORTS, k=200) if port is None else [port]
+    for candidate in candidates:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((HOST, candidate))
+        except OSError:
+            bound.close()
+        else:
+            return bound
+    wanted = f"port {port}" if port else f"{len(candidates)} of {PORTS.start}-{PORTS.stop - 1}"
+    raise ControlPlaneError(f"no free port found on {HOST} among {wanted}")
 
 
 class Startup:
@@ -64,8 +73,11 @@ class Startup:
         self._credentials.write_kubeconfigs(state.port)
         self._launch(state, components.ETCD)
         server = self._start_api_server(state, deadline)
-        readiness.create_nodes(server, nodes)
         if has_controllers:
+            self._launch_kubelet(state)
+        readiness.create_nodes(server, nodes, state.kubelet_port)
+        if has_controllers:
+            readiness.create_storage_class(server)
             for component in components.CONTROLLERS:
                 self._launch(state, component)
             self._wait_until_working(state, server, deadline)
@@ -90,6 +102,9 @@ class Startup:
 
     def restart(self, state: State, component: str) -> None:
         """Start one component again; an API server is ready when this returns."""
+        if component == components.KUBELET:
+            self._launch_kubelet(state)
+            return
         self._launch(state, component)
         if component == components.API_SERVER:
             alone = replace(state, processes={component: state.processes[component]})  # others may be down on purpose
@@ -132,14 +147,29 @@ class Startup:
         )
 
     def _launch(self, state: State, component: str) -> None:
-        """Start a component and record its process."""
+        """Start a component with a program and record its process."""
         programs = {name: Path(path) for name, path in state.programs.items()}
+        self._start(state, component, components.command_line(component, programs, self._layout, state.port))
+
+    def _launch_kubelet(self, state: State) -> None:
+        """Start the kubelet endpoint on its port; connections wait in the socket's queue until it accepts them."""
+        with bound_socket(state.kubelet_port or None) as listener:
+            listener.listen()
+            state.kubelet_port = listener.getsockname()[1]
+            command = components.kubelet_command_line(state.port, listener.fileno())
+            self._start(state, components.KUBELET, command, (listener.fileno(),))
+
+    def _start(self, state: State, component: str, command: list[str], inherited: tuple[int, ...] = ()) -> None:
+        environment = self._environment()
+        if component == components.KUBELET:  # without HOME, Python does not find what is installed there
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         try:
             state.processes[component] = component_processes.start(
-                components.command_line(component, programs, self._layout, state.port),
+                command,
                 directory=self._layout.root,
                 log=self._layout.log(component),
-                environment=self._environment(),
+                environment=environment,
+                inherited=inherited,
             )
         except OSError as error:
             raise ComponentFailedError(component, f"could not be started: {error}", []) from error

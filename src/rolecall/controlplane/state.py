@@ -34,6 +34,7 @@ class State:
     programs: dict[str, str]
     processes: dict[str, ProcessRecord] = field(default_factory=dict)
     is_ready: bool = False
+    kubelet_port: int = 0
 
 
 def default_state_directory() -> Path:

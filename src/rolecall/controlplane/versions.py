@@ -12,7 +12,7 @@ KUBERNETES = "v1.37.1"
 ETCD = "v3.7.0"
 KWOK = "v0.8.0"
 
-OLDEST_KUBERNETES = (1, 34)
+OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see components.DECLARED_FEATURE
 OLDEST_ETCD = (3, 6)
 OLDEST_KWOK = (0, 8)
 

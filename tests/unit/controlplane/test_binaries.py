@@ -91,7 +91,7 @@ def test_a_program_on_path_that_is_too_old_is_named_and_fetched(
     said: list[str] = []
     found = binaries.find_binaries(said.append, (("Download", _fetch_all),))
     assert found["kubectl"] == cache / KUBERNETES / "kubectl"
-    assert said == [f"{old} is release 1.20, expected at least 1.34; using our own kubectl"]
+    assert said == [f"{old} is release 1.20, expected at least 1.36; using our own kubectl"]
 
 
 def test_a_program_that_is_too_old_is_not_named_again_once_ours_is_in_the_cache(

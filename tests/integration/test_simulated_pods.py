@@ -1,0 +1,292 @@
+"""Simulated pods as real operators need them: volumes, exec, attach and logs, with kubectl and in roles."""
+
+import asyncio
+import hashlib
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from rolecall.controlplane.component_processes import is_alive
+from rolecall.controlplane.components import KUBELET
+from rolecall.controlplane.pod_responses import LABEL
+from rolecall.controlplane.startup import free_port
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from tests.integration.shared import Role, Shared, Things
+from tests.integration.world import PATIENCE, World
+
+NODE = GVK("", "v1", "Node")
+POD = GVK("", "v1", "Pod")
+CLAIM = GVK("", "v1", "PersistentVolumeClaim")
+VOLUME = GVK("", "v1", "PersistentVolume")
+STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
+
+RESPONSES = """
+- pod: web-.*
+  command: never used, because the pod is called web
+  exitCode: 9
+- command: app-manage showmigrations
+  stdout: "[X] 0001_initial\\n"
+- command: ^psql
+  container: main
+  stderr: "connection to the database refused\\n"
+  exitCode: 2
+- command: print a lot
+  stdout: BIG
+- log: |
+    starting
+    ready
+"""
+BIG = "0123456789" * 50_000
+
+ASKS_ITS_POD = """
+- name: Read the migrations
+  kubernetes.core.k8s_exec:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    pod: web
+    command: bash -c "app-manage showmigrations | grep X"
+  register: migrations
+- name: Connect to the database
+  kubernetes.core.k8s_exec:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    pod: web
+    command: psql -c "select 1"
+  register: database
+  failed_when: database.rc != 2
+- name: Execute a command without a response
+  kubernetes.core.k8s_exec:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    pod: web
+    command: rm -rf {{ unwanted }}
+  register: unspecified
+- name: Read a lot
+  kubernetes.core.k8s_exec:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    pod: web
+    command: print a lot
+  register: big
+- name: Read the log
+  kubernetes.core.k8s_log:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    name: web
+  register: log
+- name: Report everything
+  rolecall.util.k8s_status:
+    api_version: test.rolecall.dev/v1
+    kind: KIND
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    status:
+      migrations: "{{ migrations.stdout }}"
+      database: "{{ database.stderr }}"
+      unspecified: "{{ unspecified.rc }}:{{ unspecified.stdout }}"
+      big: "{{ big.stdout | hash('sha256') }}"
+      log: "{{ log.log }}"
+"""
+EXECUTES = """
+- name: Execute a command
+  kubernetes.core.k8s_exec:
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    pod: web
+    command: "true"
+"""
+SHARED = Shared({"asking": Role(ASKS_ITS_POD), "executing": Role(EXECUTES)})
+
+
+async def run_pod(world: World, name: str = "web", **spec: object) -> None:
+    """Run a pod with a container main."""
+    metadata = {"name": name, "namespace": world.namespace}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": CONTAINERS, **spec}}
+    await world.client.create(pod)
+    await world.wait_for(POD, name, lambda found: found.get("status", {}).get("phase") == "Running", PATIENCE)
+
+
+CONTAINERS = [{"name": "main", "image": "none"}]
+
+
+async def define_responses(world: World, responses: str) -> None:
+    """Create a ConfigMap with responses of the namespace's pods."""
+    metadata = {"name": "responses", "namespace": world.namespace, "labels": {LABEL: "true"}}
+    data = {"responses.yaml": responses}
+    await world.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+async def kubectl(plane: ControlPlane, world: World, *arguments: str, **variables: str) -> tuple[int, str]:
+    """Run kubectl as administrator in the test's namespace; return the exit code and output."""
+    program = str(plane.program_directory / "kubectl")
+    command = (program, f"--kubeconfig={plane.kubeconfig}", f"--namespace={world.namespace}", *arguments)
+    environment = {"HOME": str(plane.layout.root), **variables}
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+    return process.returncode or 0, output.decode()
+
+
+async def test_role_receives_specified_responses_of_its_pod(world: World, things: Things, tmp_path: Path) -> None:
+    """A command without a response succeeds without output, and no command is executed on this machine."""
+    unwanted = tmp_path / "must-survive"
+    unwanted.write_text("")
+    await run_pod(world)
+    await define_responses(world, RESPONSES.replace("BIG", BIG))
+    thing = things["asking"]
+    await thing.create({"unwanted": str(unwanted)})
+    status = (await thing.succeeds())["status"]
+    assert status["migrations"] == "[X] 0001_initial\n"
+    assert status["database"] == "connection to the database refused\n"
+    assert status["unspecified"] == "0:"
+    assert status["big"] == hashlib.sha256(BIG.encode()).hexdigest()
+    assert status["log"] == "starting\nready\n"
+    assert unwanted.exists()
+
+
+async def test_role_receives_error_in_responses(world: World, things: Things) -> None:
+    await run_pod(world)
+    await define_responses(world, "- command: x\n  exit: 1\n")
+    thing = things["executing"]
+    await thing.create()
+    await thing.fails("ConfigMap 'responses', key 'responses.yaml', item 1: unknown key 'exit'")
+
+
+@pytest.fixture
+async def dead_node(world: World) -> AsyncIterator[str]:
+    """Give a node whose kubelet does not listen, of a release before WebSockets reached kubelets."""
+    name = f"dead-{world.namespace}"
+    status = {"daemonEndpoints": {"kubeletEndpoint": {"Port": free_port()}}}
+    await world.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
+    yield name
+    await world.client.delete(NODE, ObjectKey("", name))
+
+
+async def test_role_receives_reason_for_unreachable_kubelet(world: World, things: Things, dead_node: str) -> None:
+    await run_pod(world, nodeName=dead_node)
+    thing = things["executing"]
+    await thing.create()
+    await thing.fails("error dialing backend: dial tcp 127.0.0.1")
+
+
+async def test_kubectl_reads_responses(control_plane: ControlPlane, world: World) -> None:
+    await run_pod(world)
+    await define_responses(world, RESPONSES.replace("BIG", BIG))
+    code, output = await kubectl(control_plane, world, "exec", "web", "--", "psql", "-c", "select 1")
+    assert (code, output.splitlines()[0]) == (2, "connection to the database refused")
+    assert await kubectl(control_plane, world, "exec", "web", "--", "print", "a", "lot") == (0, BIG)
+    assert await kubectl(control_plane, world, "logs", "web") == (0, "starting\nready\n")
+    assert await kubectl(control_plane, world, "logs", "web", "--tail=1") == (0, "ready\n")
+    assert await kubectl(control_plane, world, "logs", "web", "--limit-bytes=5") == (0, "start")
+    code, output = await kubectl(control_plane, world, "logs", "web", "--previous")
+    assert code == 1
+    assert "previous terminated container" in output
+    code, output = await kubectl(control_plane, world, "attach", "web")
+    assert code == 0
+    assert "starting\nready\n" in output
+
+
+async def test_kubectl_reports_unsupported_requests(control_plane: ControlPlane, world: World) -> None:
+    await run_pod(world)
+    spdy = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"}
+    code, output = await kubectl(control_plane, world, "exec", "web", "--", "true", **spdy)
+    assert (code, "over WebSockets only" in output) == (1, True)
+    code, output = await kubectl(control_plane, world, "port-forward", "web", ":80")
+    assert (code, "do not support port-forward" in output) == (1, True)
+
+
+def test_kubelet_rejects_clients_other_than_the_api_server(control_plane: ControlPlane) -> None:
+    state = control_plane.state()
+    assert state is not None
+    certificates = control_plane.layout.certificates
+    url = f"https://127.0.0.1:{state.kubelet_port}/exec/default/web/main?command=true"
+    context = ssl.create_default_context(cafile=certificates / "authority.crt")
+    with pytest.raises((urllib.error.URLError, OSError)) as refused:
+        urllib.request.urlopen(url, context=context)
+    assert not isinstance(refused.value, urllib.error.HTTPError)
+    context.load_cert_chain(certificates / "admin.crt", certificates / "admin.key")
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(url, context=context)
+
+
+async def test_exec_works_after_the_kubelet_restarts(control_plane: ControlPlane, world: World) -> None:
+    await run_pod(world)
+    control_plane.stop_component(KUBELET)
+    code, output = await kubectl(control_plane, world, "exec", "web", "--", "true")
+    assert (code, "connection refused" in output) == (1, True)
+    control_plane.start_component(KUBELET)
+    state = control_plane.state()
+    assert state is not None
+    assert is_alive(state.processes[KUBELET])
+    assert await kubectl(control_plane, world, "exec", "web", "--", "true") == (0, "")
+
+
+def _claim(world: World, name: str, **spec: object) -> RawObject:
+    metadata = {"name": name, "namespace": world.namespace}
+    resources = {"requests": {"storage": "1Gi"}}
+    full = {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}
+    return {"apiVersion": "v1", "kind": CLAIM.kind, "metadata": metadata, "spec": full}
+
+
+def _is_bound(claim: RawObject) -> bool:
+    return bool(claim.get("status", {}).get("phase") == "Bound")
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"])
+async def test_claim_is_bound_to_volume_that_is_deleted_with_it(world: World, mode: str) -> None:
+    await world.client.create(_claim(world, "data", accessModes=[mode]))
+    claim = await world.wait_for(CLAIM, "data", _is_bound, PATIENCE)
+    assert claim["spec"]["storageClassName"] == "standard"
+    assert (claim["status"]["accessModes"], claim["status"]["capacity"]) == ([mode], {"storage": "1Gi"})
+    key = ObjectKey("", claim["spec"]["volumeName"])
+    assert (await world.client.get(VOLUME, key))["status"]["phase"] == "Bound"
+    await world.delete(CLAIM, "data")
+    everywhere = World(world.client, "")
+    await everywhere.wait_until_gone(VOLUME, key.name, PATIENCE)
+
+
+async def test_claim_of_foreign_provisioner_waits_for_its_first_consumer(world: World) -> None:
+    """A class of the user's own gets volumes too: no real provisioner runs here."""
+    name = f"late-{world.namespace}"
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "ebs.csi.aws.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    await world.client.create(storage_class)
+    await world.client.create(_claim(world, "late", storageClassName=name))
+    await world.client.create(_claim(world, "immediate"))
+    await world.wait_for(CLAIM, "immediate", _is_bound, PATIENCE)
+    assert not _is_bound(await world.get(CLAIM, "late"))
+    await run_pod(world, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "late"}}])
+    await world.wait_for(CLAIM, "late", _is_bound, PATIENCE)
+
+
+async def test_claim_without_class_stays_unbound(world: World) -> None:
+    await world.client.create(_claim(world, "static", storageClassName=""))
+    await world.client.create(_claim(world, "dynamic"))
+    await world.wait_for(CLAIM, "dynamic", _is_bound, PATIENCE)
+    assert not _is_bound(await world.get(CLAIM, "static"))
+
+
+async def test_stateful_set_with_claim_templates_becomes_ready(world: World) -> None:
+    labels = {"app": "database"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": CONTAINERS}}
+    claim: dict[str, Any] = _claim(world, "data")
+    spec = {
+        "serviceName": "database",
+        "replicas": 2,
+        "selector": {"matchLabels": labels},
+        "template": template,
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim["spec"]}],
+    }
+    metadata = {"name": "database", "namespace": world.namespace}
+    await world.client.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec})
+    await world.wait_for(
+        STATEFUL_SET, "database", lambda found: found.get("status", {}).get("readyReplicas") == 2, PATIENCE
+    )
+    assert [_is_bound(claim) for claim in await world.objects(CLAIM)] == [True, True]
