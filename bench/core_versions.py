@@ -1,0 +1,135 @@
+"""Compares warm runs of several versions of ansible-core: CPU time for each kind of task, and whole unchanged runs.
+
+``python bench/core_versions.py --kubeconfig FILE PYTHON...`` takes one interpreter for each version, each with rolecall
+installed, and the kubeconfig of a control plane where the samples are done (``rolecall demo --keep`` leaves one). The
+first interpreter is what the others are compared with.
+
+Each interpreter has a fork server. In each round, all of them run the same role in turn, so that other work on the
+machine affects all alike. What counts is the CPU time of the fork server's children: the process of a run and all
+processes below it. The cost of a task is the difference between a role with COPIES of it and a role with none.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[1]
+COPIES = 10
+_NOTHING = "no tasks"
+_CONFIG_MAP = "{api_version: v1, kind: ConfigMap, namespace: default, name: core-versions}"
+TASKS = {
+    "set_fact": "set_fact: {word: '{{ [1, 2] | length }}'}",
+    "debug": "debug: {msg: 'a {{ ansible_version.full }}'}",
+    "assert": "assert: {that: [ansible_version.full is defined], quiet: true}",
+    "skipped": "debug: {msg: never}\n  when: ansible_version.full is undefined",
+    "loop over nothing": "debug: {msg: '{{ item }}'}\n  loop: '{{ [] }}'",
+    "loop of 3": "debug: {msg: '{{ item }}'}\n  loop: '{{ [1, 2, 3] }}'",
+    "include_tasks": "include_tasks: more.yml",
+    "lookup of a template file": "set_fact: {text: \"{{ lookup('template', 'text.j2') }}\"}",
+    "lookup of a variable of the environment": "set_fact: {text: \"{{ lookup('env', 'HOME') }}\"}",
+    "stat": "stat: {path: /}",
+    "k8s_info": f"kubernetes.core.k8s_info: {_CONFIG_MAP}",
+    "k8s, unchanged": f"kubernetes.core.k8s: {_CONFIG_MAP}",
+}
+SAMPLES = {
+    "podscaler": ("scaling.example.com/v1", "PodScaler", "podscaler-sample/example-podscaler"),
+    "hikawa": ("zundokokiyoshi.kaitoy.github.com/v1beta1", "Hikawa", "hikawa-sample/hikawa-sample"),
+    "foo": ("samplecontroller.k8s.io/v1alpha1", "Foo", "foo-sample/foos.samplecontroller.k8s.io"),
+    "podcount": ("apps/v1", "ReplicaSet", "replicaset-sample/example-replicaset"),
+}
+
+
+def main() -> None:
+    """Measure and print a table, progress to standard error."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pythons", nargs="+", metavar="PYTHON", help="an interpreter with rolecall and ansible-core")
+    parser.add_argument("--kubeconfig", required=True, help="a control plane with the samples of this repository")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each is measured (default: %(default)s)")
+    parser.add_argument("--only", action="append", help="only this kind of task, or sample (can be repeated)")
+    options = parser.parse_args()
+    chosen = options.only or [*TASKS, *SAMPLES]
+    with tempfile.TemporaryDirectory(prefix="core-versions-") as folder, contextlib.ExitStack() as stack:
+        _write_roles(Path(folder))
+        workers = [stack.enter_context(_worker(python, folder, options.kubeconfig)) for python in options.pythons]
+        names = [_answer(worker, "version") for worker in workers]
+        measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for turn in range(options.rounds + 1):  # the first one fills caches
+            for case in [_NOTHING, *chosen]:
+                for name, worker in random.sample(list(zip(names, workers, strict=True)), len(workers)):
+                    seconds = float(_answer(worker, case))
+                    if turn:
+                        measured[case][name].append(1000 * seconds)
+            sys.stderr.write(f"Round {turn} of {options.rounds}\n")
+    sys.stdout.write(_table(names, measured, chosen))
+
+
+def _write_roles(folder: Path) -> None:
+    """Write a role for each kind of task."""
+    for case, task in {_NOTHING: "", **TASKS}.items():
+        role = folder / "roles" / role_of(case)
+        for name in ("tasks", "templates"):
+            (role / name).mkdir(parents=True)
+        text = "".join(f"- name: Task {number}\n  {task}\n" for number in range(COPIES) if task)
+        (role / "tasks" / "main.yml").write_text(f"---\n{text}")
+        (role / "tasks" / "more.yml").write_text("---\n- debug: {msg: included}\n")
+        (role / "templates" / "text.j2").write_text("{{ ansible_version.full }}\n")
+
+
+def role_of(case: str) -> str:
+    """Return the name of the role with the tasks of a case."""
+    return "".join(character if character.isalnum() else "_" for character in case)
+
+
+@contextlib.contextmanager
+def _worker(python: str, folder: str, kubeconfig: str) -> Any:
+    environment = os.environ | {"KUBECONFIG": kubeconfig, "K8S_AUTH_KUBECONFIG": kubeconfig, "BENCH_FOLDER": folder}
+    environment |= {"ANSIBLE_GATHERING": "explicit", "PYTHONPATH": f"{PROJECT}:{PROJECT}/src"}
+    command = [python, "-m", "bench.core_versions_worker"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, cwd=PROJECT
+    ) as process:
+        yield process
+        process.stdin and process.stdin.close()
+
+
+def _answer(worker: subprocess.Popen[str], question: str) -> str:
+    if worker.stdin and worker.stdout:
+        worker.stdin.write(f"{question}\n")
+        worker.stdin.flush()
+    if not (line := worker.stdout.readline() if worker.stdout else ""):
+        raise SystemExit(f"{worker.args!r} ended: its messages are above")
+    return line.strip()
+
+
+def _table(names: list[str], measured: dict[str, dict[str, list[float]]], chosen: list[str]) -> str:
+    """Return the medians in milliseconds, and the median of the ratios of each round to the first version."""
+    rows = [f"| CPU ms | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for case in [_NOTHING, *chosen]:
+        costs = {name: _costs(measured, case, name) for name in names}
+        cells = []
+        for name in names:
+            ratio = statistics.median(own / first for own, first in zip(costs[name], costs[names[0]], strict=True))
+            cells.append(f"{statistics.median(costs[name]):.1f}" + (f" ({ratio:.2f})" if name != names[0] else ""))
+        kind = "a run with" if case == _NOTHING else "role" if case in SAMPLES else "task"
+        rows.append(f"| {kind} {case} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _costs(measured: dict[str, dict[str, list[float]]], case: str, name: str) -> list[float]:
+    if case not in TASKS:
+        return measured[case][name]
+    return [
+        max(own - base, 0.01) / COPIES for own, base in zip(measured[case][name], measured[_NOTHING][name], strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The comparison of the objects that two runners leave in a cluster."""
+
+import base64
+from typing import Any
+
+import pytest
+from bench.field_objects import comparable, compare, written
+
+from rolecall.kube.references import RawObject
+
+
+def config_map(data: Any, uid: str = "a-uid", **metadata: Any) -> RawObject:
+    """Return a ConfigMap as the API server serves it."""
+    own = {"name": "one", "namespace": "field", "uid": uid, "resourceVersion": uid, **metadata}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": data}
+
+
+def secret(value: bytes) -> RawObject:
+    """Return a Secret with one value."""
+    return {**config_map({"password": base64.b64encode(value).decode()}), "kind": "Secret"}
+
+
+def test_server_metadata_and_status_of_built_in_kinds_are_no_difference() -> None:
+    ours = {**config_map({"a": "b"}, "one-uid", generation=1), "status": {"seen": 1}}
+    theirs = {**config_map({"a": "b"}, "other-uid", generation=2), "status": {"seen": 2}}
+    comparison = compare(comparable([ours]), comparable([theirs]))
+    assert (comparison.equal, comparison.differences, comparison.random) == (1, [], [])
+
+
+def test_uid_of_a_compared_object_is_replaced_in_other_objects() -> None:
+    def objects(uid: str) -> list[RawObject]:
+        return [config_map({}, uid), config_map({"owner": f"pvc-{uid}"}, f"{uid}-2", name="two")]
+
+    assert comparable(objects("1234-abcd")) == comparable(objects("9876-fedc"))
+
+
+def test_object_with_a_built_in_owner_is_not_compared() -> None:
+    owned = config_map({}, ownerReferences=[{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "y"}])
+    assert comparable([owned]) == {}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("image: shop:1.2.3", "image: shop:1.2.4"),
+        ("postgres", "database"),
+        ("127.0.0.1,localhost", ""),
+        ("replicas-for-production", "replicas-for-testing"),
+        (1, 2),
+        (None, "text"),
+    ],
+)
+def test_different_value_is_reported_with_its_path(ours: Any, theirs: Any) -> None:
+    comparison = compare(comparable([config_map({"key": ours})]), comparable([config_map({"key": theirs})]))
+    assert comparison.equal == 0
+    assert [line.partition(":")[0] for line in comparison.differences] == ["ConfigMap field/one.data.key"]
+
+
+def test_time_pem_block_and_random_token_are_no_difference() -> None:
+    ours = {"t": "2026-01-01T00:00:00Z", "k": "-----BEGIN KEY-----\nab\n-----END KEY-----", "r": "id: x7Qa91LmZ0"}
+    theirs = {"t": "2026-01-02T03:00:00Z", "k": "-----BEGIN KEY-----\ncde\n-----END KEY-----", "r": "id: Tk3mW8s2Bc"}
+    comparison = compare(comparable([config_map(ours)]), comparable([config_map(theirs)]))
+    assert comparison.differences == []
+    assert [line.partition(":")[0] for line in comparison.random] == ["ConfigMap field/one.data.r"]
+
+
+@pytest.mark.parametrize(("theirs", "count"), [(b"zyxwvuts", 0), (b"short", 1)])
+def test_value_of_a_secret_is_random_only_if_the_lengths_are_equal(theirs: bytes, count: int) -> None:
+    comparison = compare(comparable([secret(b"abcdefgh")]), comparable([secret(theirs)]))
+    assert len(comparison.differences) == count
+
+
+def test_object_that_only_one_runner_wrote_is_reported() -> None:
+    found = comparable([config_map({})])
+    assert compare(found, {}).differences == ["ConfigMap field/one: only written by the operator"]
+    assert compare({}, found).differences == ["ConfigMap field/one: only written by the peer"]
+
+
+def test_written_objects_are_the_created_changed_and_deleted_ones() -> None:
+    before = comparable([config_map({}, name=name) for name in ("same", "changed", "deleted")])
+    after = comparable(
+        [config_map({}, name="same"), config_map({"a": "b"}, name="changed"), config_map({}, name="new")]
+    )
+    found = written(before, after)
+    assert sorted(found) == ["ConfigMap field/changed", "ConfigMap field/deleted", "ConfigMap field/new"]
+    assert found["ConfigMap field/deleted"] is None
