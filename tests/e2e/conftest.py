@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.cluster import NAMESPACE, Cluster
 from tests.e2e.environment import environment_of
-from tests.e2e.images import OPERATOR, RUNNER, build_changed, load_nginx
+from tests.e2e.images import DROP_IN, OPERATOR, RUNNER, build_bare_base, build_changed, load_nginx
 from tests.e2e.reader import Reader
 from tests.guides import guide
 
@@ -67,6 +67,16 @@ def runner_image(operator_image: str, image_page: Reader) -> str:
     assert operator_image
     image_page.do(f"make image IMG={RUNNER} TARGET=runner")
     return RUNNER
+
+
+@pytest.fixture(scope="session")
+def drop_in_image(runner_image: str, image_page: Reader) -> str:
+    """Give the image in which projects for the Operator SDK's image run, on a base without apt and dpkg."""
+    assert runner_image
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("BASE", build_bare_base())
+        image_page.do(f"make image IMG={DROP_IN} TARGET=drop-in")
+    return DROP_IN
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from tests.e2e.cluster import PROJECT, Cluster
 OPERATOR = "registry.example/rolecall:0.1.0"
 CHANGED = "registry.example/rolecall:0.2.0"
 RUNNER = "registry.example/rolecall-runner:0.1.0"
+DROP_IN = "registry.example/rolecall-drop-in:0.1.0"
 MARK = """
 - name: Leave a mark, which only the changed role does
   kubernetes.core.k8s:
@@ -38,6 +39,13 @@ def build(image: str, folder: Path, base_image: str) -> None:
     command = [*engine, "build", "--build-arg", f"BASE={base_image}", "--tag", image, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def build_bare_base() -> str:
+    """Build a base without a package manager of its own and return its name."""
+    image = "localhost/bare-base:e2e"
+    build(image, PROJECT / "tests/e2e/bare_base", base())
+    return image
 
 
 def build_changed(cluster: Cluster, folder: Path) -> str:

@@ -4,6 +4,6 @@ from tests.e2e.reader import Reader
 from tests.outcomes import check
 
 
-def test_every_command_of_the_page_ends_and_prints_as_the_page_says(image_page: Reader, runner_image: str) -> None:
-    assert runner_image
+def test_every_command_of_the_page_ends_and_prints_as_the_page_says(image_page: Reader, drop_in_image: str) -> None:
+    assert drop_in_image
     check(image_page.guide, image_page.all_done)

@@ -89,7 +89,7 @@ def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster, page
 
 def test_the_operator_runs_as_nobody_special_and_cannot_write_to_its_image(deployed: Cluster) -> None:
     assert in_operator(deployed, "id", "-u").strip() == "1001"
-    assert in_operator(deployed, "cat", "/proc/1/comm").strip() == "tini"
+    assert in_operator(deployed, "cat", "/proc/1/comm").strip() == "rolecall-init"
     place = "/opt/ansible/roles/foo/tasks/main.yml"
     refused = in_operator(deployed, "sh", "-c", f"echo >>{place} && echo written || true")
     assert "written" not in refused

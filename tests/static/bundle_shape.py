@@ -22,6 +22,7 @@ def many(items: Document, least: int = 0) -> Document:
 TEXT: Document = {"type": "string", "minLength": 1}
 ANY: Document = {"type": "object"}
 TEXTS = many(TEXT, 1)
+NAMED_TEXTS: Document = {"type": "object", "additionalProperties": TEXT}
 DESCRIPTOR = shaped({"path": TEXT, "displayName": TEXT, "description": TEXT}, x_descriptors=TEXTS)
 OWNED = shaped(
     {
@@ -62,7 +63,7 @@ SERVICE_VERSION = shaped(
     {
         "apiVersion": {"const": "operators.coreos.com/v1alpha1"},
         "kind": {"const": "ClusterServiceVersion"},
-        "metadata": shaped({"name": TEXT, "annotations": {"type": "object", "additionalProperties": TEXT}}),
+        "metadata": shaped({"name": TEXT, "labels": NAMED_TEXTS, "annotations": NAMED_TEXTS}),
         "spec": SPEC,
     }
 )

@@ -4,9 +4,19 @@ import json
 import re
 import tomllib
 
-from tests.static.repository import ROOT
+import pytest
+
+from tests.static.repository import ROOT, documents
 
 DOCKERFILE = (ROOT / "build/Dockerfile").read_text()
+STAGES = ("operator", "runner")
+SCRIPTS = ("Dockerfile", "install-packages", "prepare_base.py", "collections_in_use.py", "licences.py")
+PACKAGE_MANAGERS = r"\b(apt|apt-get|apk|dnf|dpkg|microdnf|rpm|yum|zypper|useradd|adduser)\b"
+ARCHITECTURES = r"amd64|arm64|x86_64|aarch64"
+# Of openshift-preflight: the check HasRequiredLabel, and the largest number of layers for LayerCountAcceptable.
+REQUIRED_LABELS = {"name", "vendor", "version", "release", "summary", "description", "maintainer"}
+MOST_LAYERS = 40
+LABELS = re.compile(r"^LABEL (?:.+\\\n)*.+$", re.MULTILINE)
 
 
 def instructions(name: str) -> list[str]:
@@ -21,14 +31,14 @@ def environment() -> dict[str, str]:
 
 def test_what_builds_the_image_has_hashes() -> None:
     """The locked packages have theirs in uv.lock, and nothing else may be installed."""
-    text = (ROOT / "build/tools.txt").read_text().replace("\\\n", "")
+    text = "".join((ROOT / name).read_text().replace("\\\n", "") for name in ("build/tools.txt", "build/pip.txt"))
     tools = [line for line in text.splitlines() if not line.startswith("#")]
-    assert {"uv", "hatchling"} <= {tool.partition("==")[0] for tool in tools}
+    assert {"uv", "hatchling", "pip"} <= {tool.partition("==")[0] for tool in tools}
     assert all("--hash=sha256:" in tool for tool in tools)
     script = (ROOT / "build/install-packages").read_text()
-    installs = re.findall(r"^(?:pip install|install|pip wheel) .+$", script, re.MULTILINE)
+    installs = re.findall(r"^(?:install|.*pip --quiet \w+) .+$", script, re.MULTILINE)
     assert [line for line in installs if "--require-hashes" not in line] == [
-        "pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheel .",
+        'env PYTHONPATH=/tmp/tools "$named" -m pip --quiet wheel --no-deps --no-build-isolation -w /tmp/wheel .',
         "install --python /opt/rolecall /tmp/wheel/*.whl",
     ]
 
@@ -70,7 +80,7 @@ def test_a_dockerfile_for_the_go_runner_finds_user_folder_and_entry_point() -> N
     (entry_point,) = instructions("ENTRYPOINT")
     operator = ["/tini", "--", "/usr/local/bin/ansible-operator", "run", "--watches-file=./watches.yaml"]
     assert json.loads(entry_point) == operator
-    assert instructions("USER") == ["1001"]
+    assert instructions("USER")[-1] == "1001"
     assert "/opt/ansible" in instructions("WORKDIR")
     assert environment()["HOME"] == "/opt/ansible"
 
@@ -78,3 +88,50 @@ def test_a_dockerfile_for_the_go_runner_finds_user_folder_and_entry_point() -> N
 def test_temporary_folders_are_where_a_read_only_container_can_write() -> None:
     folders = {value for name, value in environment().items() if name.endswith("_TEMP")}
     assert folders == {"/tmp/.ansible/tmp"}  # noqa: S108 - in the container
+
+
+def labels(stage: str) -> dict[str, str]:
+    """Return the labels of an image: those of the stage ``common`` and its own."""
+    parts = {part.split("\n")[0]: part for part in re.split(r"^FROM \S+ AS ", DOCKERFILE, flags=re.MULTILINE)[1:]}
+    return dict(re.findall(r'([\w.-]+)="([^"]+)"', "".join(re.findall(LABELS, parts["common"] + parts[stage]))))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_image_has_the_labels_that_certification_asks_for(stage: str) -> None:
+    found = labels(stage)
+    assert found.keys() >= REQUIRED_LABELS
+    assert found["version"] == found["org.opencontainers.image.version"] == "${VERSION}"
+    trademark = re.compile(r"red[^a-z0-9]*hat")
+    assert [value for value in found.values() if trademark.search(value.lower())] == []
+
+
+def test_the_layers_above_the_base_leave_room_for_those_of_projects() -> None:
+    assert len(instructions("COPY") + instructions("RUN") + instructions("ADD")) < MOST_LAYERS / 2
+
+
+def test_nothing_in_the_build_calls_a_package_manager_or_names_an_architecture() -> None:
+    for name in SCRIPTS:
+        lines = (ROOT / "build" / name).read_text().splitlines()
+        code = "\n".join(line for line in lines if not re.match(r"\s*(#|fail )", line))
+        assert re.findall(PACKAGE_MANAGERS, code.partition('"""')[2].partition('"""')[2] or code) == []
+        assert re.findall(ARCHITECTURES, code) == []
+
+
+def test_every_locked_package_can_be_installed_on_both_architectures() -> None:
+    """A wheel for any machine, or for both of them, or the sources, which build without a compiler."""
+    packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    wheels = {each["name"]: [wheel["url"] for wheel in each.get("wheels", [])] for each in packages}
+    linux = {name: [url for url in urls if re.search(r"-any|manylinux", url)] for name, urls in wheels.items()}
+    for machine in ("x86_64", "aarch64"):
+        missing = [
+            name for name, urls in linux.items() if urls and not any(re.search(f"-any|{machine}", u) for u in urls)
+        ]
+        assert missing == []
+
+
+def test_the_bundle_names_both_architectures() -> None:
+    (base,) = documents("deploy/olm/base.yaml")
+    named = {
+        key.rpartition(".")[2] for key in base["metadata"]["labels"] if key.startswith("operatorframework.io/arch.")
+    }
+    assert named == {"amd64", "arm64"}

@@ -7,6 +7,10 @@ operator, an interpreter that runs no other thread, a full pipe for log lines, a
 Otherwise it is invisible: it passes signals on to the operator, reaps orphans as the first process of a container
 must, and ends as the operator ends. It is executed by its path in an isolated interpreter and imports nothing but
 parts of the standard library, so that it takes little memory.
+
+With ``--init COMMAND`` it starts a command and does only that, without a Lease: this is process 1 of the images,
+``/tini``. The command gets its own process group and the terminal, if there is one, as with tini. The command's exit
+code is the exit code; 127 if the command doesn't exist, 126 if it can't be executed.
 """
 
 import ctypes
@@ -24,20 +28,24 @@ from contextlib import suppress
 MESSAGE = struct.Struct("=d")
 """A message of the operator: when it must have ended, in seconds of ``CLOCK_BOOTTIME``; infinity for never."""
 
-FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 IGNORED = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 """Signals of a terminal that would stop the guard and let the operator go on without it."""
 
+_FAULTS = {getattr(signal, f"SIG{name}") for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "SYS", "TRAP")}
+_UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
+FORWARDED = tuple(sorted(signal.valid_signals() - {*IGNORED, *_FAULTS, *_UNCATCHABLE, signal.SIGCHLD}))
+"""All signals that another process may mean for the operator."""
+
 HANDLED = (*FORWARDED, signal.SIGCHLD)
 EXPIRED_EXIT_CODE = 1
-_EXIT_CODE_OF_SIGNALS = 128
+_CANNOT_EXECUTE, _NOT_FOUND, _EXIT_CODE_OF_SIGNALS = 126, 127, 128
 _SECONDS_TO_END = 1.0
 """How long the operator may take to end after it has closed the pipe, which only its end does."""
 
 _KILL_LIMIT_SECONDS = 10.0
 _KILL_AGAIN_MILLISECONDS = 50
 _READ_BYTES = 1 << 16
-_SET_NAME = 15
+_SET_NAME, _SET_CHILD_SUBREAPER = 15, 36
 _BOOT_CLOCK, _NONBLOCKING, _ABSOLUTE_TIME = 7, os.O_NONBLOCK, 1
 
 
@@ -182,16 +190,61 @@ def _end_as(status: int | None) -> None:
     os._exit(EXPIRED_EXIT_CODE if status is None else os.waitstatus_to_exitcode(status))
 
 
-def main() -> None:
-    """Guard the operator whose id and whose end of the pipe are the arguments."""
+def _start_command(command: list[str]) -> int:
+    """Start a command in its own process group, which gets the terminal if there is one; return its id.
+
+    The signals that the caller handles stay blocked until it does.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        with suppress(OSError):  # standard input is not a terminal
+            os.tcsetpgrp(0, os.getpgrp())
+        for number in (signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the latter two
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        sys.stderr.write(f"cannot start {command[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE)
+
+
+def _init(words: list[str]) -> None:
+    """Start the command in the arguments of ``/tini`` and end as it ends."""
+    command = words[1:] if words[:1] == ["--"] else words
+    if not command or (command is words and command[0].startswith("-")):
+        sys.exit(f"usage: /tini [--] COMMAND [ARGUMENT...]; found: {' '.join(words) or 'no command'}")
+    library = ctypes.CDLL(None, use_errno=True)
+    library.prctl(_SET_NAME, b"rolecall-init", 0, 0, 0)
+    library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = _start_command(command)
+    messages, _never_written = os.pipe()
+    _end_as(Guard(child, messages, BootTimer(library)).watch())
+
+
+def _guard(operator: int, messages: int) -> None:
+    """Guard an operator, which has the other end of the pipe ``messages``."""
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(_SET_NAME, b"lease-guard", 0, 0, 0)
     # A traceback would wait for a reader of a full pipe.
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
-    operator, messages = map(int, sys.argv[1:])
     _end_as(Guard(operator, messages, BootTimer(library)).watch())
+
+
+def main() -> None:
+    """Start the command after ``--init``, or guard the operator whose id and end of the pipe are the arguments."""
+    if sys.argv[1:2] == ["--init"]:
+        _init(sys.argv[2:])
+    else:
+        operator, messages = map(int, sys.argv[1:])
+        _guard(operator, messages)
 
 
 if __name__ == "__main__":
