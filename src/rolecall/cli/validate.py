@@ -67,6 +67,7 @@ def add_parser(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing the parsers takes a while; the other commands should not pay for it.
+    from rolecall.config.ansible_core import check_ansible_core  # noqa: PLC0415
     from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
     from rolecall.config.watches_schema import schema_text  # noqa: PLC0415
     from rolecall.validation.validate import validate  # noqa: PLC0415
@@ -80,6 +81,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     crds = options.crds or [path for path in _DEFAULT_CRD_DIRECTORIES if path.is_dir()]
     logs.configure(LogSettings(level="warning"))
     try:
+        check_ansible_core()
         report = validate(options.watches_file, os.environ, crds)
     except ConfigurationError as error:
         sys.stderr.write(f"rolecall validate: {error}\n")

@@ -1,10 +1,10 @@
 """The process in which ansible-core loads roles and playbooks without running them.
 
 Standard input is a list of contents in JSON, ``{"role": path}`` or ``{"playbook": path}``. Standard output is a list of
-problems: ``file``, ``line`` (or null) and ``message``. The working directory is an empty directory, as in a run. Every
-task is loaded separately, so that one error does not hide the next: Ansible's own check of a playbook stops at the
-first error, and skips dynamic includes. It is a separate process because ansible-core keeps settings and search paths
-for the life of a process.
+problems: ``file``, ``line`` (or null), ``message``, and ``severity``. The working directory is an empty directory, as
+in a run. Every task is loaded separately, so that one error does not hide the next: Ansible's own check of a playbook
+stops at the first error, and skips dynamic includes. It is a separate process because ansible-core keeps settings and
+search paths for the life of a process.
 """
 
 import json
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible import constants
-from ansible._internal._datatag._tags import Origin
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.parameters import DEFAULT_TYPE_VALIDATORS
@@ -30,16 +29,26 @@ from ansible.playbook.play import Play
 from ansible.playbook.role import Role
 from ansible.playbook.role.include import RoleInclude
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
+from ansible.release import __version__ as ansible_version
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
+from yaml.error import MarkedYAMLError
+
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:  # before 2.19
+    Origin = None
 
 from rolecall.validation.argument_specs import check_arguments
+from rolecall.validation.core_changes import CoreChanges, installed_kubernetes_core
 
 _YAML_OF_A_ROLE = ("tasks", "handlers", "defaults", "vars", "meta")
 _UNRESOLVED = re.compile(r"couldn't resolve module/action '(\w+\.\w+)\.")
 _VAULT = b"$ANSIBLE_VAULT"
 _LISTS_OF_A_BLOCK = ("block", "rescue", "always")
 _LISTS_OF_A_PLAY = ("pre_tasks", "tasks", "post_tasks")
+_LOOP_ITEM = re.compile(r"\{\{\s*item\s*\}\}")
+_ROLE_INCLUDES = tuple(f"{prefix}{name}_role" for prefix in ("", "ansible.builtin.") for name in ("include", "import"))
 _INCLUDES = tuple(f"{prefix}{name}_tasks" for prefix in ("", "ansible.builtin.") for name in ("include", "import"))
 
 
@@ -60,6 +69,7 @@ class Checker:
     problems: list[dict[str, Any]] = field(default_factory=list)
     _loader: Any = field(default_factory=DataLoader)
     _variables: Any = None
+    _changes: CoreChanges | None = None
     _roles_path: list[str] = field(default_factory=lambda: list(constants.DEFAULT_ROLES_PATH or []))
     _checked: set[Path] = field(default_factory=set)
 
@@ -67,6 +77,13 @@ class Checker:
         """Create the variable manager, with an inventory that has only localhost."""
         inventory = InventoryManager(loader=self._loader, sources="localhost,")
         self._variables = VariableManager(loader=self._loader, inventory=inventory)
+        if hasattr(constants, "ALLOW_BROKEN_CONDITIONALS"):  # since ansible-core 2.19
+            allows = bool(constants.config.get_config_value("ALLOW_BROKEN_CONDITIONALS"))
+            self._changes = CoreChanges(ansible_version, installed_kubernetes_core(), allows)
+
+    @property
+    def _errors(self) -> int:
+        return sum(problem["severity"] == "error" for problem in self.problems)
 
     def check_role(self, path: Path) -> None:
         """Check a role and its dependencies. As in a run, other roles are found only beside it."""
@@ -78,13 +95,13 @@ class Checker:
         if path in self._checked:
             return
         self._checked.add(path)
-        before = len(self.problems)
+        before = self._errors
         self._enter(path.parent)
         plays = self._read(path)
         for play in plays if isinstance(plays, list) else []:
             if isinstance(play, dict) and "hosts" in play:
                 self._check_play(path, play)
-        if len(self.problems) == before:
+        if self._errors == before:
             self._attempt(path, lambda: Playbook.load(str(path), self._variables, self._loader))
 
     def _read_role(self, path: Path, roles_path: list[str]) -> None:
@@ -92,7 +109,7 @@ class Checker:
         if path in self._checked:
             return
         self._checked.add(path)
-        before = len(self.problems)
+        before = self._errors
         constants.DEFAULT_ROLES_PATH = [str(path.parent), *roles_path]
         add_all_plugin_dirs(str(path))
         files = {file: self._read(file) for folder in _YAML_OF_A_ROLE for file in _yaml_below(path / folder)}
@@ -100,12 +117,14 @@ class Checker:
         self._check_presence(path, files, meta)
         self._check_arguments(path, files, meta)
         role = self._role(path, meta)
+        for name in _dependencies(meta):
+            self._follow_name(name, role[0])
         for file, tasks in files.items():
             kind = file.relative_to(path).parts[0]
             if kind in ("tasks", "handlers") and (isinstance(tasks, list) or _is(file, path, kind, "main")):
                 folders = (file.parent, path / kind, path)
                 self._check_tasks(file, tasks, _Surroundings(role[0], role[1], kind == "handlers", folders))
-        if len(self.problems) == before:
+        if self._errors == before:
             self._attempt(path, lambda: self._load_role(str(path), role[0]))
 
     def _enter(self, folder: Path) -> None:
@@ -122,11 +141,23 @@ class Checker:
             around = _Surroundings(play, is_handlers=name == "handlers", folders=(path.parent,))
             self._check_tasks(path, raw.get(name) or [], around)
         for role in raw.get("roles") or []:
+            if isinstance(role, dict):
+                self._check_changes(path, role)
             found = self._attempt(path, lambda role=role: self._role_include(role, play))
             if found:
-                paths = constants.DEFAULT_ROLES_PATH
-                self._read_role(Path(found.get_role_path()), paths)
-                constants.DEFAULT_ROLES_PATH = paths
+                self._follow(found)
+
+    def _follow(self, include: Any) -> None:
+        """Check a role that a play, a role, or a task names."""
+        paths = constants.DEFAULT_ROLES_PATH
+        self._read_role(Path(include.get_role_path()), paths)
+        constants.DEFAULT_ROLES_PATH = paths
+
+    def _follow_name(self, name: Any, play: Any) -> None:
+        """Check a role by its name, unless that has a variable or isn't found: the load of its task reports this."""
+        if isinstance(name, str) and "{{" not in name:
+            with suppress(AnsibleError):
+                self._follow(self._role_include(name, play))
 
     def _check_presence(self, path: Path, files: dict[Path, Any], meta: Any) -> None:
         has_tasks = any(_is(file, path, "tasks", "main") for file in files)
@@ -152,13 +183,23 @@ class Checker:
         for task in tasks:
             if not isinstance(task, dict):
                 self._note(file, task, f"expected a task (a mapping), found {_shown(task)}")
-            elif Block.is_block(task):
+                continue
+            self._check_changes(file, task)
+            if Block.is_block(task):
                 for name in _LISTS_OF_A_BLOCK:
                     self._check_tasks(file, task.get(name), around)
                 # The block without its tasks shows whether its keywords are valid.
                 self._read_task(file, {**task, **{name: [] for name in _LISTS_OF_A_BLOCK if name in task}}, around)
             elif self._check_include(file, task, around):
                 self._read_task(file, task, around)
+                for name in _included_roles(task):
+                    self._follow_name(name, around.play)
+
+    def _check_changes(self, file: Path, task: dict[str, Any]) -> None:
+        """Warn about what ansible-core 2.18 accepts in a task, a block, or an entry of ``roles``."""
+        if self._changes:
+            for culprit, message in self._changes.check(task):
+                self._note(file, culprit if _place_of(culprit) else task, message, "warning")
 
     def _read_task(self, file: Path, task: dict[str, Any], around: _Surroundings) -> None:
         self._attempt(
@@ -210,14 +251,15 @@ class Checker:
     def _read(self, file: Path) -> Any:
         if file.read_bytes().startswith(_VAULT):
             return None
-        return self._attempt(file, lambda: self._loader.load_from_file(str(file), trusted_as_template=True))
+        options = {"trusted_as_template": True} if Origin else {}
+        return self._attempt(file, lambda: self._loader.load_from_file(str(file), **options))
 
     def _attempt(self, file: Path, read: Any, culprit: Any = None) -> Any:
         """Return what ansible-core loads; on an error, record a problem and return None."""
         try:
             return read()
         except AnsibleError as error:
-            self._note(file, _culprit(error) or culprit, " ".join(error.message.split()))
+            self._note(file, _culprit(error) or culprit, _message_of(error))
         except (
             AttributeError,
             KeyError,
@@ -227,13 +269,13 @@ class Checker:
             self._note(file, culprit, f"cannot be read: {type(error).__name__}: {error}")
         return None
 
-    def _note(self, file: Path, culprit: object, message: str) -> None:
-        origin = culprit if isinstance(culprit, Origin) else Origin.get_tag(culprit)
-        path = origin.path if origin and origin.path else str(file)
+    def _note(self, file: Path, culprit: object, message: str, severity: str = "error") -> None:
+        path, line = _place_of(culprit) or (None, None)
         problem = {
-            "file": path,
-            "line": origin.line_num if origin else None,
+            "file": path or str(file),
+            "line": line,
             "message": message + _missing_collection(message),
+            "severity": severity,
         }
         if problem not in self.problems:
             self.problems.append(problem)
@@ -257,9 +299,26 @@ def _culprit(error: BaseException | None) -> Any:
     found = None
     while error is not None:
         thing = getattr(error, "obj", None)
-        found = thing if isinstance(thing, Origin) or Origin.get_tag(thing) else found
+        found = thing if _place_of(thing) else found
         error = error.__cause__
     return found
+
+
+def _place_of(thing: object) -> tuple[str | None, int | None] | None:
+    """Return the file and line of what ansible-core has read; None if it does not know them."""
+    if Origin is None:
+        place = getattr(thing, "ansible_pos", None)
+        return place[:2] if place else None
+    origin = thing if isinstance(thing, Origin) else Origin.get_tag(thing)
+    return (origin.path, origin.line_num) if origin else None
+
+
+def _message_of(error: AnsibleError) -> str:
+    """Return the message of an error in one line, without the lines of the file that 2.18 adds to it."""
+    if Origin is None and isinstance(error.orig_exc, MarkedYAMLError):
+        return f"YAML parsing failed: {error.orig_exc.problem}."
+    error._suppress_extended_error = True  # noqa: SLF001 - an argument of its constructor
+    return " ".join(error.message.split())
 
 
 def _included(task: dict[str, Any]) -> str:
@@ -270,6 +329,26 @@ def _included(task: dict[str, Any]) -> str:
     elif value is None and any(name in task for name in _INCLUDES):
         value = (task.get("args") or {}).get("file")
     return value.split()[0] if isinstance(value, str) and value.strip() else ""
+
+
+def _included_roles(task: dict[str, Any]) -> Iterator[Any]:
+    """Yield the names of the roles that a task includes, also those of a loop that lists them."""
+    key = next((name for name in _ROLE_INCLUDES if isinstance(task.get(name), dict)), None)
+    if key is None:
+        return
+    name = task[key].get("name", task[key].get("role"))
+    listed = task.get("loop", task.get("with_items"))
+    if isinstance(listed, list) and isinstance(name, str) and _LOOP_ITEM.fullmatch(name):
+        yield from listed
+    else:
+        yield name
+
+
+def _dependencies(meta: Any) -> Iterator[Any]:
+    """Yield the names of the roles on which a role depends."""
+    listed = meta.get("dependencies") if isinstance(meta, dict) else None
+    for entry in listed if isinstance(listed, list) else ():
+        yield entry.get("role", entry.get("name")) if isinstance(entry, dict) else entry
 
 
 def _collection_of(role: Path) -> list[str]:

@@ -19,7 +19,7 @@ from rolecall.config.errors import ConfigurationError
 from rolecall.config.watches import Watch, parse_watches
 from rolecall.runs.runner_process import COLLECTIONS
 from rolecall.validation.crds import CrdFiles
-from rolecall.validation.problem import Problem
+from rolecall.validation.problem import Problem, Severity
 
 _CHECK = "rolecall.validation.ansible_check"
 _LAST_LINES = 5
@@ -93,4 +93,4 @@ def _check_contents(contents: list[Content], environment: Mapping[str, str]) -> 
     for found in json.loads(done.stdout):
         # The temporary directory in the search path would only confuse.
         message = found["message"].replace(f"{folder}/roles:", "").replace(f":{folder}", "")
-        yield Problem(found["file"], found["line"], message)
+        yield Problem(found["file"], found["line"], message, Severity(found["severity"]))

@@ -1,11 +1,12 @@
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from rolecall.validation.problem import Problem, Severity
 from rolecall.validation.validate import validate
-from tests.unit.validation.projects import ARGUMENTS, CRD, ENTRY, write
+from tests.unit.validation.projects import ARGUMENTS, CRD, ENTRY, since_2_19, write
 
 DEBUG = "- ansible.builtin.debug: {msg: x}\n"
 
@@ -49,6 +50,9 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
         "The collection no.such is not installed: run 'ansible-galaxy collection install no.such', or install the "
         "Python package 'ansible', which many collections come with."
     )
+    colon = "Colons in unquoted values must be followed by a non-space character"
+    if version("ansible-core").startswith("2.18."):
+        colon = "mapping values are not allowed in this context"
     types = "bits, bool, bytes, dict, float, int, json, jsonarg, list, path, raw, str"
     assert found() == [
         (
@@ -66,11 +70,7 @@ def test_everything_that_is_wrong_is_told_at_once(project: Path) -> None:
             7,
             "entry 2 (kind Other), key role: role: nowhere not found (looked for roles/nowhere, nowhere)",
         ),
-        (
-            "roles/thing/defaults/main.yml",
-            1,
-            "YAML parsing failed: Colons in unquoted values must be followed by a non-space character.",
-        ),
+        ("roles/thing/defaults/main.yml", 1, f"YAML parsing failed: {colon}."),
         ("roles/thing/handlers/main.yml", 1, "expected a list of tasks, found a mapping"),
         (
             "roles/thing/meta/argument_specs.yml",
@@ -211,3 +211,98 @@ def test_a_problem_names_its_place_so_that_it_can_be_opened() -> None:
     problem = Problem("a.yaml", 3, "wrong", Severity.WARNING, "entry 1", "b")
     assert (problem.place, problem.text) == ("a.yaml:3", "entry 1, key b: wrong")
     assert Problem("a.yaml", None, "wrong").place == "a.yaml"
+
+
+BROKEN_CONDITION = "- ansible.builtin.debug: {msg: x}\n  when:\n    - x is defined\n    - x | length\n"
+
+
+def warnings(**variables: str) -> list[tuple[str, int | None, str]]:
+    """Return the warnings of the project: file, line, text; there must be no error."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", **variables}
+    problems = validate(Path("watches.yaml"), environment, [Path("crds")]).problems
+    assert all(each.severity is Severity.WARNING for each in problems), problems
+    return [(each.file, each.line, each.text) for each in problems]
+
+
+@since_2_19
+def test_a_condition_that_cannot_be_boolean_is_a_warning_with_its_line(project: Path) -> None:
+    write(project, tasks__main=BROKEN_CONDITION)
+    [(file, line, text)] = warnings()
+    assert (file, line) == ("roles/thing/tasks/main.yml", 4)
+    assert text.startswith(
+        "when: the result of 'x | length' can be an integer; compare it, as in '… > 0'. With ansible-"
+    )
+    assert "ANSIBLE_ALLOW_BROKEN_CONDITIONALS=true" in text
+
+
+@since_2_19
+@pytest.mark.parametrize("is_config", [False, True])
+def test_an_accepted_condition_is_still_a_warning_that_names_its_end(
+    project: Path, tmp_path: Path, *, is_config: bool
+) -> None:
+    write(project, tasks__main=BROKEN_CONDITION)
+    (tmp_path / "own.cfg").write_text("[defaults]\nallow_broken_conditionals = true\n")
+    config, variable = {"ANSIBLE_CONFIG": str(tmp_path / "own.cfg")}, {"ANSIBLE_ALLOW_BROKEN_CONDITIONALS": "true"}
+    [(_, _, text)] = warnings(**(config if is_config else variable))
+    assert "accepts this because of ALLOW_BROKEN_CONDITIONALS, which ends with 2.23" in text
+
+
+@since_2_19
+def test_conditions_are_found_in_every_role_that_a_role_uses(project: Path) -> None:
+    write(
+        project,
+        tasks__main="- include_role: {name: listed}\n- include_role: {name: '{{ item }}'}\n  loop: [looped]\n"
+        "- block:\n    - include_tasks: more.yml\n  when: x | length\n- include_role: {name: '{{ unknown }}'}\n",
+        tasks__more=BROKEN_CONDITION,
+        handlers__main=BROKEN_CONDITION,
+        meta__main="dependencies: [needed, {role: required}]\n",
+    )
+    for name in ("listed", "looped", "needed", "required"):
+        (project / f"roles/{name}/tasks").mkdir(parents=True)
+        (project / f"roles/{name}/tasks/main.yml").write_text(BROKEN_CONDITION)
+    found = {(file.removeprefix("roles/"), line) for file, line, _ in warnings()}
+    others = {(f"{name}/tasks/main.yml", 4) for name in ("listed", "looped", "needed", "required")}
+    assert found == {("thing/tasks/main.yml", 6), ("thing/tasks/more.yml", 4), ("thing/handlers/main.yml", 4), *others}
+
+
+@since_2_19
+def test_conditions_of_a_play_and_of_its_roles_are_found(project: Path) -> None:
+    (project / "watches.yaml").write_text(ENTRY.replace("role: thing", "playbook: site.yml"))
+    (project / "site.yml").write_text(
+        "- hosts: localhost\n  roles:\n    - role: thing\n      when: x | length\n"
+        "  tasks:\n    - ansible.builtin.assert:\n        that: x | length\n"
+    )
+    assert [(file, line) for file, line, _ in warnings()] == [("site.yml", 4), ("site.yml", 7)]
+
+
+@since_2_19
+@pytest.mark.parametrize(("release", "count"), [("4.0.0", 1), ("5.2.0", 1), ("5.3.0", 0), ("6.2.0", 0)])
+def test_a_template_that_an_old_kubernetes_core_does_not_render_is_a_warning(
+    project: Path, release: str, count: int
+) -> None:
+    collection = project / "collections/ansible_collections/kubernetes/core"
+    (collection / "plugins/modules").mkdir(parents=True)
+    (collection / "plugins/modules/k8s.py").write_text("")
+    (collection / "MANIFEST.json").write_text(f'{{"collection_info": {{"version": "{release}"}}}}')
+    write(project, tasks__main="- kubernetes.core.k8s:\n    template: pod.yaml.j2\n")
+    found = warnings(ANSIBLE_COLLECTIONS_PATH=str(project / "collections"))
+    assert [(file, line) for file, line, _ in found] == [("roles/thing/tasks/main.yml", 2)] * count
+    assert all(f"kubernetes.core {release} " in text and "5.3.0 or newer" in text for _, _, text in found)
+
+
+@since_2_19
+def test_a_dictionary_written_as_text_is_a_warning(project: Path) -> None:
+    write(
+        project,
+        tasks__main="""\
+- ansible.builtin.set_fact:
+    converted: "{ 'url': '{{ x }}' }"
+    json: '{ "url": "{{ x }}" }'
+    expression: "{{ {'url': x} }}"
+    plain: "{ 'url': 'x' }"
+    words: "{a} {{ x }}"
+""",
+    )
+    [(file, line, text)] = warnings()
+    assert (file, line) == ("roles/thing/tasks/main.yml", 2)
+    assert text.startswith("converted: ansible-core ")

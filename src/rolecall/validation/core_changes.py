@@ -1,0 +1,93 @@
+"""Finds what ansible-core 2.18 accepts in a task and ansible-core 2.19 doesn't: the hurdles of older roles.
+
+Only certain findings count, because roles can't be run here: see the migration guide for changes that only a run shows.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from rolecall.validation.conditions import Finding, find_broken_conditions
+
+_K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
+_SET_FACT: Final = ("set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact")
+_TRUSTS_TEMPLATES: Final = (5, 3, 0)
+"""The first release of kubernetes.core whose ``template`` option ansible-core 2.19 renders."""
+
+_LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s*", re.DOTALL)
+"""A text in Python's notation of a dictionary or list, which 2.18 converted; JSON may be meant as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreChanges:
+    """What an ansible-core from 2.19 on does with tasks.
+
+    ``core`` is its release, ``kubernetes_core`` that of the collection or empty, and ``allows_broken_conditions``
+    the value of its setting ``ALLOW_BROKEN_CONDITIONALS``.
+    """
+
+    core: str
+    kubernetes_core: str = ""
+    allows_broken_conditions: bool = False
+
+    def check(self, task: Mapping[str, Any]) -> Iterator[Finding]:
+        """Yield a task's value and a message for each change that the task meets."""
+        for condition, message in find_broken_conditions(task):
+            yield condition, f"{message}. {self._consequence}"
+        yield from self._check_template(task)
+        yield from self._check_literals(task)
+
+    @property
+    def _consequence(self) -> str:
+        if self.allows_broken_conditions:
+            return (
+                f"ansible-core {self.core} accepts this because of ALLOW_BROKEN_CONDITIONALS, which ends with 2.23: "
+                "there, conditions must be boolean"
+            )
+        return (
+            f"With ansible-core {self.core}, conditions must be boolean, unless "
+            "ANSIBLE_ALLOW_BROKEN_CONDITIONALS=true is set, which 'ansible-operator' does, until 2.22"
+        )
+
+    def _check_template(self, task: Mapping[str, Any]) -> Iterator[Finding]:
+        if not self.kubernetes_core or _numbers(self.kubernetes_core) >= _TRUSTS_TEMPLATES:
+            return
+        for name in _K8S:
+            arguments = task.get(name)
+            if isinstance(arguments, dict) and "template" in arguments:
+                message = (
+                    f"{name}: with ansible-core {self.core}, kubernetes.core {self.kubernetes_core} renders 'template' "
+                    "only in warm runs: install kubernetes.core 5.3.0 or newer"
+                )
+                yield arguments["template"], message
+
+    def _check_literals(self, task: Mapping[str, Any]) -> Iterator[Finding]:
+        mappings = (task.get(name) for name in ("vars", *_SET_FACT))
+        values = [item for mapping in mappings if isinstance(mapping, dict) for item in mapping.items()]
+        for name, value in values:
+            if isinstance(value, str) and "{{" in value and _LITERAL.fullmatch(value):
+                message = (
+                    f"{name}: ansible-core {self.core} keeps this text as a string and no longer makes a dictionary or "
+                    "list of it: write it in YAML, or as one expression, as in \"{{ {'key': value} }}\""
+                )
+                yield value, message
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
+
+
+def installed_kubernetes_core() -> str:
+    """Return the release of the collection kubernetes.core that Ansible finds first; empty if there is none."""
+    with suppress(ModuleNotFoundError):
+        found = find_spec("ansible_collections.kubernetes.core")
+        for place in (found.submodule_search_locations or ()) if found else ():
+            manifest = Path(place, "MANIFEST.json")
+            if manifest.is_file():
+                return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    return ""
