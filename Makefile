@@ -22,8 +22,9 @@ endif
 # One more than small machines have processors: a third of the time tests wait, for a process or for a time to pass.
 WORKERS ?= 3
 
-PYTHONS ?= 3.11 3.12 3.13 3.14
-MATRIX := tests/unit tests/static tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_chaos.py test_planned_runs.py)
+# Versions of ansible-core, each with a Python for it. The group of uv.lock also has the package "ansible" of the version.
+CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14
+MATRIX := tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev
 # The name of a release's image. RELEASE="--no-image" makes a release without one.
@@ -45,7 +46,7 @@ setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binar
 ##@ Deploy it
 
 .PHONY: image
-image: ## Build the operator image IMG with docker, podman or buildah (TARGET=runner: the base for operators of your own)
+image: ## Build the operator image IMG with docker, podman or buildah (TARGET=runner: the base for your own operators, drop-in: for the Operator SDK's)
 	build/image $(IMG) $(TARGET)
 
 .PHONY: install
@@ -144,15 +145,18 @@ plan-proof: setup ## Plan, run, and compare the writes: the stories, the example
 	cat $$table; rm $$table; [ -z "$${failed:-}" ]
 
 .PHONY: test-matrix
-test-matrix: setup ## Unit tests, parity and real plays on each Python of PYTHONS that is installed
-	failed=; for version in $(PYTHONS); do \
+test-matrix: setup ## Unit tests, parity and real plays with each ansible-core of CORES whose Python is installed
+	failed=; for pair in $(CORES); do \
+	  core=$${pair%@*} version=$${pair#*@}; \
 	  python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null || { ls ~/.pyenv/versions/$$version.*/bin/python 2>/dev/null || true; } | tail -1); \
-	  [ -n "$$python" ] || { echo "Python $$version is not installed, so it is left out"; continue; }; \
-	  echo "== $$python"; \
-	  UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) sync --locked --quiet --python $$python; \
-	  PATH="$(CURDIR)/.venv-$$version/bin:$$PATH" pytest $(MATRIX) --timeout 1800 || failed="$$failed $$version"; \
+	  [ -n "$$python" ] || { echo "Python $$version is not installed, so ansible-core $$core on it is left out"; continue; }; \
+	  echo "== ansible-core $$core on $$python"; \
+	  UV_PROJECT_ENVIRONMENT=.venv-$$pair $(UV) sync --locked --quiet --group core-$${core/./-} --python $$python; \
+	  export PATH="$(CURDIR)/.venv-$$pair/bin:$$PATH"; \
+	  rolecall version; \
+	  pytest tests/unit tests/static --numprocesses $(WORKERS) && pytest $(MATRIX) --timeout 1800 || failed="$$failed $$pair"; \
 	done; \
-	[ -z "$$failed" ] || { echo "Failed on Python$$failed"; exit 1; }
+	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
 .PHONY: docs
 docs: .venv/.ready ## Write the parts of docs/reference that come from the code: commands, flags, keys, metrics
@@ -197,7 +201,7 @@ release: .venv/.ready ## Make wheel, image, bundle, changelog, SBOM, licences an
 
 .PHONY: clean
 clean: ## Remove what the targets made in this folder (not the cached binaries)
-	rm -rf .venv .venv-uv .venv-3.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures .site
+	rm -rf .venv .venv-uv .venv-2.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures .site
 
 .PHONY: help
 help: ## List the targets

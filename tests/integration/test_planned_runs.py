@@ -31,7 +31,7 @@ GO_ON = """
 - name: Go on
   ansible.builtin.set_stats: {data: {went_on: true}}
 """
-REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if version("ansible-core").startswith("2.19.") else 2]
+REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if version("ansible-core") < "2.21" else 2]
 """What this ansible-core takes for ``register``: 2.21 evaluates expressions."""
 
 CHANGING_MODULE = """

@@ -8,6 +8,7 @@ equal too.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import Any, Literal
 
 Settings = Mapping[str, str]
@@ -50,6 +51,8 @@ def _unsafe(text: str) -> dict[str, str]:
     return {"__ansible_unsafe": text}
 
 
+# Before 2.19, ansible-core runs a role's module in place of its own of the same name.
+_ANSIBLES_OWN = () if version("ansible-core").startswith("2.18.") else ("pong",)
 _OF_A_ROLE = ("it belongs to a role or a playbook",)
 
 _CASES = (
@@ -88,7 +91,7 @@ _CASES = (
         rule="tasks in the background are waited for, looked after, cleaned up and cut off",
         ordinary=("it runs in the background",),
         status="failed",
-        says=("done True", "ASYNC OK", "Timeout exceeded"),
+        says=("ASYNC OK", "Timeout exceeded"),
     ),
     Case(
         name="delegation",
@@ -134,7 +137,7 @@ _CASES = (
         rule="a role's own modules: arguments, warnings, deprecations, facts, differences, hidden passwords",
         ordinary=_OF_A_ROLE,
         status="failed",
-        says=("paint is wet", "the password is ********", "the role's own", "pong", "taste", "hot"),
+        says=("paint is wet", "the password is ********", "the role's own", *_ANSIBLES_OWN, "taste", "hot"),
     ),
     Case(
         name="other_interpreter",

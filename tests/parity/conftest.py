@@ -14,6 +14,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from rolecall.runs.ansible_patches.patches import PatchStatus
+from rolecall.runs.forkserver import starter as forkserver_starter
 from rolecall.runs.forkserver.starter import ForkserverStarter
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.runner import Runner
@@ -73,6 +75,8 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("ANSIBLE_", "PYTHON"))]:
             patch.delenv(name)
+        # The server prepares for all contents of the suite, which a busy machine may not do in an operator's time.
+        patch.setattr(forkserver_starter, "_READY_LIMIT_SECONDS", 120.0)
         patch.setenv("ANSIBLE_GATHERING", "explicit")
         patch.setenv("ANSIBLE_COLLECTIONS_PATH", str(collections))
         yield
@@ -103,6 +107,14 @@ async def start_cold(_content: Path) -> AsyncIterator[Runner]:
 
 @asynccontextmanager
 async def start_warm(content: Path) -> AsyncIterator[Runner]:
-    """Give a runner whose server starts now, in this process's environment, and prepares itself for this content."""
-    async with ForkserverStarter([content]) as starter:
+    """Give a runner whose server starts now, in this process's environment, and prepares itself for this content.
+
+    The server must last until the end and use every patch: runs that are cold or not patched compare nothing.
+    """
+    replaced, patches = list[str](), list[PatchStatus]()
+    async with ForkserverStarter([content], on_replaced=replaced.append, on_patches=patches.extend) as starter:
         yield ProcessRunner(starter)
+        assert starter.server, "there is no fork server"
+        assert not replaced
+        assert patches
+        assert [each for each in patches if each.state == "disabled"] == []

@@ -20,6 +20,7 @@ from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
+from rolecall.config.ansible_core import check_ansible_core
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.controlplane.errors import ControlPlaneError
@@ -178,6 +179,7 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
     from rolecall.config.watches import load_watches  # noqa: PLC0415
     from rolecall.plan.request import PlanRequest  # noqa: PLC0415
 
+    check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
     os.environ.update(search_paths(settings))
     watches = load_watches(settings.watches_file, os.environ)

@@ -19,6 +19,7 @@ from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, s
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.plan import FLAGS
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
+from rolecall.config.ansible_core import check_ansible_core
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import Settings
 from rolecall.controlplane.errors import ControlPlaneError
@@ -85,6 +86,7 @@ async def _replays(options: argparse.Namespace, report: "Callable[[str], None]")
     from rolecall.replay.request import ReplayRequest  # noqa: PLC0415
     from rolecall.replay.session import replay_all  # noqa: PLC0415
 
+    check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
     os.environ.update(search_paths(settings))
     parsed = parse_watches(settings.watches_file, os.environ)

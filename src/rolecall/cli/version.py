@@ -1,4 +1,4 @@
-"""``rolecall version``: prints the versions of rolecall, Python and ansible-core, and the commit.
+"""``rolecall version``: prints versions, the commit, and which patches of Ansible runs use.
 
 The commit is that of the checkout that contains the package (with ``-dirty`` if files have changed), or the one that
 pip recorded for an installation from a repository. Otherwise it is ``unknown``.
@@ -12,6 +12,8 @@ import sys
 from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
+
+from rolecall.runs.ansible_patches.patches import installed_patches
 
 UNKNOWN = "unknown"
 _SPELLINGS = {"python": "Python"}
@@ -27,7 +29,7 @@ class ShowVersion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print the versions and exit."""
-        sys.stdout.write(as_text(versions()))
+        sys.stdout.write(as_text(versions(), patches()))
         parser.exit()
 
 
@@ -35,9 +37,10 @@ def add_parser(commands: Any) -> None:
     """Add the command to the program."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "version",
-        help="print the version, the commit, and the versions of Python and ansible-core",
-        description="Prints the version of rolecall, its commit (unknown if nothing records it), and the versions of "
-        "Python and ansible-core that it runs on.",
+        help="print the version, the commit, the versions of Python and ansible-core, and the patches in use",
+        description="Prints the version of rolecall, its commit (unknown if nothing records it), the versions of "
+        "Python and ansible-core that it runs on, and which patches of Ansible runs use. A patch is disabled if a "
+        "function that it relies on differs from all tested releases: runs then do without it.",
     )
     parser.add_argument(
         "--output", choices=("text", "json"), default="text", help="the format of the output (default: %(default)s)"
@@ -55,19 +58,30 @@ def versions() -> dict[str, str]:
     }
 
 
+def patches() -> dict[str, str]:
+    """Return the state of each patch of Ansible, with the reason if it isn't in use."""
+    return {
+        status.name: f"{status.state}: {status.reason}" if status.reason else status.state
+        for status in installed_patches()
+    }
+
+
 def commit(top: Path = _TOP) -> str:
     """Return the commit of this program; ``top`` is the root of its checkout, if there is one."""
     return _commit_of_checkout(top) or _commit_of_installation() or UNKNOWN
 
 
-def as_text(found: dict[str, str]) -> str:
-    """Return the versions as lines for people."""
-    return "".join(f"{_SPELLINGS.get(name, name)} {value}\n" for name, value in found.items())
+def as_text(found: dict[str, str], used: dict[str, str]) -> str:
+    """Return the versions and the states of patches as lines for people."""
+    lines = [f"{_SPELLINGS.get(name, name)} {value}" for name, value in found.items()]
+    return "\n".join([*lines, "patches of Ansible:", *(f"  {name}: {state}" for name, state in used.items())]) + "\n"
 
 
 def _print(options: argparse.Namespace) -> int:
-    found = versions()
-    sys.stdout.write(f"{json.dumps(found, indent=2)}\n" if options.output == "json" else as_text(found))
+    if options.output == "json":
+        sys.stdout.write(f"{json.dumps({**versions(), 'patches': patches()}, indent=2)}\n")
+    else:
+        sys.stdout.write(as_text(versions(), patches()))
     return 0
 
 

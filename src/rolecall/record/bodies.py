@@ -30,7 +30,7 @@ class Bodies:
 
     def add(self, body: bytes) -> bytes:
         """Store a body, or refer to it once more, and return its digest."""
-        digest = hashlib.blake2b(body, digest_size=16).digest()
+        digest = hashlib.sha256(body).digest()[:16]
         stored = self._by_digest.get(digest)
         if stored is None:
             is_compressed = len(body) > _SMALL_BYTES

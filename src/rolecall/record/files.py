@@ -43,7 +43,7 @@ class RecordFiles:
 
     def write(self, record: RunRecord, document: Document) -> Path:
         """Write the record of a run and return its file. Raises OSError."""
-        is_failed = record.ending is not None and record.ending.outcome != "succeeded"
+        is_failed = record.ending is not None and record.ending.outcome == "failed"
         path = self.directory / (_name_of(record) + (FAILED_SUFFIX if is_failed else SUFFIX))
         content = document.text.encode()
         with self._lock:

@@ -179,7 +179,7 @@ class RunRecord:
         if found is None:
             started = self._started_tasks.get(event.task_id)
             name, path = (started.name, started.path) if started else (event.full_name or event.task, event.task_path)
-            found = TaskRecord(event.task_id, name, path or event.task_path, event.action, event.host)
+            found = TaskRecord(event.task_id, name, event.task_path or path, event.action, event.host)
             self.tasks[event.task_id, event.host] = found
         return found
 

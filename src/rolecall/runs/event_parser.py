@@ -6,6 +6,7 @@ never sent to the operator.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rolecall.runs.events import HIDDEN, RunEvent, cut, strip_colours
@@ -19,6 +20,9 @@ REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after",
 
 DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
 """The actions that print a message for people."""
+
+_VALIDATES = "Validating arguments against arg spec"
+"""What the name of the task starts with that Ansible inserts into a role with argument specs."""
 
 _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
@@ -40,7 +44,7 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         task=to_text(data.get("task")),
         full_name=to_text(data.get("name")) if data.get("name") != data.get("task") else "",
         task_id=to_text(data.get("task_uuid")),
-        task_path=to_text(data.get("task_path")),
+        task_path=_argument_specs(data, result) or to_text(data.get("task_path")),
         action=to_text(data.get("task_action")),
         host=to_text(data.get("host")),
         item="" if censored else cut(_item(result), 256),
@@ -62,6 +66,21 @@ def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         return ""
     shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}
     return ", ".join(f"{key}: {to_text(value)}" for key, value in shown.items())
+
+
+def _argument_specs(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return the place of the argument specs that a task of Ansible's own validates; empty for any other task.
+
+    Ansible inserts this task before those of a role, and gives it the place of the play.
+    """
+    context = _mapping(result.get("validate_args_context"))
+    role = context.get("path")
+    if context.get("type") != "role" or not isinstance(role, str) or not str(data.get("task")).startswith(_VALIDATES):
+        return ""
+    names = (
+        f"{role}/meta/{name}{ending}" for name in ("argument_specs", "main") for ending in (".yml", ".yaml", ".json")
+    )
+    return f"{next((name for name in names if Path(name).is_file()), f'{role}/meta/argument_specs.yml')}:1"
 
 
 def _item(result: Mapping[str, Any]) -> str:

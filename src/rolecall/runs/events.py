@@ -134,6 +134,11 @@ class RunSummary:
         return self.status == "successful"
 
     @property
+    def is_interrupted(self) -> bool:
+        """Whether the run was stopped before its end and for no fault of its own: neither a success nor a failure."""
+        return self.status == "canceled"
+
+    @property
     def message(self) -> str:
         """All failures, one per line, in order; empty after a success."""
         return cut("\n".join(str(failure) for failure in self.failures))

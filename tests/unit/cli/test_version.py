@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.main import main
-from rolecall.cli.version import commit
+from rolecall.cli.version import commit, patches
 
 
 def git(folder: Path, *words: str) -> str:
@@ -34,7 +34,9 @@ def test_the_command_and_the_flag_print_the_same(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert (ended.value.code, capsys.readouterr().out) == (0, printed)
-    assert [line.split()[0] for line in printed.splitlines()] == ["rolecall", "commit", "Python", "ansible-core"]
+    first = [line.split()[0] for line in printed.splitlines()]
+    assert first[:5] == ["rolecall", "commit", "Python", "ansible-core", "patches"]
+    assert "  fork: in use\n" in printed
 
 
 def test_programs_read_the_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,6 +46,7 @@ def test_programs_read_the_versions_as_json(capsys: pytest.CaptureFixture[str]) 
         "commit": commit(),
         "python": platform.python_version(),
         "ansible-core": version("ansible-core"),
+        "patches": patches(),
     }
 
 

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,33 @@ def test_fields_are_taken_over() -> None:
     assert (event.name, event.task, event.host, event.message) == ("runner_on_failed", "Do it", "localhost", "x")
     assert (event.changed, event.ignored, event.duration_seconds) == (True, True, 1.5)
     assert (event.task_path, event.stdout, event.started) == ("a:1", "fatal", "2027-01-15T08:00:00+00:00")
+
+
+VALIDATION = "Validating arguments against arg spec 'main' - Sizes"
+
+
+@pytest.mark.parametrize("file", ["argument_specs.yml", "argument_specs.yaml", "main.yml"])
+def test_the_place_of_argument_validation_is_the_argument_specs_of_the_role(tmp_path: Path, file: str) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "meta" / file).write_text("")
+    context = {"type": "role", "name": "thing", "argument_spec_name": "main", "path": str(tmp_path)}
+    raw = raw_event(
+        "runner_on_failed", {"validate_args_context": context}, task=VALIDATION, task_path="/run/project/main.json:1"
+    )
+    assert read_event(raw).task_path == f"{tmp_path}/meta/{file}:1"
+
+
+@pytest.mark.parametrize(
+    ("task", "context"),
+    [
+        ("Check it", {"type": "role", "path": "/roles/thing"}),
+        (VALIDATION, {}),
+        (VALIDATION, {"type": "role", "path": 1}),
+    ],
+)
+def test_any_other_task_keeps_its_place(task: str, context: dict[str, Any]) -> None:
+    raw = raw_event("runner_on_ok", {"validate_args_context": context}, task=task, task_path="a.yml:3")
+    assert read_event(raw).task_path == "a.yml:3"
 
 
 @pytest.mark.parametrize(("name", "full_name"), [("thing : A", "thing : A"), ("A", ""), (None, "")])

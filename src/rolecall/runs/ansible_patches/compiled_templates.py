@@ -3,18 +3,31 @@
 The code that Jinja compiles from a template depends on its text, on the environment's settings, and on how the filters
 and tests in it are called. The server compiles the templates that it finds in the roles' files. A run with the same
 text uses the code if settings and filters are the same, and compiles the template itself if not.
+
+ansible-core before 2.19 writes every expression into a text, and has Jinja's optimizer on, which evaluates filters of
+constants when it compiles. Templates with such filters are left to the runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
-from ansible._internal._datatag._tags import TrustedAsTemplate
-from ansible._internal._templating import _engine, _jinja_bits
-from ansible._internal._templating._jinja_bits import AnsibleEnvironment
+from ansible import template as ansible_template
+from ansible.parsing.dataloader import DataLoader
 from jinja2 import nodes
 from jinja2.environment import TemplateExpression
+from jinja2.exceptions import TemplateSyntaxError
+
+try:
+    from ansible._internal._templating import _engine, _jinja_bits
+    from ansible._internal._templating._jinja_bits import AnsibleEnvironment
+except ImportError:  # before 2.19
+    from ansible.playbook.conditional import Conditional
+    from ansible.template import AnsibleEnvironment
+
+    _engine = _jinja_bits = None
 
 _CONDITIONS = frozenset({"when", "failed_when", "changed_when", "until", "that", "break_when"})
 _DELIMITERS = ("{{", "{%")
@@ -65,10 +78,11 @@ class Templates:
     def of_documents(cls, documents: Iterable[Any]) -> "Templates":
         """Compile the templates in these documents; those that cannot be compiled are left to the runs."""
         found = cls()
-        environment = _engine.TemplateEngine(loader=None, variables={}).environment
+        compile_ = _compile if _engine else _compile_rewritten
+        environment = (_engine.TemplateEngine if _engine else ansible_template.Templar)(None, {}).environment
         for text, is_expression in set(_texts(documents, is_condition=False)):
             try:
-                key, compiled = _compile(environment, text, is_expression=is_expression)
+                key, compiled = compile_(environment, text, is_expression=is_expression)
             except Exception:  # noqa: BLE001, S112 - the run that uses it reports it
                 continue
             found.compiled[key] = compiled
@@ -77,7 +91,8 @@ class Templates:
     def install(self) -> None:
         """Use them from now on in this process."""
         AnsibleEnvironment.compile = self._around_compile(AnsibleEnvironment.compile)
-        AnsibleEnvironment.compile_expression = self._around_expression(AnsibleEnvironment.compile_expression)
+        if _engine:
+            AnsibleEnvironment.compile_expression = self._around_expression(AnsibleEnvironment.compile_expression)
 
     def _around_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile_(environment: Any, source: Any, *args: Any, **options: Any) -> Any:
@@ -100,18 +115,21 @@ class Templates:
         if not isinstance(source, str):
             return None
         found = self.compiled.get(_key(environment, source, is_expression=is_expression))
-        return found.code if found and all(_passed(environment, *call[:2]) == call[2] for call in found.calls) else None
+        with suppress(TemplateSyntaxError):  # what a filter that does not exist is before 2.19
+            if found and all(_passed(environment, *call[:2]) == call[2] for call in found.calls):
+                return found.code
+        return None
 
 
 def _key(environment: Any, text: str, *, is_expression: bool) -> _Key:
-    context = _jinja_bits._TemplateCompileContext.current(optional=True)  # noqa: SLF001 - what the lexer asks too
-    settings = tuple(getattr(environment, name) for name in _SETTINGS)
+    context = _jinja_bits and _jinja_bits._TemplateCompileContext.current(optional=True)  # noqa: SLF001 - as the lexer
+    settings = tuple(getattr(environment, name, None) for name in _SETTINGS)
     return _Key(str(text), is_expression, bool(context and context.escape_backslashes), (type(environment), *settings))
 
 
 def _compile(environment: Any, text: str, *, is_expression: bool) -> tuple[_Key, _Compiled]:
     """Compile as ansible-core does for the arguments and the conditions of a task."""
-    tagged = TrustedAsTemplate().tag(text)
+    tagged = ansible_template.trust_as_template(text)
     codes: list[CodeType] = []
     environment.compile = _recording(environment.compile, codes)
     try:
@@ -124,11 +142,48 @@ def _compile(environment: Any, text: str, *, is_expression: bool) -> tuple[_Key,
                 environment.from_string(tagged)
     finally:
         del environment.compile  # uncovers the method of its class
+    return key, _Compiled(codes[0], _calls_in(tree, environment))
+
+
+def _compile_rewritten(_: Any, text: str, *, is_expression: bool) -> tuple[_Key, _Compiled]:
+    """Compile as ansible-core before 2.19 does: what it makes of a text or a condition. Raises ValueError, and more."""
+    environment, source = _rewritten(text, is_expression=is_expression)
+    tree = environment.parse(source)
+    for call in tree.find_all((nodes.Filter, nodes.Test)):
+        if not any(call.find_all(nodes.Name)):
+            raise ValueError(f"the optimizer may evaluate {call.name} of a constant")
+    key = _key(environment, source, is_expression=False)
+    return key, _Compiled(environment.compile(source), _calls_in(tree, environment))
+
+
+def _rewritten(text: str, *, is_expression: bool) -> tuple[Any, str]:
+    """Return what ansible-core lets Jinja compile for a text or a condition, and the environment in which it does."""
+
+    class FoundError(BaseException):
+        """Ends the evaluation before anything is compiled."""
+
+    def compile_(environment: Any, source: str) -> Any:
+        raise FoundError(environment, source)
+
+    templar = ansible_template.Templar(loader=None)
+    original = AnsibleEnvironment.compile
+    AnsibleEnvironment.compile = compile_
+    try:
+        if is_expression:
+            Conditional(DataLoader())._check_conditional(text, templar, {})  # noqa: SLF001 - as tasks do
+        else:
+            templar.template(text)
+    except FoundError as found:
+        return found.args[0], found.args[1]
+    finally:
+        AnsibleEnvironment.compile = original
+    raise ValueError("not a template")
+
+
+def _calls_in(tree: nodes.Template, environment: Any) -> tuple[tuple[str, str, object], ...]:
     calls = {("filters", node.name) for node in tree.find_all(nodes.Filter)}
     calls |= {("tests", node.name) for node in tree.find_all(nodes.Test)}
-    return key, _Compiled(
-        codes[0], tuple((kind, name, _passed(environment, kind, name)) for kind, name in sorted(calls))
-    )
+    return tuple((kind, name, _passed(environment, kind, name)) for kind, name in sorted(calls))
 
 
 def _recording(compile_code: Callable[[Any], CodeType], codes: list[CodeType]) -> Callable[[Any], CodeType]:

@@ -15,21 +15,17 @@ from typing import Any
 
 from ansible import constants
 from ansible.executor import module_common
-from ansible.module_utils.common.json import Direction, get_module_encoder
+from ansible.module_utils.common import json as module_json
 from ansible.plugins import action as action_plugins
 from ansible.plugins import loader
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
-from rolecall.runs.ansible_patches import temporary_directories
 from rolecall.runs.ansible_patches.module_process import ModuleCall, ModuleSurroundings, run_module
-from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement
+from rolecall.runs.ansible_patches.task_placement import ModuleResult, TaskPlacement, reason_not_local
 from rolecall.runs.forkserver.playbook_process import ForkContext
 
 PROFILE = "legacy"
-_LOCAL = "ansible.plugins.connection.local"
-_SHELL = "ansible.plugins.shell.sh"
-_EXECUTABLE = "/bin/sh"
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")
 _INTERPRETER = frozenset({"LANG", "LANGUAGE", "PATH", "HOME"})
 
@@ -53,7 +49,6 @@ def install(context: ForkContext, placement: TaskPlacement) -> None:
     action_plugins.modify_module = wrappers.around_build(action_plugins.modify_module)
     local = loader.connection_loader.get("ansible.builtin.local", class_only=True)
     local.exec_command = wrappers.around_command(local.exec_command)
-    temporary_directories.install(lambda action: not _reason_not_local(action))
 
 
 class _Wrappers:
@@ -91,8 +86,12 @@ class _Wrappers:
         return is_enabled
 
     def around_build(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def build(**given: Any) -> Any:
-            return _build(**given) if self._is_trying else original(**given)
+        signature = inspect.signature(original)
+
+        def build(*args: Any, **options: Any) -> Any:
+            if not self._is_trying:
+                return original(*args, **options)
+            return _build(**signature.bind(*args, **options).arguments)
 
         return build
 
@@ -121,21 +120,8 @@ class _Wrappers:
 def _check_task(action: Any, *, is_async: bool) -> None:
     if is_async or action._task.async_val:  # noqa: SLF001 - no public way
         raise _NotForkable("it runs in the background")
-    if reason := _reason_not_local(action):
+    if reason := reason_not_local(action):
         raise _NotForkable(reason)
-
-
-def _reason_not_local(action: Any) -> str:
-    """Return why a task does not run on this host, as this user, with /bin/sh; an empty string if it does."""
-    connection = action._connection  # noqa: SLF001 - no public way
-    executable = action._play_context.executable  # noqa: SLF001 - no public way
-    if type(connection).__module__ != _LOCAL:
-        return f"its connection is {connection.transport}"
-    if connection.become is not None:
-        return "it runs as another user"
-    if type(connection._shell).__module__ != _SHELL or executable != _EXECUTABLE:  # noqa: SLF001 - no public way
-        return f"its shell is {executable}"
-    return ""
 
 
 def _build(  # noqa: PLR0913 - as the original
@@ -169,6 +155,8 @@ def _build(  # noqa: PLR0913 - as the original
         environment=_checked_environment(environment),
         open_files_limit=_open_files_limit(task_vars),
     )
+    if not hasattr(module_common, "_BuiltModule"):  # before 2.19
+        return payload, "new", shebang
     return module_common._BuiltModule(  # noqa: SLF001 - what the original returns
         b_module_data=payload, module_style="new", shebang=shebang, serialization_profile=PROFILE
     )
@@ -204,7 +192,7 @@ def _check_source(source: bytes) -> None:
         raise _NotForkable("it is not a new-style Python module")
     if b"respawn" in source:
         raise _NotForkable("it may change its interpreter")
-    if constants.config.get_config_value("_MODULE_METADATA"):
+    if _setting("_MODULE_METADATA"):
         raise _NotForkable("modules have metadata")
 
 
@@ -224,9 +212,13 @@ def _checked_environment(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _encoded(module_args: dict[str, Any]) -> str:
-    encoder = get_module_encoder(PROFILE, Direction.CONTROLLER_TO_MODULE)
+    options: dict[str, Any]
+    if hasattr(module_json, "get_module_encoder"):
+        options = {"cls": module_json.get_module_encoder(PROFILE, module_json.Direction.CONTROLLER_TO_MODULE)}
+    else:  # before 2.19
+        options = {"cls": module_json.AnsibleJSONEncoder, "vault_to_text": True}
     try:
-        return json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder)
+        return json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, **options)
     except TypeError:
         raise _NotForkable("its arguments cannot be encoded as JSON") from None
 
@@ -236,3 +228,9 @@ def _open_files_limit(task_vars: Mapping[str, Any]) -> int:
     if not isinstance(limit, int):
         raise _NotForkable("its limit of open files is a template")
     return limit
+
+
+def _setting(name: str) -> Any:
+    """Return a setting of ansible-core; None if this ansible-core does not have it."""
+    known = constants.config.get_configuration_definition(name)
+    return known and constants.config.get_config_value(name)

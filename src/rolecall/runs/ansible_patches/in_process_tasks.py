@@ -11,7 +11,7 @@ anything else, for example a filter or lookup that is not ansible-core's, it sta
 import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -19,14 +19,18 @@ import ansible
 import jinja2
 import markupsafe
 from ansible import constants
-from ansible._internal import _task
-from ansible._internal._templating import _jinja_plugins
 from ansible.executor import task_executor, task_queue_manager
 from ansible.executor.process import worker as worker_process
 from ansible.inventory.host import Host
 from ansible.plugins import loader
 from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
+
+try:
+    from ansible._internal import _task
+    from ansible._internal._templating import _jinja_plugins
+except ImportError:  # before 2.19
+    _task = _jinja_plugins = None
 
 from rolecall.runs.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runs.ansible_patches.task_placement import NeedsWorker, TaskPlacement
@@ -69,12 +73,12 @@ def install(placement: TaskPlacement) -> None:
     make_queue = worker_process.WorkerQueue
 
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
-        def __init__(self, **given: Any) -> None:
+        def __init__(self, *args: Any, **options: Any) -> None:
             worker_process.WorkerQueue = lambda **_: (
                 None
             )  # carries answers to prompts: only a worker that is started needs it
             try:
-                super().__init__(**given)
+                super().__init__(*args, **options)
             finally:
                 worker_process.WorkerQueue = make_queue
 
@@ -109,6 +113,7 @@ def _ran_in_process(worker: Any, placement: TaskPlacement) -> bool:
     worker._host = _copy_host(worker._host)  # noqa: SLF001 - as above
     worker._task_vars = dict(worker._task_vars)  # noqa: SLF001 - as above
     worker._final_q = messages  # noqa: SLF001 - as above
+    worker._new_stdin = None  # noqa: SLF001 - what a worker before 2.19 gives to connections; ours is local
     try:
         with placement.in_process(), _guards(placement), _worker_environment(worker, messages):
             worker._run()  # noqa: SLF001 - as above
@@ -132,16 +137,20 @@ def _worker_environment(worker: Any, messages: "_HeldMessages") -> Iterator[None
     display = Display()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         display._final_q = messages  # noqa: SLF001 - its setter refuses this process
+        display.set_queue = lambda _: None  # before 2.19, `_run` calls it
         try:
             with _context(worker):
                 yield
         finally:
+            del display.set_queue  # uncovers the method of its class
             display._final_q = None  # noqa: SLF001 - as above
             worker_process.current_worker = None
 
 
 def _context(worker: Any) -> Any:
-    """Return the context that ansible-core sets around a task; 2.19 has another constructor than 2.21."""
+    """Return the context that ansible-core sets around a task, if it has one; its constructors differ."""
+    if _task is None:
+        return nullcontext()
     if hasattr(_task.TaskContext, "create"):
         return _task.TaskContext.create(task=worker._task, task_vars=worker._task_vars, host_name=worker._host.name)  # noqa: SLF001
     return _task.TaskContext(worker._task)  # noqa: SLF001 - as above
@@ -172,29 +181,38 @@ class _HeldMessages(task_queue_manager.FinalQueue):  # type: ignore[misc]
 @contextmanager
 def _guards(placement: TaskPlacement) -> Iterator[None]:
     """Restart the task in a worker as soon as it does more than it may here. Workers do not have these guards."""
-    executor, intercept = task_executor.TaskExecutor, _jinja_plugins.JinjaPluginIntercept
-    guards = (
-        (executor, "_run_loop", _loop_guard(placement)),
+    executor = task_executor.TaskExecutor
+    guards = [
+        (executor, "_run_loop", _loop_guard(executor._run_loop, placement)),  # noqa: SLF001 - the patch
         (executor, "_get_connection", _connection_guard(executor._get_connection, placement)),  # noqa: SLF001 - the patch
         (executor, _GET_ACTION, _action_guard(getattr(executor, _GET_ACTION), placement)),
-        (intercept, "_invoke_plugin", staticmethod(_plugin_guard(intercept._invoke_plugin, placement))),  # noqa: SLF001
-    )
+    ]
+    loaders = {loader.lookup_loader: _lookup_guard}
+    if _jinja_plugins:
+        intercept = _jinja_plugins.JinjaPluginIntercept
+        invoke = staticmethod(_plugin_guard(intercept._invoke_plugin, placement))  # noqa: SLF001 - the patch
+        guards.append((intercept, "_invoke_plugin", invoke))
+    else:  # before 2.19, templates call plugins directly; each task loads those that it uses
+        loaders |= {loader.filter_loader: _loaded_plugin_guard, loader.test_loader: _loaded_plugin_guard}
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in guards]
-    get_lookup = loader.lookup_loader.get
     try:
         for owner, name, guard in guards:
             setattr(owner, name, guard)
-        loader.lookup_loader.get = _lookup_guard(get_lookup, placement)
+        for each, around in loaders.items():
+            each.get = around(each.get, placement)
         yield
     finally:
         for owner, name, original in before:
             setattr(owner, name, original)
-        del loader.lookup_loader.get  # uncovers the method of its class
+        for each in loaders:
+            del each.get  # uncovers the method of its class
 
 
-def _loop_guard(placement: TaskPlacement) -> Callable[..., Any]:
-    def run_loop(*_: object) -> None:
-        placement.restart_in_worker("it is a loop")
+def _loop_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
+    def run_loop(executor: Any, items: list[Any]) -> Any:
+        if items:  # ansible-core 2.21 calls it without any too
+            placement.restart_in_worker("it is a loop")
+        return original(executor, items)
 
     return run_loop
 
@@ -225,6 +243,16 @@ def _plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Cal
         return original(instance, *args, **options)
 
     return invoke
+
+
+def _loaded_plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
+    def get(name: str, *args: Any, **options: Any) -> Any:
+        found = original(name, *args, **options)
+        if found and not _is_trusted(found):
+            placement.restart_in_worker(f"it uses {name}")
+        return found
+
+    return get
 
 
 def _lookup_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:

@@ -5,17 +5,14 @@ kubernetes.core keeps discovery in a file of the directory for temporary files, 
 module decodes the whole file, and whoever finds something missing writes it again, while others may be reading it. Here
 its class reads what the operator has handed to the run, and decodes the versions that it is asked for. The API server
 is asked directly when nothing is found, as before; when the run has changed what is served; and for what is not known.
-Clients of other API servers, and versions of kubernetes.core that are not supported, do as before.
+Clients of other API servers do as before.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
-from rolecall.runs.ansible_patches.supported_versions import is_supported_collection
 from rolecall.runs.discovery_image import RunDiscovery
 
 _MODULE = "ansible_collections.kubernetes.core.plugins.module_utils.client.discovery"
@@ -34,7 +31,7 @@ def install(known: RunDiscovery, host: str) -> None:
 
     Does nothing if the server has not imported kubernetes.core: a module that imports it then does as before.
     """
-    module = _supported_module()
+    module = sys.modules.get(_MODULE)
     if module is None:
         return
     discoverer = module.Discoverer
@@ -42,21 +39,6 @@ def install(known: RunDiscovery, host: str) -> None:
     discoverer._Discoverer__init_cache = patch.around_init(discoverer._Discoverer__init_cache)  # noqa: SLF001 - the patch
     discoverer._write_cache = patch.around_write(discoverer._write_cache)  # noqa: SLF001 - the patch
     discoverer.get_resources_for_api_version = patch.around_resources(discoverer.get_resources_for_api_version)
-
-
-def prepare() -> None:
-    """Find out once, in the server, whether its kubernetes.core is supported; forked processes know it then."""
-    _supported_module()
-
-
-def _supported_module() -> ModuleType | None:
-    module = sys.modules.get(_MODULE)
-    return module if module is not None and _is_supported(str(module.__file__)) else None
-
-
-@lru_cache(maxsize=1)
-def _is_supported(file: str) -> bool:
-    return is_supported_collection(file)  # reads files
 
 
 class _KnownDiscovery:

@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.process
 import os
 import resource
+import runpy
 import selectors
 import signal
 import sys
@@ -113,8 +114,6 @@ def _result_of(status: int, out: bytes, err: bytes) -> ModuleResult:
 
 
 def _run_module_here(call: ModuleCall, surroundings: ModuleSurroundings, writing: tuple[int, int]) -> None:
-    from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - only the server has Ansible
-
     reset_signals()
     set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
     close_descriptors_except(surroundings.descriptors)
@@ -126,20 +125,49 @@ def _run_module_here(call: ModuleCall, surroundings: ModuleSurroundings, writing
     sys.argv = [f"AnsiballZ_{call.name}.py"]
     _reset_controller_state()
     _limit_open_files(call.open_files_limit)
-    _loader.run_module(
-        json_params=call.parameters.encode(),
-        profile=call.profile,
-        module_fqn=call.module,
-        modlib_path=call.folder,
-        extensions={},
-    )
+    _run_main(call)
+
+
+def _run_main(call: ModuleCall) -> None:
+    """Run the module as ``__main__``, as ansible-core does in the process that it starts for a module."""
+    from ansible.module_utils import basic  # noqa: PLC0415 - only the server has Ansible
+
+    if hasattr(basic, "_ANSIBLE_PROFILE"):
+        from ansible.module_utils._internal._ansiballz import _loader  # noqa: PLC0415 - as above
+
+        _loader.run_module(
+            json_params=call.parameters.encode(),
+            profile=call.profile,
+            module_fqn=call.module,
+            modlib_path=call.folder,
+            extensions={},
+        )
+        return
+    # Before 2.19 this code is a template, from which ansible-core writes a program.
+    basic._ANSIBLE_ARGS = call.parameters.encode()  # noqa: SLF001 - the only way
+    names = {"_module_fqn": call.module, "_modlib_path": call.folder}
+    runpy.run_module(call.module, init_globals=names, run_name="__main__", alter_sys=True)
+    print('{"msg": "New-style module did not handle its own exit", "failed": true}')  # noqa: T201 - its result
+    sys.exit(1)
 
 
 def _reset_controller_state() -> None:
     """Reset the state by which module code would think that it runs in the controller, or in a worker."""
+    from ansible.module_utils import basic  # noqa: PLC0415 - only the server has Ansible
+    from ansible.module_utils.common import warnings  # noqa: PLC0415 - as above
+
+    if hasattr(basic, "_ANSIBLE_PROFILE"):  # module code before 2.19 does not ask where it runs
+        _reset_internal_state()
+    warnings._global_warnings.clear()  # noqa: SLF001 - as above
+    warnings._global_deprecations.clear()  # noqa: SLF001 - as above
+    multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._children = set()  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def _reset_internal_state() -> None:
     from ansible.module_utils import _internal, basic  # noqa: PLC0415 - only the server has Ansible
     from ansible.module_utils._internal import _traceback  # noqa: PLC0415 - as above
-    from ansible.module_utils.common import warnings  # noqa: PLC0415 - as above
 
     _internal.is_controller = False
     _internal.get_controller_serialize_map = dict
@@ -147,11 +175,6 @@ def _reset_controller_state() -> None:
     _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled  # noqa: SLF001 - the value in a module
     _traceback._module_tracebacks_enabled_events = None  # noqa: SLF001 - as above
     basic._PARSED_MODULE_ARGS = None  # noqa: SLF001 - as above
-    warnings._global_warnings.clear()  # noqa: SLF001 - as above
-    warnings._global_deprecations.clear()  # noqa: SLF001 - as above
-    multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001
-    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # noqa: SLF001
-    multiprocessing.process._children = set()  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _limit_open_files(limit: int) -> None:

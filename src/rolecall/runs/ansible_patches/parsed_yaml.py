@@ -13,10 +13,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ansible._internal._datatag._tags import TrustedAsTemplate
-from ansible.module_utils._internal._datatag import AnsibleTagHelper
+from ansible import template
+from ansible.module_utils.common.text.converters import to_text
 from ansible.parsing import dataloader
 from ansible.parsing.dataloader import DataLoader
+
+try:
+    from ansible.module_utils._internal._datatag import AnsibleTagHelper
+except ImportError:  # before 2.19, a text is only a text
+    AnsibleTagHelper = None
 
 _DIRECTORIES = ("tasks", "handlers", "defaults", "vars", "meta")
 _SUFFIXES = frozenset({".yml", ".yaml"})
@@ -45,7 +50,7 @@ class Documents:
         loader = DataLoader()
         for path in _files(contents):
             try:
-                text = TrustedAsTemplate().tag(loader.get_text_file_contents(path))
+                text = _text_of(loader, path)
                 original, twin = (loader.load(text, file_name=path) for _ in range(2))
             except Exception:  # noqa: BLE001, S112 - the run that reads the file reports it
                 continue
@@ -65,7 +70,8 @@ class Documents:
 
     def _around_load(self, original: Callable[..., Any], twins: dict[int, Document]) -> Callable[..., Any]:
         def load(loader: DataLoader, data: str, file_name: str | None = None, *args: Any, **options: Any) -> Any:
-            document = self.by_path.get(file_name) if file_name and not args and not any(options.values()) else None
+            is_usual = not args and {name for name, value in options.items() if value} <= {"show_content"}
+            document = self.by_path.get(file_name) if file_name and is_usual else None
             if document is None or not _is_same(document.text, data):
                 return original(loader, data, file_name, *args, **options)
             del self.by_path[str(file_name)]
@@ -86,5 +92,16 @@ def _files(contents: Iterable[Path]) -> Iterator[str]:
                     yield str(path)
 
 
+def _text_of(loader: DataLoader, path: str) -> str:
+    """Return the text of a file as a run reads it. Raises AnsibleError, also if it has to be decrypted."""
+    if AnsibleTagHelper:
+        text: str = template.trust_as_template(loader.get_text_file_contents(path))
+        return text  # with its tags, which `str` would remove
+    content, _ = loader._get_file_contents(path)  # noqa: SLF001 - what `load_from_file` calls
+    return str(to_text(content, errors="surrogate_or_strict"))
+
+
 def _is_same(one: str, other: str) -> bool:
-    return type(one) is type(other) and one == other and AnsibleTagHelper.tags(one) == AnsibleTagHelper.tags(other)
+    """Return whether two texts are equal, and their tags, where ansible-core has tags."""
+    tags = AnsibleTagHelper.tags if AnsibleTagHelper else type
+    return type(one) is type(other) and one == other and tags(one) == tags(other)

@@ -23,10 +23,10 @@ PER_RUN = frozenset(
 _RANDOM_LIMIT = 0x7FFFFFFF
 
 
-def reset_for_run(before: Mapping[str, str], event_descriptor: int) -> None:
+def reset_for_run(before: Mapping[str, str], event_descriptor: int | None) -> None:
     """Reset everything that depends on the environment, the terminal or random numbers; set the environment first.
 
-    The descriptor is that of `EventChannel`.
+    The descriptor is that of `EventChannel`; without one, events go through files.
     """
     atexit.register(multiprocessing_util._exit_function)  # type: ignore[attr-defined] # noqa: SLF001 - its own hook
     _constants({name for name in PER_RUN if before.get(name) != os.environ.get(name)})
@@ -39,9 +39,13 @@ def reset_for_run(before: Mapping[str, str], event_descriptor: int) -> None:
 
 def report_config_warnings() -> None:
     """Print the warnings about Ansible's configuration that a cold run prints on import."""
-    from ansible.utils import display  # noqa: PLC0415 - only the server has Ansible
+    from ansible import constants  # noqa: PLC0415 - only the server has Ansible
+    from ansible.utils import display  # noqa: PLC0415 - as above
 
-    display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - its own way
+    if hasattr(display, "_report_config_warnings"):
+        display._report_config_warnings(display._deprecator.ANSIBLE_CORE_DEPRECATOR)  # noqa: SLF001 - its own way
+    else:  # before 2.19
+        constants.handle_config_noise()
 
 
 def set_kubeconfig() -> None:
@@ -68,12 +72,12 @@ def _display() -> None:
     Display().__init__()
 
 
-def _events(descriptor: int) -> None:
+def _events(descriptor: int | None) -> None:
     """Let ansible-runner's callback begin anew too: its events go where this run wants them."""
     module = sys.modules.get("ansible.plugins.callback.awx_display")
     if module:
         context = module.event_context = module.EventContext()  # type: ignore[attr-defined]
-        if files := getattr(context, "cache", None):
+        if descriptor is not None and (files := getattr(context, "cache", None)):
             context.cache = EventWriter(descriptor, module.AnsibleJSONEncoderLocal, files.set)
 
 

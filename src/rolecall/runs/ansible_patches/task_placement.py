@@ -7,7 +7,11 @@ in a worker. The worker is given the results of the modules that have run alread
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+_LOCAL = "ansible.plugins.connection.local"
+_SHELL = "ansible.plugins.shell.sh"
+_EXECUTABLE = "/bin/sh"
 
 
 class NeedsWorker(BaseException):
@@ -68,3 +72,16 @@ class TaskPlacement:
         if self.is_in_process or not self._results or self._results[0][0] != module:
             return None
         return self._results.popleft()[1]
+
+
+def reason_not_local(action: Any) -> str:
+    """Return why a task does not run on this host, as this user, with /bin/sh; an empty string if it does."""
+    connection = action._connection  # noqa: SLF001 - no public way
+    executable = action._play_context.executable  # noqa: SLF001 - no public way
+    if type(connection).__module__ != _LOCAL:
+        return f"its connection is {connection.transport}"
+    if connection.become is not None:
+        return "it runs as another user"
+    if type(connection._shell).__module__ != _SHELL or executable != _EXECUTABLE:  # noqa: SLF001 - no public way
+        return f"its shell is {executable}"
+    return ""

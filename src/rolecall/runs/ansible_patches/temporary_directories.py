@@ -13,21 +13,23 @@ from typing import Any
 
 from ansible.plugins import action as action_plugins
 
+from rolecall.runs.ansible_patches.task_placement import reason_not_local
+
 _PLAIN_PATH = re.compile(r"^(~/|/)[\w/.+@-]*$")
 _DEFAULT_DIRECTORY = "~/.ansible/tmp"
 
 
-def install(is_plain: Callable[[Any], bool]) -> None:
-    """Make directories by system calls from now on, for actions that ``is_plain`` accepts: local, with /bin/sh."""
+def install() -> None:
+    """Make directories by system calls from now on, for local actions with /bin/sh."""
     base = action_plugins.ActionBase
-    base._make_tmp_path = _around_make(base._make_tmp_path, is_plain)  # noqa: SLF001 - the patch
-    base._remove_tmp_path = _around_remove(base._remove_tmp_path, is_plain)  # noqa: SLF001 - the patch
+    base._make_tmp_path = _around_make(base._make_tmp_path)  # noqa: SLF001 - the patch
+    base._remove_tmp_path = _around_remove(base._remove_tmp_path)  # noqa: SLF001 - the patch
 
 
-def _around_make(original: Callable[..., str], is_plain: Callable[[Any], bool]) -> Callable[..., str]:
+def _around_make(original: Callable[..., str]) -> Callable[..., str]:
     def make(action: Any, remote_user: str | None = None) -> str:
         parent = action.get_shell_option("remote_tmp", default=_DEFAULT_DIRECTORY)
-        if not is_plain(action) or not _PLAIN_PATH.match(parent):
+        if reason_not_local(action) or not _PLAIN_PATH.match(parent):
             return original(action, remote_user)
         shell = action._connection._shell  # noqa: SLF001 - as the original
         path = os.path.join(_expanded(parent, action), shell._generate_temp_dir_name())  # noqa: SLF001, PTH118
@@ -42,13 +44,13 @@ def _around_make(original: Callable[..., str], is_plain: Callable[[Any], bool]) 
     return make
 
 
-def _around_remove(original: Callable[..., None], is_plain: Callable[[Any], bool]) -> Callable[..., None]:
+def _around_remove(original: Callable[..., None]) -> Callable[..., None]:
     def remove(action: Any, tmp_path: str | None, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
         shell = action._connection._shell  # noqa: SLF001 - as the original
         path = shell.tmpdir if tmp_path is None and shell.tmpdir else tmp_path
         if not (force or action._should_remove_tmp_path(path)):  # noqa: SLF001 - as the original
             return
-        if path and is_plain(action):
+        if path and not reason_not_local(action):
             shutil.rmtree(path, ignore_errors=True)
         if not path or os.path.lexists(path):
             original(action, tmp_path, force)

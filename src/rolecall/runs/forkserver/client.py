@@ -21,6 +21,7 @@ from typing import Any, Self
 from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
 from rolecall.owned_directories import OwnedDirectory
+from rolecall.runs.ansible_patches.patches import PatchStatus
 from rolecall.runs.forkserver.forked_process import UNKNOWN_CODE, ForkedProcess, ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
 from rolecall.runs.forkserver.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
@@ -36,7 +37,7 @@ KILL_LIMIT_SECONDS = 5.0
 """How long a killed server may take to end; one that hangs in the kernel does not."""
 
 _CANCEL_LIMIT_SECONDS = 1.0
-_MESSAGE_LIMIT_BYTES = 4096
+_MESSAGE_LIMIT_BYTES = 65536
 
 
 class StaleServerError(ServerGoneError):
@@ -58,7 +59,8 @@ class ForkServer:
         loop = asyncio.get_running_loop()
         self.idle = asyncio.Event()
         self.idle.set()
-        self.ready: asyncio.Future[None] = loop.create_future()
+        self.ready: asyncio.Future[list[PatchStatus]] = loop.create_future()
+        """Done with the patches of Ansible when the server takes requests; it takes none without the patch ``fork``."""
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         loop.add_reader(control, self._read)
 
@@ -178,7 +180,7 @@ class ForkServer:
     def _take(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         """Take note of an answer; one that nobody waits for any more is ignored."""
         if "ready" in message:
-            self.ready.set_result(None)
+            self.ready.set_result([PatchStatus(*status) for status in message["ready"]])
         elif "started" in message:
             self._set_started(message["started"], message["pid"], descriptors)
         elif "stale" in message:

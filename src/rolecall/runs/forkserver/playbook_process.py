@@ -17,6 +17,7 @@ import ptyprocess
 
 from rolecall.runs.ansible_patches import reset_state
 from rolecall.runs.ansible_patches.display_hooks import defer_display_events
+from rolecall.runs.ansible_patches.patches import PatchStatus
 from rolecall.runs.discovery_image import RunDiscovery
 from rolecall.runs.forkserver.forked_child import (
     close_descriptors_except,
@@ -26,8 +27,8 @@ from rolecall.runs.forkserver.forked_child import (
     set_environment,
 )
 from rolecall.runs.forkserver.process_titles import ProcessTitles
+from rolecall.runs.planned.playbook import PLANNED_RUNS, without_command
 from rolecall.runs.planned.playbook import main as planned_main
-from rolecall.runs.planned.playbook import without_command
 
 PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536
@@ -48,7 +49,12 @@ class ForkContext:
     event_descriptor: int
     apply_patches: Callable[["ForkContext"], None]
     """Patches Ansible in the child that becomes ansible-playbook."""
+    patches: Mapping[str, PatchStatus]
     discovery: RunDiscovery | None = None
+
+    def has(self, patch: str) -> bool:
+        """Return whether runs use a patch."""
+        return self.patches[patch].is_in_use
 
     @property
     def shared_descriptors(self) -> tuple[int, ...]:
@@ -125,7 +131,6 @@ def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
 def _run_playbook(context: ForkContext, command: _Command) -> None:
     from ansible.cli import playbook  # noqa: PLC0415 - only the server has Ansible
 
-    main = planned_main if command.is_planned else playbook.main
     reset_signals()
     command.prepare()
     ptyprocess.ptyprocess._setwinsize(0, *command.dimensions)  # noqa: SLF001 - as pexpect does in its child
@@ -137,11 +142,18 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     set_environment(command.environment)
     context.titles.rename(sys.executable, *command.words)
     sys.argv = list(command.words)
-    reset_state.reset_for_run(context.server_environment, context.event_descriptor)
-    defer_display_events()
-    reset_state.report_config_warnings()
+    reset_state.reset_for_run(
+        context.server_environment, context.event_descriptor if context.has("event-channel") else None
+    )
+    if context.has("display-events"):
+        defer_display_events()
+    if context.has("config-warnings"):
+        reset_state.report_config_warnings()
     context.apply_patches(context)
-    main(sys.argv)
+    if command.is_planned:
+        planned_main(sys.argv, context.patches[PLANNED_RUNS])
+    else:
+        playbook.main(sys.argv)
 
 
 def _disable_echo() -> None:

@@ -18,14 +18,16 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import pexpect
 
 from rolecall.runs import runner_process
+from rolecall.runs.ansible_patches import kubernetes_connections
 from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
+from rolecall.runs.ansible_patches.patches import PatchStatus, can_fork, installed_patches
 from rolecall.runs.ansible_patches.task_placement import TaskPlacement
 from rolecall.runs.discovery_image import RunDiscovery
 from rolecall.runs.forkserver.forked_child import (
@@ -55,6 +57,7 @@ class _Server:
     freshness: Freshness
     children: dict[int, str]
     preparations: Sequence[Preparation]
+    patches: Sequence[PatchStatus]
 
     def serve(self) -> None:
         """Fork children until the operator closes its end."""
@@ -134,24 +137,27 @@ class _Server:
             set_environment(surroundings["environment"] | {RUN_VARIABLE: ident})
             notes = runner_process.Notes()
             channel = EventChannel()
+            patches = {status.name: status for status in self.patches}
             context = ForkContext(
                 server_environment=self.environment,
                 titles=self.titles,
                 add_note=notes.add,
                 note_descriptor=notes.descriptor,
                 event_descriptor=channel.descriptor,
+                patches=patches,
                 apply_patches=self._apply_patches,
                 discovery=discovery,
             )
             pexpect.spawn = fork_spawn_class(context)
-            runner_process.main(notes, lambda runner: use_event_channel(runner, channel))
+            uses_channel = patches["event-channel"].is_in_use
+            runner_process.main(notes, lambda runner: use_event_channel(runner, channel) if uses_channel else None)
         except BaseException:  # noqa: BLE001 - whatever it is, the operator adds it to the failure of the run
             traceback.print_exc()
         finally:
             os._exit(1)  # ``main`` exits by itself; an exception must not return into the server
 
     def _apply_patches(self, context: ForkContext) -> None:
-        _patch_ansible(context)
+        apply_patches(context)
         for preparation in self.preparations:
             preparation.install()
 
@@ -168,13 +174,15 @@ def main() -> None:
     set_environment(environment)
     os.chdir(Path(server_directory) / "project")
     sys.path.insert(_user_paths(), str(runner_process.COLLECTIONS))
-    preparations = preload([Path(content) for content in contents])
+    patches, preparations = installed_patches(), list[Preparation]()
+    if can_fork(patches):
+        patches, preparations = preload([Path(content) for content in contents], patches)
     os.chdir(directory)
     gc.collect()
     gc.freeze()
     gc.set_threshold(20000, 50, 100)
-    server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations)
-    control.send(json.dumps({"ready": True}).encode())
+    server = _Server(control, titles, environment, Freshness.now(int(growth_limit_bytes)), {}, preparations, patches)
+    control.send(json.dumps({"ready": [astuple(status) for status in patches]}).encode())
     server.serve()
     os._exit(0)  # the operator removes the directory, and the exit hooks of Ansible are for runs
 
@@ -201,20 +209,30 @@ def _wake_up_on_children() -> int:
     return reading
 
 
-def _patch_ansible(context: ForkContext) -> None:
+def apply_patches(context: ForkContext) -> None:
+    """Install the patches in use, in the child that becomes ansible-playbook."""
     # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
-    from rolecall.runs.ansible_patches import (  # noqa: PLC0415
-        forked_modules,
-        in_process_tasks,
-        known_discovery,
-        kubernetes_connections,
-    )
-
     placement = TaskPlacement()
     kubernetes_connections.install()
-    forked_modules.install(context, placement)
-    in_process_tasks.install(placement)
-    if context.discovery:
+    if context.has("temporary-directories"):
+        from rolecall.runs.ansible_patches import temporary_directories  # noqa: PLC0415
+
+        temporary_directories.install()
+    if context.has("forked-modules"):
+        from rolecall.runs.ansible_patches import forked_modules  # noqa: PLC0415
+
+        forked_modules.install(context, placement)
+    if context.has("in-process-tasks"):
+        from rolecall.runs.ansible_patches import in_process_tasks  # noqa: PLC0415
+
+        in_process_tasks.install(placement)
+    if context.has("trusted-templates"):
+        from rolecall.runs.ansible_patches import trusted_templates  # noqa: PLC0415
+
+        trusted_templates.install()
+    if context.has("known-discovery") and context.discovery:
+        from rolecall.runs.ansible_patches import known_discovery  # noqa: PLC0415
+
         known_discovery.install(context.discovery, os.environ.get("K8S_AUTH_HOST", ""))
 
 

@@ -3,7 +3,7 @@
 A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
 there is no fork server, because it has died, does not answer, or has imported a file that has changed since, a run
 waits for the next server. If that one does not get ready either, runs start in a new interpreter for a while. They
-always do with a version of ansible-core that is not supported.
+always do if Ansible has changed where the fork relies on it; see ``ansible_patches.patches``.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Self
 
 from rolecall.blocking_work import in_thread
 from rolecall.logs import get_logger
-from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
+from rolecall.runs.ansible_patches.patches import PatchStatus, can_fork
 from rolecall.runs.forkserver.client import ForkServer, StaleServerError
 from rolecall.runs.forkserver.forked_process import ServerGoneError
 from rolecall.runs.forkserver.freshness import GROWTH_LIMIT_BYTES
@@ -26,10 +26,13 @@ from rolecall.runs.subprocess_starter import SubprocessStarter, inherited_enviro
 
 logger = get_logger("forkserver")
 
-_READY_LIMIT_SECONDS = 20.0
+_READY_LIMIT_SECONDS = 60.0
+"""Two busy CPUs take a tenth of it. A pod with a tenth of a CPU takes 30 seconds: three seconds of CPU time."""
+
 _COLD_AFTER_FAILURE_SECONDS = 60.0
 
 OnReplaced = Callable[[str], None]
+OnPatches = Callable[[Sequence[PatchStatus]], None]
 
 
 class ForkserverStarter:
@@ -37,7 +40,8 @@ class ForkserverStarter:
 
     ``contents`` are the directories of the roles and playbooks for which the server prepares itself. A server that has
     grown by more than ``growth_limit_bytes`` is replaced. ``on_replaced`` is told of each server that takes no further
-    runs, and why: ``stale``, ``died``, ``hanging`` or ``not-ready``.
+    runs, and why: ``stale``, ``died``, ``hanging`` or ``not-ready``. ``on_patches`` gets the status of each patch of
+    Ansible when a server is ready.
     """
 
     def __init__(
@@ -45,10 +49,13 @@ class ForkserverStarter:
         contents: Sequence[Path] = (),
         growth_limit_bytes: int = GROWTH_LIMIT_BYTES,
         on_replaced: OnReplaced = lambda _reason: None,
+        on_patches: OnPatches = lambda _statuses: None,
     ) -> None:
         self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
         self._on_replaced = on_replaced
+        self._on_patches = on_patches
+        self._patches: Sequence[PatchStatus] = ()
         self._subprocess = SubprocessStarter()
         self._server: ForkServer | None = None
         self._preparing: asyncio.Task[ForkServer | None] | None = None
@@ -56,17 +63,8 @@ class ForkserverStarter:
         self._cold_until = 0.0
 
     async def __aenter__(self) -> Self:
-        """Launch the server, which prepares itself in the background; log a warning if there can be none."""
-        found = installed_version()
-        if is_supported(found):
-            await self._launch()
-        else:
-            self._cold_until = float("inf")
-            logger.warning(
-                "Runs start cold, which takes about ten times as long: this version of ansible-core is not supported",
-                found=found,
-                supported=[f"{minor}.*" for minor in SUPPORTED],
-            )
+        """Launch the server, which prepares itself in the background; log the patches that can't be used."""
+        await self._launch()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,10 +130,14 @@ class ForkserverStarter:
             return None
         try:
             async with asyncio.timeout(_READY_LIMIT_SECONDS):
-                await asyncio.shield(server.ready)
+                patches = await asyncio.shield(server.ready)
         except (ServerGoneError, TimeoutError) as error:
             self._start_cold(error)
             self._retire(server, "not-ready")
+            return None
+        if not can_fork(patches):
+            self._cold_until = float("inf")
+            self._put_away(server)
             return None
         return server
 
@@ -144,6 +146,23 @@ class ForkserverStarter:
             self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
         except OSError as error:
             self._start_cold(error)
+        else:
+            self._server.ready.add_done_callback(self._report_patches)
+
+    def _report_patches(self, ready: asyncio.Future[list[PatchStatus]]) -> None:
+        """Log each patch that an unknown function disables, once, and report all patches."""
+        if ready.cancelled() or ready.exception():
+            return
+        statuses = ready.result()
+        for status in statuses:
+            if status.state == "disabled" and not status.lacks and status not in self._patches:
+                message = "A patch of Ansible isn't in use: runs go on without it"
+                if status.name == "fork":
+                    message = "Runs start cold, which takes about ten times as long: they can't be forked"
+                also = [each.name for each in statuses if each.lacks == status.name]
+                logger.warning(message, patch=status.name, reason=status.reason, also=also)
+        self._patches = statuses
+        self._on_patches(statuses)
 
     def _start_cold(self, error: Exception) -> None:
         logger.warning(
@@ -168,8 +187,12 @@ class ForkserverStarter:
     def _retire(self, server: ForkServer, reason: str) -> None:
         """Let a server finish its runs, then stop it."""
         if self._server is server:
-            self._server = None
             self._on_replaced(reason)
+            self._put_away(server)
+
+    def _put_away(self, server: ForkServer) -> None:
+        if self._server is server:
+            self._server = None
             task = asyncio.create_task(_stop_when_idle(server))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)

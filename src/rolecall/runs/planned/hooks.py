@@ -81,6 +81,8 @@ class _Hooks:
 
     def _around_get_action(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_action(executor: Any, templar: Any) -> Any:
+            if hasattr(task_executor, "remove_omit"):
+                _complete_arguments(executor, templar)
             return self._actions.action_for(executor, lambda: original(executor, templar))
 
         return get_action
@@ -141,6 +143,24 @@ class _Hooks:
             return int(manager.RUN_FAILED_HOSTS) if self._journal.has_ended else result
 
         return run
+
+
+def _complete_arguments(executor: Any, templar: Any) -> None:
+    """Add the defaults of its module to a task, and remove omitted arguments, because a plan judges by the arguments.
+
+    ansible-core before 2.19 does both after it has found the action.
+    """
+    task = executor._task  # noqa: SLF001 - no public way
+    loader = executor._shared_loader_obj.module_loader  # noqa: SLF001 - as above
+    module = loader.find_plugin_with_context(task.action, collection_list=task.collections)
+    name = module.resolved_fqcn if module.resolved and module.action_plugin else task.resolved_action
+    groups = task._parent._play._action_groups  # noqa: SLF001 - as the original
+    arguments = task_executor.get_action_args_with_defaults(
+        name, task.args, task.module_defaults, templar, action_groups=groups
+    )
+    omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
+    task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
+    task.module_defaults = []  # else what the plan takes away would come back
 
 
 def _failure(message: str) -> Any:

@@ -1,7 +1,7 @@
 """ansible-playbook for a planned run: ``python -P -m rolecall.runs.planned.playbook ARGUMENT...``.
 
-A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it begins, so only
-tested versions are used; there is no way to a planned run without these changes.
+A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it begins. A
+planned run isn't possible without these changes, so it fails if one of the functions is unknown.
 """
 
 import os
@@ -9,9 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rolecall.runs.ansible_patches.supported_versions import SUPPORTED, installed_version, is_supported
+from rolecall.runs.ansible_patches.patches import PatchStatus, installed_patches
 from rolecall.runs.planned import clock
 from rolecall.runs.planned.journal import DIRECTORY_VARIABLE
+
+PLANNED_RUNS = "planned-runs"
+"""The patch that makes a run a planned one."""
 
 PROGRAM = "ansible-playbook"
 COMMAND = (sys.executable, "-P", "-m", "rolecall.runs.planned.playbook")
@@ -35,10 +38,10 @@ def without_command(words: Sequence[str]) -> list[str] | None:
     return list(words[len(COMMAND) :]) if tuple(words[: len(COMMAND)]) == COMMAND else None
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run ansible-playbook with these arguments, its own name first. Raises SystemExit."""
-    if not is_supported(version := installed_version()):
-        sys.exit(f"A plan needs ansible-core {' or '.join(SUPPORTED)}, found {version}")
+def main(arguments: Sequence[str], patch: PatchStatus) -> None:
+    """Run ansible-playbook with these arguments, its own name first, if the patch is in use. Raises SystemExit."""
+    if not patch.is_in_use:
+        sys.exit(f"This Ansible can't be planned with, use a tested release: {patch.reason}")
     # Imported here: they import Ansible, which reads the environment of the run.
     from ansible.cli import playbook  # noqa: PLC0415
 
@@ -54,4 +57,4 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     sys.argv[0] = PROGRAM
-    main(sys.argv)
+    main(sys.argv, next(status for status in installed_patches() if status.name == PLANNED_RUNS))

@@ -3,17 +3,24 @@
 Ansible keeps registered variables in the process of ansible-playbook, from which its workers are forked. The objects
 here stand there for results that nobody knows. ansible-core passes every value that a template, condition, loop or
 lookup takes from a variable through one function, which asks a table what to make of values of a type; for the type of
-these objects that is the end of the plan. Python code that takes the variable without a template meets their methods.
+these objects that is the end of the plan. Before 2.19 it has no such table: the function is `Templar.template`, which
+is called with every variable that a template names, and an element of another variable is taken by the environment.
+Python code that takes the variable without a template meets their methods.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from ansible._internal import _task
-from ansible._internal._templating import _transform
-from ansible.module_utils._internal import _datatag
+from ansible import template
 from ansible.vars.manager import VariableManager
+
+try:
+    from ansible._internal import _task
+    from ansible._internal._templating import _transform
+    from ansible.module_utils._internal import _datatag
+except ImportError:  # before 2.19
+    _task = _transform = _datatag = None
 
 from rolecall.runs.planned.journal import WithheldTask
 
@@ -59,14 +66,38 @@ class UnknownResult:
 
 def install(on_use: OnUse) -> None:
     """Let this process register an ``UnknownResult`` for each withheld task, and call ``on_use`` when one is used."""
-    _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
-    _datatag._untaggable_types.add(UnknownResult)  # noqa: SLF001 - as ansible-core does for its own types
+    if _transform:
+        _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
+        _datatag._untaggable_types.add(UnknownResult)  # noqa: SLF001 - as ansible-core does for its own types
+    else:
+        template.Templar.template = _checked_argument(template.Templar.template)
+        for name in ("getitem", "getattr"):
+            setattr(template.AnsibleEnvironment, name, _checked_value(getattr(template.AnsibleEnvironment, name)))
     register = VariableManager.set_nonpersistent_facts
 
     def set_nonpersistent_facts(manager: VariableManager, host: str, facts: Any) -> None:
         register(manager, host, {name: _stand_in(value, on_use) for name, value in facts.items()})
 
     VariableManager.set_nonpersistent_facts = set_nonpersistent_facts
+
+
+def _checked_argument(original: Callable[..., Any]) -> Callable[..., Any]:
+    def templated(templar: Any, variable: Any, *args: Any, **options: Any) -> Any:
+        return original(templar, _known(variable), *args, **options)
+
+    return templated
+
+
+def _checked_value(original: Callable[..., Any]) -> Callable[..., Any]:
+    def get(environment: Any, owner: Any, name: Any) -> Any:
+        return _known(original(environment, owner, name))
+
+    return get
+
+
+def _known(value: Any) -> Any:
+    """Return a value that is known. Raises PlanEnded if it is not."""
+    return value.use() if isinstance(value, UnknownResult) else value
 
 
 def hide_in_loop(executor: Any, withheld: WithheldTask, on_use: OnUse) -> None:

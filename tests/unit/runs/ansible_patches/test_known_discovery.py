@@ -69,14 +69,6 @@ class ApiClient:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_found_out() -> Iterator[None]:
-    """Let each test find out anew whether the collection is supported, as a server that has just started does."""
-    known_discovery._is_supported.cache_clear()
-    yield
-    known_discovery._is_supported.cache_clear()
-
-
-@pytest.fixture(autouse=True)
 def unpatched() -> Iterator[None]:
     """Undo what is installed."""
     own = discovery.Discoverer
@@ -169,24 +161,3 @@ def test_a_version_that_the_operator_could_not_ask_for_is_asked_for(changed: int
     client = ApiClient(HOST, SERVED)
     assert discoverer_of(client, tmp_path).get(kind="Job", api_version="batch/v1").name == "jobs"
     assert client.asked == ["apis/batch/v1"]
-
-
-def test_what_the_server_has_found_out_no_run_looks_up_again(
-    changed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known_discovery.prepare()
-    monkeypatch.delattr(known_discovery, "is_supported_collection")
-    install(changed)
-    client = ApiClient(HOST, SERVED)
-    discoverer_of(client, tmp_path)
-    assert client.asked == []
-
-
-def test_a_version_of_the_collection_that_is_not_known_is_left_alone(
-    changed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rolecall.runs.ansible_patches.supported_versions.KUBERNETES_CORE", ("1.0",))
-    install(changed)
-    client = ApiClient(HOST, SERVED)
-    discoverer_of(client, tmp_path)
-    assert client.asked == ["/version", "/apis"]

@@ -155,7 +155,7 @@ async def test_what_a_server_says_too_late_is_ignored(pair: tuple[ForkServer, Se
     end.answer(handle, started="1", pid=os.getpid())
     os.close(handle)
     end.answer(ended="1", code=1)
-    end.answer(ready=True)
+    end.answer(ready=[])
     await soon(server.ready)
     assert server.idle.is_set()
     assert psutil.Process().num_fds() == descriptors

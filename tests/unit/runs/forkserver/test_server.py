@@ -27,7 +27,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.so
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     with ours, theirs:
-        made = _Server(theirs, ProcessTitles(0, 0, 0), {}, Freshness({}, 1 << 60), {}, [])
+        made = _Server(theirs, ProcessTitles(0, 0, 0), {}, Freshness({}, 1 << 60), {}, [], [])
         yield made, ours
         for pid in made.children:
             os.kill(pid, signal.SIGKILL)

@@ -41,23 +41,6 @@ async def assert_starts_cold(forkserver: ForkserverStarter, spec: RunSpec) -> No
     assert await asyncio.wait_for(process.wait(), 10) == 0
 
 
-async def test_an_unsupported_version_starts_runs_cold_and_warns_once(
-    spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
-) -> None:
-    monkeypatch.setattr(starter, "installed_version", lambda: "2.20.3")
-    with capture_logs() as logs:
-        async with ForkserverStarter() as forkserver:
-            assert forkserver.server is None
-            monkeypatch.setattr(sys, "executable", interpreter)
-            for _ in range(2):
-                await assert_starts_cold(forkserver, spec)
-    (warning,) = logs
-    assert warning["log_level"] == "warning"
-    assert "not supported" in warning["event"]
-    assert "ten times as long" in warning["event"]
-    assert (warning["found"], warning["supported"]) == ("2.20.3", ["2.19.*", "2.21.*"])
-
-
 async def test_a_server_that_cannot_be_launched_leaves_runs_cold(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
