@@ -76,7 +76,7 @@ class Rows:
     def _verdict_of_last_run(self, note: ObjectNote) -> State:
         """Return the verdict for a kind whose status its role manages: its conditions may mean anything."""
         line = self.last_line(note)
-        if line is None:
+        if line is None or line.outcome == "interrupted":
             return State.PENDING
         return State.SUCCEEDED if line.outcome == "succeeded" else State.FAILED
 
