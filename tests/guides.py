@@ -12,7 +12,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
 OF_DEBIAN = "needs root and a mirror of Debian; CI gives the tests a base that was made like this, in BASE"
-BOOTSTRAP = "debootstrap --variant=minbase --include=python3,python3-venv,python3-pip,ca-certificates bookworm rootfs"
+OF_SERIES = "the tests build the newest and the oldest series"
 OF_DEPLOYMENT = "tests/integration/test_deploy.py does it with its own image"
 OF_PODS = "needs pods that run, and goes on until it is interrupted"
 INTEGRATION = "tests/integration/test_guides.py"
@@ -94,9 +94,10 @@ GUIDES = (
         "tests/e2e/conftest.py",
         left_out={
             "docker push registry.example/rolecall:0.1.0": "needs a registry; the tests load the image into a node",
-            BOOTSTRAP: OF_DEBIAN,
-            "tar -C rootfs -c . | podman import - localhost/python-base:bookworm": OF_DEBIAN,
-            "BASE=localhost/python-base:bookworm make image": OF_DEBIAN,
+            "BASE=$(build/debian-base) make image": OF_DEBIAN,
+            "make image IMG=registry.example/rolecall-runner:0.1.0-core2.19 TARGET=runner ANSIBLE_CORE=2.19": OF_SERIES,
+            "BASE=registry.access.redhat.com/ubi9/python-312 make image"
+            " IMG=registry.example/rolecall-drop-in:0.1.0 TARGET=drop-in": "needs the registry of Red Hat",
         },
     ),
     Guide(

@@ -15,6 +15,7 @@ from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 from rolecall.cli.program import ansible_operator_program
 from rolecall.cli.run import add_run_command
+from rolecall.cli.terminal import exit_code_of
 from rolecall.cli.version import commit
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -40,6 +41,10 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (default: those of the process) and return its exit code."""
+    return exit_code_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     top = parser()
     options, others = top.parse_known_args(list(join_flag_values(sys.argv[1:] if arguments is None else arguments)))
     before_rest = others[: others.index("--")] if "--" in others else others

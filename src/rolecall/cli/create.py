@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
         description="Adds a working example kind for you to change: its objects keep a message in a ConfigMap. "
         "Existing files are never overwritten. watches.yaml, demo.yaml and the kustomizations get one more entry; "
         "everything else in them, comments included, stays. If a file is in the way, nothing is written.",
-        epilog="Example: rolecall create api --group apps --version v1alpha1 --kind Website --generate-role",
+        epilog="Example: rolecall create api --group apps --version v1alpha1 --kind Website",
     )
     api.add_argument("--group", required=True, metavar="GROUP", help="the API group, without the project's domain")
     api.add_argument("--version", required=True, metavar="VERSION", help="the API version, such as v1alpha1")
@@ -31,7 +31,8 @@ def add_parser(commands: Any) -> None:
     api.add_argument(
         "--generate-role",
         action="store_true",
-        help="reconcile the kind with a role; also writes a playbook that runs the role without an operator",
+        help="reconcile the kind with a role; also writes a playbook that runs the role without an operator "
+        "(default without --generate-playbook)",
     )
     api.add_argument(
         "--generate-playbook",
@@ -67,7 +68,7 @@ def _create_api(options: argparse.Namespace) -> int:
         sys.stderr.write(f"rolecall create api: {error}\n")
         return 1
     name = options.kind.lower()
-    tasks = f"roles/{name}/tasks/main.yml" if options.generate_role else f"playbooks/{name}.yml"
+    tasks = f"roles/{name}/tasks/main.yml" if new_kind.has_role else f"playbooks/{name}.yml"
     edit = f"edit {tasks}, together with deploy/crds and deploy/rbac"
     print_written_files("create api", files, ("make demo", edit, "make test"))
     return 0

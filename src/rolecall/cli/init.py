@@ -55,6 +55,6 @@ def _init(options: argparse.Namespace) -> int:
         sys.stderr.write(f"rolecall init: {error}\n")
         return 1
     enter = () if directory.resolve() == Path.cwd() else (f"cd {directory}",)
-    create = "rolecall create api --group apps --version v1 --kind Website --generate-role"
+    create = "rolecall create api --group apps --version v1 --kind Website"
     print_written_files("init", files, (*enter, create, "make demo"))
     return 0

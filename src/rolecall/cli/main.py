@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, top, validate, version
 from rolecall.cli.flags.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
+from rolecall.cli.terminal import exit_code_of
 
 EPILOG = """To get started:
   rolecall demo             run the operator of this directory without a cluster
@@ -35,6 +36,10 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (default: those of the process) and return its exit code."""
+    return exit_code_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options = parser().parse_command(list(join_flag_values(words)) if words[:1] in (["run"], ["plan"]) else words)
     code: int = options.handler(options)

@@ -1,6 +1,7 @@
 """How commands that take a while use the terminal: progress and errors on standard error, lines with colours."""
 
 import os
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -11,8 +12,32 @@ import structlog
 from rolecall import logs
 from rolecall.logs import LogSettings
 
+BROKEN_PIPE: Final = 141
+"""The exit code of a command whose reader has left, as in ``rolecall record show FILE | head``, as of SIGPIPE."""
+
 _TOLD_ANYWAY: Final = frozenset({"run", "reconciler"})
 """The loggers of what becomes of runs."""
+
+
+def exit_code_of(command: Callable[[], int]) -> int:
+    """Return the exit code of a command, or BROKEN_PIPE if the reader of its standard output leaves before its end."""
+    try:
+        try:
+            return command()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _reader_has_left():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush
+        return BROKEN_PIPE
+
+
+def _reader_has_left() -> bool:
+    """Return whether standard output is a pipe without a reader; other pipes can break, too."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def configure_quiet_logs() -> None:

@@ -35,7 +35,10 @@ _INDENT_OF_TASKS = " " * 4
 
 @dataclass(frozen=True, slots=True)
 class NewKind:
-    """The kind to add. ``group`` is without the domain; if ``plural`` is None, the English plural is used."""
+    """The kind to add. ``group`` is without the domain; if ``plural`` is None, the English plural is used.
+
+    Without a playbook, the kind always has a role.
+    """
 
     group: str
     version: str
@@ -43,6 +46,11 @@ class NewKind:
     plural: str | None = None
     with_role: bool = False
     with_playbook: bool = False
+
+    @property
+    def has_role(self) -> bool:
+        """Whether a role reconciles the kind, called by the playbook if there is one."""
+        return self.with_role or not self.with_playbook
 
 
 def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
@@ -53,16 +61,14 @@ def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
 
 def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
     """Return the files that add a kind to the project in the directory."""
-    if not (new_kind.with_role or new_kind.with_playbook):
-        raise ScaffoldError("expected --generate-role, --generate-playbook or both, found neither")
     names = _names(directory, new_kind)
     values = names.values()
     tasks = render_snippet("tasks", values)
     created = render_tree("api", values)
-    if new_kind.with_role:
+    if new_kind.has_role:
         created |= render_tree("role", values | {"tasks": tasks})
     if new_kind.with_playbook:
-        content = render_snippet("role_call", values) if new_kind.with_role else tasks
+        content = render_snippet("role_call", values) if new_kind.has_role else tasks
         created |= render_tree("playbook", values | {"tasks": textwrap.indent(content, _INDENT_OF_TASKS)})
     else:
         created |= render_tree("once", values)

@@ -21,9 +21,11 @@ def test_what_was_written_is_listed_and_what_to_do_next(capsys: pytest.CaptureFi
 
 def test_a_kind_is_added_from_outside_the_project(capsys: pytest.CaptureFixture[str]) -> None:
     main(["init", "--domain", "example.com", "web"])
-    line = "create api --project web --group shop --version v1 --kind Website --generate-role"
+    line = "create api --project web --group shop --version v1 --kind Website"
     assert main(line.split()) == 0
-    assert "  extended watches.yaml\n" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "  extended watches.yaml\n" in text
+    assert "edit roles/website/tasks/main.yml" in text
     assert "kind: Website" in Path("web/watches.yaml").read_text()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,6 @@ def test_a_project_file_without_its_keys_is_refused(project: Path, text: str) ->
         create_api(project, WEBSITE)
 
 
-def test_neither_role_nor_playbook_is_refused(project: Path) -> None:
-    with pytest.raises(ScaffoldError, match="expected --generate-role, --generate-playbook or both"):
-        create_api(project, NewKind("shop", "v1", "Website"))
+def test_a_kind_with_neither_role_nor_playbook_requested_has_a_role(project: Path) -> None:
+    new_kind = NewKind("shop", "v1", "Website")
+    assert create_api(project, new_kind) == create_api(project, replace(new_kind, with_role=True))
