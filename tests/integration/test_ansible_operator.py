@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
-from tests.integration.operators import ANSIBLE_OPERATOR
+import pytest
+
+from rolecall.controlplane import ControlPlane
+from tests.integration.operators import ANSIBLE_OPERATOR, Operator
 from tests.integration.shared import Role, Shared, Thing, Things
-from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually, is_true
 
 ROLE = """
 - name: Look for what cannot be found
@@ -26,6 +30,15 @@ BROKEN_ROLE = """
 - name: Give up
   ansible.builtin.fail: {msg: no more coffee}
 """
+COUNTING_ROLE = """
+- name: Count a list
+  ansible.builtin.debug: {msg: counted}
+  when: names | length
+  loop: "{{ range(20) | list }}"
+- name: Look for a variable
+  ansible.builtin.debug: {msg: found}
+  when: lookup('env', 'HOME')
+"""
 INVENTORY = "localhost ansible_connection=local ansible_python_interpreter={{ ansible_playbook_python }}\n"
 SPEC = {"podSize": 3}
 SHARED = Shared(
@@ -33,6 +46,7 @@ SHARED = Shared(
         "sized": Role(ROLE),
         "broken": Role(BROKEN_ROLE),
         "talking": Role("- ansible.builtin.command: echo hello\n"),
+        "counting": Role(COUNTING_ROLE),
     },
     arguments=(
         "--watches-file=./watches.yaml",
@@ -123,3 +137,29 @@ async def test_the_verbosity_of_an_object_shows_what_its_tasks_print(things: Thi
     shown = [line["stdout"] for line in thing.operator.messages("Ansible event", gvk=gvk)]
     assert any("changed: [localhost]" in text and "hello" in text for text in shown)
     assert thing.operator.messages("[playbook task start]", gvk=gvk) == []
+
+
+async def test_a_condition_that_is_not_boolean_is_accepted_with_few_log_lines(things: Things) -> None:
+    thing = things["counting"]
+    await thing.create({"names": ["one"]})
+    await thing.succeeds()
+    warnings = [line for line in thing.operator.log_file.read_text().splitlines() if "DEPRECATION" in line.upper()]
+    assert warnings == []
+
+
+@pytest.mark.parametrize("warm", ["true", "false"])
+@pytest.mark.parametrize("allowed", ["", "false"])
+async def test_the_users_setting_for_conditions_takes_precedence(
+    tmp_path: Path, defined: ControlPlane, world: World, warm: str, allowed: str
+) -> None:
+    write_project(tmp_path, COUNTING_ROLE)
+    given = {"ANSIBLE_ALLOW_BROKEN_CONDITIONALS": allowed} if allowed else {}
+    arguments = (*SHARED.arguments[1:-2], f"--work-dir={tmp_path}/runner", f"--warm={warm}")
+    operator = Operator(tmp_path, defined.kubeconfig, world.namespace, arguments, given, ANSIBLE_OPERATOR)
+    operator.start()
+    try:
+        await world.create(MANIFEST.replace("size: 1", "names: [one]"))
+        wanted = "Failure" if allowed else "Successful"
+        await world.wait_for(THING, "one", lambda obj: is_true(obj, wanted), PATIENCE)
+    finally:
+        operator.stop()

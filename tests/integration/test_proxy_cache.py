@@ -177,13 +177,14 @@ async def test_an_operator_reads_from_its_cache_at_the_port_that_it_was_given(
         port = free.getsockname()[1]
     write_project(thing_operator.folder, READ, WATCH)
     thing_operator.arguments += ("--cache-reads", f"--proxy-port={port}", "--zap-log-level=debug")
+    thing_operator.environment["NO_PROXY"] = "elsewhere.example"
     thing_operator.start()
     await wait_until_ready(thing_operator)
     await world.create(MANIFEST)
     thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
     url = f"http://127.0.0.1:{port}"
     assert {name: thing["status"][name] for name in ("host", "server")} == {"host": url, "server": url}
-    assert {"127.0.0.1", "localhost"} <= set(thing["status"]["unproxied"].split(","))
+    assert set(thing["status"]["unproxied"].split(",")) == {"127.0.0.1", "localhost", "elsewhere.example"}
 
     def read(message: str) -> list[str]:
         return [line["resource"]["Path"] for line in thing_operator.messages(message)]

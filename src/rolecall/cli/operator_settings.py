@@ -43,5 +43,9 @@ def search_paths(settings: Settings) -> dict[str, str]:
 
 def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that runs get because the user has set nothing else."""
-    roles_path = ansible_defaults.roles_path(Path.cwd(), environment)
-    return {ansible_defaults.ROLES_PATH: roles_path} | ansible_defaults.gathering(settings.gathering, environment)
+    conditionals = "true" if settings.allow_broken_conditionals else ""
+    return {
+        ansible_defaults.ROLES_PATH: ansible_defaults.roles_path(Path.cwd(), environment),
+        **ansible_defaults.unless_configured("gathering", settings.gathering, environment),
+        **ansible_defaults.unless_configured("allow_broken_conditionals", conditionals, environment),
+    }

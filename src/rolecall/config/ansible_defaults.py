@@ -1,8 +1,9 @@
 """Settings of Ansible for which rolecall has its own default.
 
-Your settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles path and
-the gathering of facts become environment variables of the operator, which its runs and the fork server inherit.
-Directories below HOME become variables of localhost, because they must not reach other hosts.
+Your settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles path,
+the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which its
+runs and the fork server inherit. Directories below HOME become variables of localhost, because they must not reach
+other hosts.
 """
 
 import configparser
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROLES_PATH, GATHERING = "ANSIBLE_ROLES_PATH", "ANSIBLE_GATHERING"
+ROLES_PATH = "ANSIBLE_ROLES_PATH"
 _SYSTEM_ROLES = ("/usr/share/ansible/roles", "/etc/ansible/roles")
 _FOLDER_VARIABLES = {
     "remote_tmp": ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"),
@@ -55,15 +56,28 @@ def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
     elif given := config.defaults.get("roles_path"):
         folders = _absolute(given, config.directory)
     else:
-        home = environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
-        folders = iter((f"{home}/roles", *_SYSTEM_ROLES))
+        folders = iter((f"{_ansible_home(environment, config)}/roles", *_SYSTEM_ROLES))
     return os.pathsep.join(dict.fromkeys((*folders, str(directory / "roles"))))
 
 
-def gathering(default: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variable for fact gathering; empty without a default, or if you have configured it."""
-    is_set = GATHERING in environment or "gathering" in AnsibleConfig.find(environment).defaults
-    return {} if is_set or not default else {GATHERING: default}
+def unless_configured(key: str, default: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variable for a key of ansible.cfg; empty without a default or if the key is configured."""
+    variable = f"ANSIBLE_{key.upper()}"
+    is_set = variable in environment or key in AnsibleConfig.find(environment).defaults
+    return {} if is_set or not default else {variable: default}
+
+
+def collection_directories(environment: Mapping[str, str]) -> list[str]:
+    """Return the directories where Ansible looks for collections, before those on Python's path."""
+    config = AnsibleConfig.find(environment)
+    if given := environment.get("ANSIBLE_COLLECTIONS_PATH"):
+        folders = _absolute(given, Path())
+    elif given := config.defaults.get("collections_path"):
+        folders = _absolute(given, config.directory)
+    else:
+        folders = iter((f"{_ansible_home(environment, config)}/collections", "/usr/share/ansible/collections"))
+    # A user whose home is unknown is no error.
+    return [os.path.expandvars(os.path.expanduser(folder)).removesuffix("/ansible_collections") for folder in folders]  # noqa: PTH111
 
 
 def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -82,6 +96,10 @@ def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
         for key, folder in folders.items()
         if key not in defaults and not any(environment.get(name) for name in _FOLDER_VARIABLES[key])
     }
+
+
+def _ansible_home(environment: Mapping[str, str], config: AnsibleConfig) -> str:
+    return environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
 
 
 def _home_by_name(environment: Mapping[str, str]) -> str:

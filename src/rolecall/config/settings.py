@@ -103,6 +103,10 @@ class Settings:
     gathering: str = "explicit"
     """What ANSIBLE_GATHERING is set to if the user has not set it; empty leaves it. Facts cost half a second a run."""
 
+    allow_broken_conditionals: bool = False
+    """Whether ansible-core 2.19 to 2.22 accept conditions that aren't boolean, as 2.18 does, if the user has set
+    nothing else. Other releases ignore the variable."""
+
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 the output of tasks is logged instead of their results."""
 
@@ -190,6 +194,7 @@ def ansible_operator_settings() -> Settings:
         grace_seconds=30.0,
         output_in_events=True,
         gathering="",
+        allow_broken_conditionals=True,
         proxy_port=8888,
         user_metrics_port=5050,
         metrics_bind_address=":8443",

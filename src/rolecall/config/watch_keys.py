@@ -89,6 +89,13 @@ READY_CONDITIONS: Key[bool | None] = Key(
     default_text="`--ready-conditions`",
     is_ours=True,
 )
+READY = Key(
+    "ready",
+    PATH,
+    "a JSONPath into the result of a run, such as `$.stats.is_ready`; `Ready` is False until this value is true",
+    default="",
+    is_ours=True,
+)
 STALLED_AFTER: Key[float | None] = Key(
     "stalledAfter",
     DURATION,
@@ -211,6 +218,7 @@ ENTRY: tuple[Key[Any], ...] = (
     TIMEOUT,
     MANAGE_STATUS,
     READY_CONDITIONS,
+    READY,
     STALLED_AFTER,
     SNAKE_CASE_PARAMETERS,
     MARK_UNSAFE,

@@ -60,6 +60,7 @@ class Watch:
     max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
     manage_status: bool = True
     ready_conditions: bool | None = None
+    ready: JSONPath | None = None
     stalled_after_seconds: float | None = None
     watch_dependent_resources: bool = True
     watch_cluster_scoped_resources: bool = False
@@ -188,6 +189,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
         manage_status=reader.read(keys.MANAGE_STATUS),
         ready_conditions=reader.read(keys.READY_CONDITIONS),
+        ready=_read_ready(reader),
         stalled_after_seconds=reader.read(keys.STALLED_AFTER),
         watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
         watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
@@ -271,6 +273,17 @@ def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath
         return FieldPath.parse(_path_text(text))
     except ValueError as error:
         reader.add_error(key.name, str(error))
+        return None
+
+
+def _read_ready(reader: MappingReader) -> JSONPath | None:
+    text = reader.read(keys.READY)
+    if not text:
+        return None
+    try:
+        return parse_path(_path_text(text))
+    except ValueError as error:
+        reader.add_error(keys.READY.name, str(error))
         return None
 
 

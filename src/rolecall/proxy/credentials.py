@@ -14,6 +14,7 @@ from typing import Any, Final
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
+_PROXY: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", *_NO_PROXY)
 _CLUSTER: Final = "proxy-server"
 
 
@@ -29,8 +30,14 @@ class ProxyCredentials:
     namespace: str = ""
 
     def environment(self, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """Return the variables to add to a play's environment; ``inherited`` is the environment without them."""
+        """Return the variables to add to a play's environment; ``inherited`` is the environment without them.
+
+        ``NO_PROXY`` is among them only if the inherited environment configures a proxy: roles copy these variables into
+        the objects that they create.
+        """
         variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
+        if not any(inherited.get(name) for name in _PROXY):
+            return variables
         return variables | {name: _with_loopback(_no_proxy(name, inherited)) for name in _NO_PROXY}
 
     def kubeconfig(self) -> str:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.config.ansible_defaults import gathering, home_variables, roles_path
+from rolecall.config.ansible_defaults import home_variables, roles_path, unless_configured
 
 
 @pytest.fixture
@@ -56,22 +56,30 @@ def test_the_projects_roles_are_named_once(environment: dict[str, str]) -> None:
 
 
 def test_facts_follow_the_default_where_the_user_says_nothing(environment: dict[str, str]) -> None:
-    assert gathering("explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
-    assert gathering("", environment) == {}
+    assert unless_configured("gathering", "explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
+    assert unless_configured("gathering", "", environment) == {}
 
 
 def test_facts_follow_the_environment_first(environment: dict[str, str]) -> None:
-    assert gathering("explicit", environment | {"ANSIBLE_GATHERING": "smart"}) == {}
+    assert unless_configured("gathering", "explicit", environment | {"ANSIBLE_GATHERING": "smart"}) == {}
 
 
 def test_facts_follow_an_ansible_cfg_of_the_user(environment: dict[str, str]) -> None:
     write_config(environment, "gathering = implicit")
-    assert gathering("explicit", environment) == {}
+    assert unless_configured("gathering", "explicit", environment) == {}
+
+
+@pytest.mark.parametrize("line", ["allow_broken_conditionals = false", "allow_broken_conditionals = true"])
+def test_an_ansible_cfg_decides_about_broken_conditionals(environment: dict[str, str], line: str) -> None:
+    default = {"ANSIBLE_ALLOW_BROKEN_CONDITIONALS": "true"}
+    assert unless_configured("allow_broken_conditionals", "true", environment) == default
+    write_config(environment, line)
+    assert unless_configured("allow_broken_conditionals", "true", environment) == {}
 
 
 def test_a_config_that_cannot_be_parsed_counts_as_empty(environment: dict[str, str]) -> None:
     write_config(environment, "[[[\nno key")
-    assert gathering("explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
+    assert unless_configured("gathering", "explicit", environment) == {"ANSIBLE_GATHERING": "explicit"}
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() ->
     assert (settings.backoff_min_seconds, settings.backoff_max_seconds) == (0.005, 1000)
     assert (settings.grace_seconds, settings.reconcile_period_seconds) == (30, 36000)
     assert (settings.ready_conditions, Settings().ready_conditions) == (False, True)
+    assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)
 
 
 def test_otherwise_no_port_is_fixed_and_nothing_is_served_unasked() -> None:

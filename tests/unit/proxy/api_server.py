@@ -166,7 +166,7 @@ def _plain(content: Any, version: str | None) -> Any:
 
 
 async def _echo(request: web.Request) -> web.StreamResponse:
-    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io", "v4.channel.k8s.io"))
     await socket.prepare(request)
     async for message in socket:
         if message.type is WSMsgType.BINARY:

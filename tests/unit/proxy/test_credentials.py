@@ -27,8 +27,10 @@ def test_the_url_for_kubernetes_core_holds_no_secret() -> None:
 @pytest.mark.parametrize(
     ("inherited", "upper", "lower"),
     [
-        ({}, "127.0.0.1,localhost", None),
-        ({"NO_PROXY": ""}, "127.0.0.1,localhost", None),
+        ({"HTTP_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"http_proxy": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"https_proxy": "http://p:1", "NO_PROXY": ""}, "127.0.0.1,localhost", None),
         ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost", None),
         ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1", None),
         ({"no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
@@ -42,6 +44,12 @@ def test_loopback_is_reached_without_a_proxy_and_so_is_what_the_operator_exclude
     """Go programs look at NO_PROXY first, Python at no_proxy, so neither may hide what only the other says."""
     environment = CREDENTIALS.environment(inherited)
     assert (environment["NO_PROXY"], environment["no_proxy"]) == (upper, lower or upper)
+
+
+@pytest.mark.parametrize("inherited", [{}, {"NO_PROXY": "", "https_proxy": ""}, {"PATH": "/bin"}])
+def test_runs_get_no_proxy_variables_where_no_proxy_is_configured(inherited: dict[str, str]) -> None:
+    """Roles copy these variables into the cluster, as ``lookup('env', 'NO_PROXY')``."""
+    assert set(CREDENTIALS.environment(inherited)) == {"K8S_AUTH_HOST", "K8S_AUTH_API_KEY"}
 
 
 def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:

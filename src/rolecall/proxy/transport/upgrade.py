@@ -2,7 +2,8 @@
 
 The request goes to the API server on a new connection, with the operator's credentials. If the API server switches
 protocols, bytes are copied between the two connections in both directions until either side closes or the run is
-revoked. If it declines the upgrade, its response is returned like any other. The upgraded protocol is not inspected.
+revoked. If it declines the upgrade, its response is returned like any other. The upgraded protocol is not inspected,
+but the proxy selects the version whose errors have an HTTP status, see ``_offer_without_v5``.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ from rolecall.proxy.transport.trace_context import TraceContext
 
 CHUNK_BYTES: Final = 1 << 16
 SWITCHING_PROTOCOLS: Final = 101
+PROTOCOL_HEADER: Final = "Sec-WebSocket-Protocol"
+V4_CHANNEL: Final = "v4.channel.k8s.io"
+V5_CHANNEL: Final = "v5.channel.k8s.io"
 CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long one side may take to read the remaining bytes after the other side has closed."""
 
@@ -112,9 +116,22 @@ async def _request_head(request: web.BaseRequest, upstream: Upstream, context: T
     headers["Host"] = url.authority
     headers["Connection"] = "Upgrade"
     headers["Upgrade"] = request.headers["Upgrade"]
+    _offer_without_v5(headers)
     target = url.raw_path.rstrip("/") + origin_form(request.raw_path)
     lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+
+
+def _offer_without_v5(headers: Headers) -> None:
+    """Remove version 5 of the remote command protocol from an offer that includes version 4.
+
+    With version 5 an API server may switch protocols before it connects to the kubelet. An unreachable kubelet is then
+    an error without an exit code in the stream, which the Python client and k8s_exec fail to parse. kubectl offers only
+    version 5 and reports such an error.
+    """
+    offered = [token.strip() for value in headers.getall(PROTOCOL_HEADER, []) for token in value.split(",")]
+    if {V4_CHANNEL, V5_CHANNEL} <= set(offered):
+        headers[PROTOCOL_HEADER] = ", ".join(token for token in offered if token != V5_CHANNEL)
 
 
 async def _read_head(reader: asyncio.StreamReader) -> ResponseHead:

@@ -29,6 +29,12 @@ async def test_a_websocket_passes_both_ways(run: Run, api_server: ApiServer) -> 
     assert run.credentials.secret not in str(api_server.last.headers)
 
 
+async def test_v4_is_negotiated_with_clients_that_offer_v5_and_v4(run: Run) -> None:
+    """With v5 the API server switches protocols before it connects to the kubelet, so errors have no HTTP status."""
+    async with run.session.ws_connect(EXEC, protocols=("v5.channel.k8s.io", "v4.channel.k8s.io")) as socket:
+        assert socket.protocol == "v4.channel.k8s.io"
+
+
 async def test_revocation_ends_a_websocket(run: Run) -> None:
     async with run.session.ws_connect(EXEC) as socket:
         await socket.send_bytes(b"abc")

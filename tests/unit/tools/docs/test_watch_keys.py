@@ -17,6 +17,7 @@ def test_keys_that_the_go_runner_does_not_have_are_marked() -> None:
     marked = {line.split("`")[1] for line in rows("entry") if "` * |" in line}
     assert marked == {
         "allowVariables",
+        "ready",
         "readyConditions",
         "sensitive",
         "stalledAfter",
