@@ -1,8 +1,9 @@
 """The operator as a whole: wires everything together, and starts and stops it in order.
 
 One asyncio loop runs the informers, the queues, the dispatcher and the proxy; runs are processes of their own. SIGTERM
-and SIGINT stop the operator: no further request is taken, running runs are ended, their objects get a true status, and
-then everything else stops, within a limit. A second signal ends the process at once.
+and SIGINT stop the operator: no further request is taken, running runs may finish, those that take too long are
+interrupted and reported as such, and then everything else stops, within a limit. A second signal ends the process
+immediately.
 """
 
 import asyncio
@@ -95,7 +96,7 @@ async def run_operator(
                 may_write=may_write,
                 clock=clock,
                 root=root,
-                own_writes=OwnWrites(),
+                own_writes=OwnWrites(is_complete=shards is None),
                 watch_metrics=WatchMetricsFactory.of_kinds(metrics, [watch.gvk for watch in watches]),
                 run_environment=run_environment(metrics_port),
                 recorder=recorder,

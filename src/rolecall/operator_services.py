@@ -38,7 +38,13 @@ async def runner_of(
     if given:
         yield given
         return
-    async with starter_for(watches, warm=settings.warm, on_replaced=metrics.count_fork_server) as starter:
+    starting = starter_for(
+        watches,
+        warm=settings.warm,
+        on_replaced=metrics.count_fork_server,
+        on_patches=lambda patches: metrics.set_patches({patch.name: patch.is_in_use for patch in patches}),
+    )
+    async with starting as starter:
         with GuardedRunner.of(ProcessRunner(starter), settings.run_memory_limit_bytes) as guarded:
             yield guarded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rolecall.kube.references import RawObject
 from rolecall.reconcile.conditions import Stamp, Status
 from rolecall.reconcile.readiness import Readiness
-from rolecall.reconcile.status import ReconcileOutcome, finished, paused, running
+from rolecall.reconcile.status import ReconcileOutcome, finished, interrupted, paused, running
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
 
@@ -15,7 +15,7 @@ START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 ON = Readiness(is_on=True)
 SUCCESS, FAILURE = ReconcileOutcome(), ReconcileOutcome(failure="Task 'Boom': no")
 REQUEUE = ReconcileOutcome(requests_requeue=True)
-CANCELLED = ReconcileOutcome(failure="The run was cancelled", is_cancelled=True)
+UNREADY = ReconcileOutcome(unready="not yet")
 FINAL = ReconcileOutcome(failure="Unable to parse reconcile period annotation", is_final=True)
 
 
@@ -46,6 +46,10 @@ class Moment:
         new = finished(self.status, outcome, self.stamp)
         return replace(self, status=ON.after_run(self.status, new, outcome, self.stamp))
 
+    def interrupted(self) -> "Moment":
+        """Return the object after a run that the operator interrupted."""
+        return replace(self.running(), status=interrupted(self.running().status, self.status, "stop", self.stamp))
+
     def edited(self) -> "Moment":
         """Return the object after a change of its spec."""
         return replace(self, generation=self.generation + 1)
@@ -74,13 +78,20 @@ MOMENTS: dict[str, list[tuple[str, Moment]]] = {
     "the spec has changed, its run": [("InProgress", result.edited()) for result in RESULTS],
     "success": [("Current", DONE), ("Current", DONE.edited().running().ended(SUCCESS))],
     "success, and the role has asked": [("InProgress", NEW.ended(REQUEUE))],
+    "success, and `ready` of the watch": [
+        ("InProgress", NEW.ended(UNREADY)),
+        ("InProgress", NEW.ended(UNREADY).later(1).running()),
+    ],
     "failure that is tried again": [("InProgress", RETRIED), ("InProgress", DONE.later(99).ended(FAILURE))],
     "failure, and retries have not": [("Failed", RETRIED.later(30).running().ended(FAILURE))],
     "failure that only another": [("Failed", STALLED)],
     "any later run of the same": [("Current", DONE.running()), ("Failed", STALLED.running())],
-    "cancelled, for example because": [
-        ("InProgress", RETRIED.later(99).ended(CANCELLED)),
-        ("Failed", STALLED.later(99).ended(CANCELLED)),
+    "interrupted, for example because": [
+        ("Current", DONE.later(99).interrupted()),
+        ("InProgress", RETRIED.later(99).interrupted()),
+        ("Failed", STALLED.later(99).interrupted()),
+        ("InProgress", NEW.interrupted()),
+        ("InProgress", DONE.edited().interrupted()),
     ],
     "paused after a run": [("Current", DONE.paused()), ("Failed", STALLED.paused())],
     "paused before the first run": [("InProgress", NEW.paused()), ("InProgress", Moment(status={}).paused())],

@@ -102,8 +102,31 @@ ASKS_BEFORE_IT_CREATES = """
     query('kubernetes.core.k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace,
           label_selector='made=yes') | length == 0
 """
+KEEPS_ITS_VERSION = """
+- name: Read the primary
+  kubernetes.core.k8s_info:
+    api_version: test.rolecall.dev/v1
+    kind: KIND
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: primary
+- name: Work for longer than a second
+  ansible.builtin.command: {argv: [sleep, "1.5"]}
+  changed_when: false
+- name: Write the primary in the version that was read
+  kubernetes.core.k8s:
+    api_version: test.rolecall.dev/v1
+    kind: KIND
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    definition:
+      metadata:
+        resourceVersion: "{{ primary.resources[0].metadata.resourceVersion }}"
+        annotations: {round: "{{ size | string }}"}
+"""
 SHARED = Shared(
     {
+        "versioned": Role(KEEPS_ITS_VERSION, "reconcilePeriod: 1s"),
         "beside-the-spec": Role(WRITES_EVERYTHING_BUT_THE_SPEC, "watchAnnotationsChanges: true"),
         "spec": Role(PATCHES_THE_SPEC),
         "requeuing": Role(PATCHES_THE_SPEC + REQUEUES),
@@ -205,3 +228,15 @@ async def test_a_module_can_create_first_thing_after_a_lookup_of_its_task(world:
     assert await quiet(thing) == 2
     made = [obj for obj in await world.objects(CONFIG_MAP) if metadata_of(obj).get("labels") == {"made": "yes"}]
     assert len(made) == 1
+
+
+async def test_role_that_writes_its_primary_after_a_second_meets_no_write_of_the_operator(things: Things) -> None:
+    """During a run only the run writes its object: first runs, runs after an edit, and runs of unchanged objects."""
+    thing = things["versioned"]
+    await thing.create()
+    for size in (2, 3):
+        await thing.runs_at_least(thing.runs() + 3)
+        await thing.patch({"spec": {"size": size}})
+    await thing.runs_at_least(thing.runs() + 3)
+    assert thing.messages("Reconcile failed") == []
+    await thing.delete()

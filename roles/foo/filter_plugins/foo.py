@@ -23,17 +23,22 @@ def plan(deployments: list[Object], foo: Object, wanted: Object) -> Object:
     """Compare the Deployment with this name, if it exists, with the wanted one.
 
     The result has ``is_foreign``, ``definition`` (to create or to patch, or None), ``is_news`` (whether to post an
-    event) and ``available_replicas``.
+    event), ``available_replicas`` and ``is_ready`` (whether the Deployment is as wanted and has all its replicas).
     """
     found = deployments[0] if deployments else None
     is_foreign = found is not None and not _is_controlled(found, foo)
     definition = None if is_foreign else _definition(found, wanted)
     is_new = foo.get("status", {}).get("observedGeneration") != foo["metadata"].get("generation")
+    status = (found or {}).get("status") or {}
+    available = status.get("availableReplicas", 0)
+    is_observed = found is not None and status.get("observedGeneration") == found["metadata"].get("generation")
+    replicas = wanted["spec"].get("replicas", 1 if found is None else found["spec"].get("replicas", 1))
     return {
         "is_foreign": is_foreign,
         "definition": definition,
         "is_news": definition is not None or is_new,
-        "available_replicas": ((found or {}).get("status") or {}).get("availableReplicas", 0),
+        "available_replicas": available,
+        "is_ready": definition is None and is_observed and available >= replicas,
     }
 
 

@@ -37,6 +37,7 @@ def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
     surplus = max(0, excess - len(victims))
     deleted = victims[:limit]
     created = min(missing, limit)
+    ready = sum(map(_is_ready, counted)) - sum(map(_is_ready, deleted))
     return {
         "missing": created,
         "delete": [{"metadata": {"name": pod["metadata"]["name"]}} for pod in deleted],
@@ -44,7 +45,8 @@ def plan(pods: Iterable[Object], podscaler: Object, limit: int) -> Object:
         "condition": _condition(podscaler, surplus),
         "stats": {
             "pods": len(counted) - len(deleted) + created,
-            "ready": sum(map(_is_ready, counted)) - sum(map(_is_ready, deleted)),
+            "ready": ready,
+            "is_ready": ready >= podscaler["spec"]["count"] and len(deleted) == len(victims),
             "surplus": surplus,
             "selector": _text(podscaler["spec"]["selector"]),
         },

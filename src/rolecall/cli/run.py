@@ -1,7 +1,7 @@
 """``rolecall run`` and ``ansible-operator run``: runs the operator until it gets SIGTERM or SIGINT.
 
-Flags of the Go runner keep their names and their meaning. A stop ends running plays within the grace period and exits
-with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
+Flags of the Go runner keep their names and their meaning. A stop lets running plays finish, ends the
+others within the grace period, and exits with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from rolecall.cli.flags.command_line import FlagFormatter, add_flags, apply_flag
 from rolecall.cli.go_runner_wording import use_go_runner_wording
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.program import Program, rolecall_program
+from rolecall.config.ansible_core import check_ansible_core
 from rolecall.config.errors import ConfigurationError
 from rolecall.config.settings import LOG_EVENTS
 from rolecall.controller import lease_guard
@@ -60,6 +61,10 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     _check(options, program, parser)
     logs.configure(_log_settings(options, program), *([use_go_runner_wording] if program.is_drop_in else []))
     _warn_about_deprecated_flags(options)
+    try:
+        check_ansible_core()
+    except ConfigurationError as error:
+        return _failed(program, "Failed to find ansible-core.", error)
     settings = settings_of(options, program.settings, os.environ)
     guard = lease_guard.start_guard() if settings.leader_elect else None
 

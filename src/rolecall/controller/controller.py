@@ -89,7 +89,7 @@ class Controller:
     async def _attempt(self, request: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         self.running.add(request)
         self.observer.started(request)
-        outcome = "error"  # a cancelled reconcile has not reached its end
+        outcome = "requeue"  # of a cancelled reconcile: the next operator or replica runs it again
         try:
             result = await self.reconcile(request, causes)
             outcome = result.outcome

@@ -2,8 +2,8 @@
 
 Informers start first. Reconciles start when every informer has synced, or knows that it cannot for now, and, with
 leader election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no
-further request is taken, running reconciles are cancelled and get a grace period, and informers stop last, so that
-reconciles see the cluster until they end. If a background task crashes, everything stops.
+further request is taken, running reconciles get time to finish and are cancelled after it, and informers stop last, so
+that reconciles see the cluster until they end. If a background task crashes, everything stops.
 """
 
 import asyncio
@@ -21,6 +21,9 @@ from rolecall.logs import get_logger
 logger = get_logger("manager")
 
 DEFAULT_GRACE_SECONDS = 20.0
+CANCELLATION_SECONDS = 7.0
+"""The part of the grace period that is kept for cancelled reconciles: five seconds until a run's processes are killed,
+and the time to write the status. Three quarters of a shorter grace period."""
 
 
 class Leadership(Protocol):
@@ -47,9 +50,10 @@ class Leadership(Protocol):
 class Manager:
     """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
 
-    Reconciles that are running at the stop have ``grace_seconds`` from their cancellation to their end. With a
-    ``leadership`` reconciles start when it is won; when it is lost, they end at once and ``run`` raises. It is given
-    back only after all of them have ended.
+    Reconciles that are running at the stop have ``grace_seconds`` to end: first by themselves, as in
+    controller-runtime, and for the last ``CANCELLATION_SECONDS`` because they are cancelled. With a ``leadership``
+    reconciles start when it is won; when it is lost, also during the grace period, they are cancelled immediately and
+    ``run`` raises. It is given back only after all of them have ended.
     """
 
     def __init__(
@@ -166,16 +170,28 @@ class Manager:
     async def _shut_down(self) -> None:
         self.stop()
         self.dispatcher.stop()
-        grace_seconds = self._grace_seconds
-        if self._leadership is not None and not self._leadership.is_leading:
-            grace_seconds = max(0.0, min(grace_seconds, self._leadership.seconds_left))
-        all_ended = await self._cancel(self._dispatcher_tasks, grace_seconds)
+        all_ended = await self._end_reconciles()
         if not all_ended:
             logger.error("Reconciles did not end within the grace period", objects=self.dispatcher.running)
         await self._cancel(self._election_tasks, self._grace_seconds)
         if self._leadership is not None and all_ended:
             await self._leadership.release()
         await self._cancel(self._informer_tasks, self._grace_seconds)
+
+    async def _end_reconciles(self) -> bool:
+        """Let running reconciles finish, cancel those that take too long; return whether all of them have ended."""
+        clock, grace_seconds = asyncio.get_running_loop().time, self._grace_seconds
+        end = clock() + grace_seconds
+        seconds = max(grace_seconds - CANCELLATION_SECONDS, grace_seconds / 4)
+        if self.dispatcher.running and self.is_leading:
+            logger.info("Waiting for running reconciles", objects=self.dispatcher.running, seconds=seconds)
+            # The election goes on until the last reconcile has ended; when it ends earlier, the leadership is lost.
+            awaited = self._dispatcher_tasks | self._election_tasks
+            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        left = max(0.0, end - clock())
+        if self._leadership is not None and not self._leadership.is_leading:
+            left = max(0.0, min(left, self._leadership.seconds_left))
+        return await self._cancel(self._dispatcher_tasks, left)
 
     async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
         """Cancel tasks and wait for their end; return whether all of them have ended."""

@@ -4,7 +4,7 @@ An operator creates one ``OperatorMetrics`` and passes it to the parts that repo
 leader election, and the endpoint for the metrics of roles.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from prometheus_client import Counter, Gauge, ProcessCollector
 
@@ -62,6 +62,12 @@ class OperatorMetrics:
         )
         for reason in ("stale", "died", "hanging", "not-ready"):
             self._fork_servers.labels(reason)
+        self._patches = Gauge(
+            "ansible_operator_patch_in_use",
+            "1 if runs use a patch of Ansible, 0 if not; the log has the reason",
+            ["patch"],
+            registry=registry,
+        )
         self.reconcile_results = ReconcileResults(registry)
         self.controllers = ControllerFamilies(registry)
         self.resource_created_at = ResourceCreatedAt()
@@ -86,6 +92,11 @@ class OperatorMetrics:
     def count_fork_server(self, reason: str) -> None:
         """Count a fork server that takes no further runs."""
         self._fork_servers.labels(reason).inc()
+
+    def set_patches(self, patches: Mapping[str, bool]) -> None:
+        """Set whether runs use each patch of Ansible."""
+        for name, in_use in patches.items():
+            self._patches.labels(name).set(in_use)
 
     def set_leading(self, name: str, *, leading: bool) -> None:
         """Set whether this replica is the leader of an election."""

@@ -11,6 +11,8 @@ from typing import Any
 
 Status = dict[str, Any]
 RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
+IN_PROGRESS, INTERRUPTED = "Running", "Interrupted"
+"""The reasons of ``Running`` during a run, and after a run that the operator interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class ConditionList:
         for item in self.items:
             if item.get("type") == kind and item.get("status") != value:
                 item.update(status=value, lastTransitionTime=self._stamp.text)
+
+    def restore(self, condition: dict[str, Any]) -> None:
+        """Replace the condition of the same type, if there is one, by an earlier version of it."""
+        self.items = [
+            copy.deepcopy(condition) if item.get("type") == condition["type"] else item for item in self.items
+        ]
 
     def observe(self, kind: str) -> None:
         """Note in a condition which generation it is about, if the kind counts them."""

@@ -26,7 +26,8 @@ class ReconcileContext:
     finalizer: str = ""
     """The finalizer that this run is for, empty for an ordinary run."""
     summary: RunSummary | None = None
-    is_marked: bool = False
+    status_before: RawObject = field(default_factory=dict)
+    """The object's status before the operator marked it as running."""
     is_stopping: bool = False
     stop_reason: str = ""
     play: asyncio.Task[RunSummary] | None = None
@@ -61,7 +62,7 @@ class ReconcileContext:
         return summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None)
 
     def stop(self, reason: str = "the operator is stopping") -> None:
-        """End the run in progress, or keep it from starting. The other steps go on."""
+        """Interrupt the run in progress, or keep it from starting. The other steps continue."""
         self.is_stopping, self.stop_reason = True, reason
         if self.play is not None:
             self.play.cancel()

@@ -24,10 +24,9 @@ class EventReporter:
     """The objects whose last run failed, with their uid."""
 
     def failed(self, context: ReconcileContext, message: str) -> None:
-        """Report a failure, unless the operator is stopping and has cancelled the run."""
-        if not context.is_stopping:
-            self._failing[context.key] = uid_of(context.obj)
-            self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
+        """Report a failure."""
+        self._failing[context.key] = uid_of(context.obj)
+        self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
 
     def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
         """Report a success after a failure, and a success that changed something."""

@@ -1,13 +1,13 @@
 """The first round: which objects go first when an operator starts and reconciles every object once.
 
-Most objects have not changed while no operator was running. Those that somebody waits for are new, have another
-generation than the last run saw, or are being deleted.
+Most objects have not changed while no operator was running. The objects that clients wait for are new, have another
+generation than the last run saw, are being deleted, or had a run in progress when the last operator stopped.
 """
 
 from rolecall.controller.priorities import Priority
 from rolecall.kube.metadata import generation_of, is_being_deleted
 from rolecall.kube.references import RawObject
-from rolecall.reconcile.conditions import FAILURE, SUCCESSFUL, condition_of
+from rolecall.reconcile.conditions import FAILURE, IN_PROGRESS, INTERRUPTED, RUNNING, SUCCESSFUL, condition_of
 
 
 def priority_in_first_round(obj: RawObject, *, manages_status: bool) -> Priority:
@@ -18,6 +18,13 @@ def priority_in_first_round(obj: RawObject, *, manages_status: bool) -> Priority
 def _is_reconciled(obj: RawObject, manages_status: bool) -> bool:  # noqa: FBT001 - one of two arguments
     status = obj.get("status")
     status = status if isinstance(status, dict) else {}
+    running = condition_of(status, RUNNING) or {}
+    # A failure leaves the reason of the run in place, with the status False.
+    if manages_status and (running.get("status"), running.get("reason")) in (
+        ("True", IN_PROGRESS),
+        ("False", INTERRUPTED),
+    ):
+        return False
     observed = status.get("observedGeneration")
     if observed is not None:
         return bool(observed == generation_of(obj))

@@ -2,7 +2,8 @@
 
 They follow the rules of kstatus and the API conventions, and are set on top of the Go runner's conditions, in the same
 write. They change only with the outcome of a run, and when a run begins for a generation that no run has judged yet: a
-run of an unchanged generation leaves them as they are. All three share one reason, and name the generation.
+run of an unchanged generation leaves them as they are, and so does a run that the operator interrupts. All three share
+one reason, and name the generation.
 
 A condition of these types with another reason is the role's own. It stays, unless a run has failed and it says
 otherwise. Everything is computed from the old status, so an operator that restarts goes on where it was.
@@ -20,13 +21,13 @@ from rolecall.runs.events import cut
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED = "RunInProgress", "RunSucceeded", "RunFailed"
-RUN_REQUEUED, RUNS_PAUSED = "RunRequeued", "RunsPaused"
+RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET = "RunRequeued", "RunsPaused", "NotReadyYet"
 
 STALLED_AFTER = timedelta(seconds=30)
 """Five retries with the default backoff: what a run waits for has often come by then."""
 
 _TYPES = (READY, RECONCILING, STALLED)
-_REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED})
+_REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
 _SUCCESS = "The last run succeeded"
 _REQUEUE = "The last run succeeded and asked for another one"
 _PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
@@ -72,7 +73,9 @@ class Readiness:
         if outcome.failure is not None:
             has_stalled = _is_role_stalled(old) or self._has_stalled(old, outcome, stamp)
             conditions.fail(outcome.failure, has_stalled=has_stalled)
-        elif outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
+        elif outcome.unready:
+            conditions.put(NOT_READY_YET, ("False", "True", "False"), (outcome.unready, outcome.unready))
+        elif outcome.unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
             conditions.put(RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE))
         else:
             conditions.put(RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, ""))
@@ -80,12 +83,9 @@ class Readiness:
 
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> bool:
         """Return whether another retry is not expected to help."""
-        has_failed_before = _has_failed_before(old, stamp)
-        if outcome.is_cancelled:
-            return has_failed_before and _is_true(old, STALLED)
         if outcome.is_final or not self.stalled_after:
             return True
-        if not has_failed_before:
+        if not _has_failed_before(old, stamp):
             return False
         since = _not_ready_since(old)
         return _is_true(old, STALLED) or (since is not None and stamp.now - since >= self.stalled_after)
@@ -175,5 +175,9 @@ def _has_failed_before(old: Status, stamp: Stamp) -> bool:
 
 
 def _not_ready_since(old: Status) -> datetime | None:
-    ready = condition_of(old, READY) or {}
-    return parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
+    """Return since when runs of this generation have failed: Ready may be False for longer, and Failure True."""
+    ready, failure = condition_of(old, READY) or {}, condition_of(old, FAILURE) or {}
+    if ready.get("status") != "False":
+        return None
+    since, failed_since = (parse_time(each.get("lastTransitionTime")) for each in (ready, failure))
+    return max(since, failed_since) if since and failed_since else None

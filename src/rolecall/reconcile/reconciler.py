@@ -1,13 +1,17 @@
 """One reconcile: a list of named steps from a request to a result.
 
 A reconcile is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every exit
-leaves a true condition behind, including those of a run that never started and of one that was cancelled. The steps
-run in the order in which they are listed; a step that returns a result ends the reconcile.
+leaves a true condition behind, including those of a run that never started and of one that the operator interrupted.
+The steps run in the order in which they are listed; a step that returns a result ends the reconcile.
+
+While a run is in progress, only the run writes its object: a write of the operator would make the role's own write,
+which carries the version that the role has read, fail with a conflict. Every write of the operator comes before the
+run or after it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -26,13 +30,14 @@ from rolecall.kube.metadata import (
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.logs import get_logger
+from rolecall.reconcile.conditions import Status
 from rolecall.reconcile.context import ReconcileContext
 from rolecall.reconcile.event_reporter import EventReporter
 from rolecall.reconcile.pause import is_paused
 from rolecall.reconcile.primaries import Primaries
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.reconcile.self_triggers import SelfTriggers
-from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running
+from rolecall.reconcile.status import ReconcileOutcome, map_result, run_document, should_mark_running, unready_reason
 from rolecall.reconcile.status_writer import StatusWriter
 from rolecall.reconcile.traces import UNTRACED, ReconcileTracer
 from rolecall.reconcile.write_retry import may_pass, write_with_retry
@@ -42,7 +47,8 @@ from rolecall.runs.launcher import Launcher
 from rolecall.runs.runner import new_ident
 
 logger = get_logger("reconciler")
-MARK_RUNNING_AFTER_SECONDS = 1.0
+LONG_RUN_SECONDS = 1.0
+"""An object whose last run took longer is marked as running before its next run, even if it has not changed."""
 
 Step = Callable[[ReconcileContext], Awaitable[Result | None]]
 
@@ -89,6 +95,8 @@ class Reconciler:
     recorder: RunRecorder | None = None
     reads: RunReads | None = None
     tracer: ReconcileTracer = UNTRACED
+    _long_runs: set[ObjectKey] = field(default_factory=set, init=False)
+    """The objects whose last run was a long one."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
         """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
@@ -112,8 +120,7 @@ class Reconciler:
         finally:
             if self.reads is not None:
                 self.reads.run_ended(context)
-            is_successful = result is not None and not result.failed
-            ending = Ending("succeeded" if is_successful else "failed", context.summary, context.written_status)
+            ending = Ending(_outcome_of(context, result), context.summary, context.written_status)
             ending.requeue_after_seconds = result.requeue_after_seconds if result else None
             await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
@@ -195,17 +202,18 @@ class Reconciler:
         return None
 
     async def _mark_running(self, context: ReconcileContext) -> Result | None:
-        if self.watch.manage_status and should_mark_running(context.status, generation_of(context.obj)):
+        """Mark the object before its run; an expected short run of an unchanged object isn't worth two writes."""
+        context.status_before = context.status
+        is_due = context.key in self._long_runs or should_mark_running(context.status, generation_of(context.obj))
+        if self.watch.manage_status and is_due:
             context.obj = await self.status.mark_running(context.obj) or context.obj
-            context.is_marked = True
             self.self_triggers.run_started(context.key, context.obj)
         return None
 
     async def _run(self, context: ReconcileContext) -> Result | None:
         if context.is_stopping:
-            context.summary = _cancelled(context)
+            context.summary = _interrupted(context)
             return None
-        marking = asyncio.create_task(self._mark_running_later(context))
         if self.recorder is not None:
             context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
             context.record.is_finalizing = context.finalizing
@@ -217,18 +225,14 @@ class Reconciler:
         except asyncio.CancelledError:
             if not context.is_stopping:
                 raise
-            context.summary = _cancelled(context)
+            context.summary = _interrupted(context)
         finally:
             context.trace.run_ended()
-            marking.cancel()
-            await asyncio.wait([marking])
+        if context.summary.duration_seconds > LONG_RUN_SECONDS:
+            self._long_runs.add(context.key)
+        else:
+            self._long_runs.discard(context.key)
         return None
-
-    async def _mark_running_later(self, context: ReconcileContext) -> None:
-        """Mark a run that takes long; a short run of an unchanged object is not worth two writes."""
-        if self.watch.manage_status and not context.is_marked:
-            await asyncio.sleep(MARK_RUNNING_AFTER_SECONDS)
-            await self.status.mark_running(context.obj)
 
     async def _read_again(self, context: ReconcileContext) -> Result | None:
         try:
@@ -252,6 +256,8 @@ class Reconciler:
         summary = context.summary
         if summary is None:
             return None
+        if summary.is_interrupted:
+            return None if await self._report_interruption(context, summary) else Result(failed=True)
         self.observer.run_ended(summary)
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
@@ -262,16 +268,25 @@ class Reconciler:
             summary.completion,
             mapped,
             requests_requeue=context.requests_requeue,
-            is_cancelled=summary.status == "canceled",
+            unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
         )
         return None if await self._write(context, outcome) else Result(failed=True)
 
+    async def _report_interruption(self, context: ReconcileContext, summary: RunSummary) -> bool:
+        return await self._written(
+            context, lambda: self.status.mark_interrupted(context.obj, context.status_before, summary.message)
+        )
+
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
+        generation = generation_of(context.obj)
+        return await self._written(context, lambda: self.status.write(context.obj, outcome, generation))
+
+    async def _written(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
         """Write a status; return False if another reconcile may succeed where this write failed."""
         if not self.watch.manage_status:
             return True
         try:
-            context.written_status = await self.status.write(context.obj, outcome, generation_of(context.obj))
+            context.written_status = await write()
         except KubeError as error:
             logger.error("Could not write the status", error=str(error))  # noqa: TRY400
             return not may_pass(error)
@@ -287,6 +302,7 @@ class Reconciler:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about an object that is gone."""
+        self._long_runs.discard(key)
         self.self_triggers.forget(key)
         self.events.forget(key)
         self.launcher.access.forget(key)
@@ -305,6 +321,9 @@ class Reconciler:
 
     def _result(self, context: ReconcileContext) -> Result:
         summary = context.summary
+        if summary is not None and summary.is_interrupted:
+            logger.warning("Run interrupted", reason=summary.message)
+            return Result(failed=True)
         if summary is None or context.failure is not None:
             logger.error("Reconcile failed", error=context.failure)
             self.events.failed(context, context.failure or "")
@@ -318,5 +337,11 @@ class Reconciler:
         return result
 
 
-def _cancelled(context: ReconcileContext) -> RunSummary:
-    return RunSummary.of_failure(f"The run was cancelled: {context.stop_reason}", "canceled")
+def _outcome_of(context: ReconcileContext, result: Result | None) -> str:
+    if context.summary is not None and context.summary.is_interrupted:
+        return "interrupted"
+    return "failed" if result is None or result.failed else "succeeded"
+
+
+def _interrupted(context: ReconcileContext) -> RunSummary:
+    return RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")

@@ -9,9 +9,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from jsonpath_ng import JSONPath
+
 from rolecall.kube.jsonpath import values_at
 from rolecall.reconcile.conditions import (
     FAILURE,
+    IN_PROGRESS,
+    INTERRUPTED,
     PAUSED,
     RUNNING,
     SUCCESSFUL,
@@ -35,7 +39,8 @@ class ReconcileOutcome:
 
     ``failure`` is None after a success. ``counts`` is None if no play started. ``completion`` is the time of the play
     recap. ``mapped`` has values for fields of the status. A ``remark`` is added to the message of a success. A failure
-    ``is_final`` if no retry can help, and ``is_cancelled`` if the operator has ended the run.
+    ``is_final`` if no retry can help. ``unready`` is why an object is not ready after a success; None if the watch has
+    no ``ready``, empty if the object is ready.
     """
 
     failure: str | None = None
@@ -45,7 +50,7 @@ class ReconcileOutcome:
     remark: str = ""
     requests_requeue: bool = False
     is_final: bool = False
-    is_cancelled: bool = False
+    unready: str | None = None
 
 
 def running(old: Status, stamp: Stamp) -> Status:
@@ -53,7 +58,7 @@ def running(old: Status, stamp: Stamp) -> Status:
     conditions = ConditionList(old, stamp)
     conditions.remove(PAUSED)
     conditions.change_status(SUCCESSFUL, "False")
-    conditions.put(RUNNING, "True", "Running", "Running reconciliation")
+    conditions.put(RUNNING, "True", IN_PROGRESS, "Running reconciliation")
     return {**old, "conditions": conditions.items}
 
 
@@ -62,6 +67,20 @@ def paused(old: Status, stamp: Stamp) -> Status:
     conditions = ConditionList(old, stamp)
     conditions.change_status(RUNNING, "False")
     conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
+    return {**old, "conditions": conditions.items}
+
+
+def interrupted(old: Status, before: Status, message: str, stamp: Stamp) -> Status:
+    """Return the status after a run that the operator interrupted, which is neither a success nor a failure.
+
+    ``before`` is the status from before the run. Its ``Successful`` is restored if it is about the generation of the
+    run; a result of an older generation stays marked as outdated.
+    """
+    conditions = ConditionList(old, stamp)
+    conditions.put(RUNNING, "False", INTERRUPTED, cut(message))
+    successful = condition_of(before, SUCCESSFUL)
+    if successful is not None and before.get("observedGeneration", stamp.generation) == stamp.generation:
+        conditions.restore(successful)
     return {**old, "conditions": conditions.items}
 
 
@@ -88,8 +107,10 @@ def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
 
 
 def should_mark_running(old: Status, generation: int) -> bool:
-    """Return whether a run should be visible at once: of a new or changed object, after a failure or a pause."""
+    """Return whether a run should be visible: of a new or changed object, after a failure, pause, or interruption."""
     successful = condition_of(old, SUCCESSFUL)
+    if (condition_of(old, RUNNING) or {}).get("reason") == INTERRUPTED:
+        return True  # also because a failure keeps the reason
     if successful is None or successful.get("status") != "True" or condition_of(old, PAUSED):
         return True
     return bool(old.get("observedGeneration", generation) != generation)
@@ -122,6 +143,18 @@ def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[
     """
     found = {name: values_at(path, document) for name, path in mapping.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
+
+
+def unready_reason(path: JSONPath, document: Mapping[str, Any]) -> str:
+    """Return why an object is not ready, empty if it is: everything that the path finds must be true.
+
+    Ansible turns values into text in some places, so the text ``true`` counts as true, in any case.
+    """
+    values = values_at(path, document)
+    if not values:
+        return f"The run reported no value at {path}"
+    is_ready = all(value.lower() == "true" if isinstance(value, str) else bool(value) for value in values)
+    return "" if is_ready else f"The run succeeded; {path} is not true yet"
 
 
 def run_document(summary: RunSummary) -> dict[str, object]:

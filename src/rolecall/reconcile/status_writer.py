@@ -19,7 +19,7 @@ from rolecall.logs import get_logger
 from rolecall.reconcile import status as new_status
 from rolecall.reconcile.conditions import Stamp, Status
 from rolecall.reconcile.primaries import Primaries
-from rolecall.reconcile.readiness import Readiness
+from rolecall.reconcile.readiness import Readiness, without_ours
 from rolecall.reconcile.status import ReconcileOutcome
 from rolecall.reconcile.write_retry import write_with_retry
 
@@ -63,6 +63,19 @@ class StatusWriter:
             return self.readiness.while_paused(old, new_status.paused(old, stamp), stamp)
 
         await self._write_until_done(primary, update)
+
+    async def mark_interrupted(self, primary: RawObject, before: Status, message: str) -> Status | None:
+        """Report that the operator interrupted a run of the object, whose status was ``before`` until then.
+
+        Return the status as it is afterwards, None if the primary is gone.
+        """
+        generation = generation_of(primary)
+
+        def update(_obj: RawObject, old: Status) -> Status:
+            new = new_status.interrupted(old, before, message, Stamp(datetime.now(UTC), generation))
+            return new if self.readiness.is_on else without_ours(new)
+
+        return await self._write_until_done(primary, update)
 
     async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> Status | None:
         """Write the result of a run that worked with this generation; a primary that is gone needs no status.

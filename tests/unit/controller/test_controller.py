@@ -303,7 +303,7 @@ async def test_an_observer_hears_of_a_reconcile_that_was_cancelled(clock: Manual
     async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
-    assert heard.log == [("started", A), ("ended", A, "error")]
+    assert heard.log == [("started", A), ("ended", A, "requeue")]
 
 
 def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:

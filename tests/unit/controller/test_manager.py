@@ -50,7 +50,7 @@ class Campaign:
 class Operator:
     """A manager with one controller, whose reconciles wait for ``gate``, on a server with one object."""
 
-    def __init__(self, *, grace_seconds: float = 20.0, has_campaign: bool = False) -> None:
+    def __init__(self, *, grace_seconds: float = 0.2, has_campaign: bool = False) -> None:
         self.server = FakeServer()
         self.server.put("web")
         self.clock = ManualClock()
@@ -181,6 +181,31 @@ async def test_an_informer_asked_for_at_run_time_starts_and_tells_everything(ope
         assert [change.key.name for change in changes] == ["web"]
         assert operator.server.streams == 2
     assert operator.server.streams == 0
+
+
+async def test_stop_lets_a_running_reconcile_finish_and_starts_no_other() -> None:
+    operator = Operator(grace_seconds=60)
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.queue.add(ObjectKey("default", "later"), CAUSE)
+        operator.manager.stop()
+        await settle()
+        operator.gate.set()
+        await asyncio.wait_for(task, 60)
+    assert operator.log == ["start default/web", "end default/web"]
+
+
+async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_immediately() -> None:
+    operator = Operator(grace_seconds=3600, has_campaign=True)
+    operator.campaign.won.set()
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.manager.stop()
+        await settle()
+        assert operator.log == ["start default/web"]
+        operator.campaign.lost.set()
+        await asyncio.wait_for(task, 60)
+    assert operator.log[1] == "cancel default/web, 1 streams"
 
 
 async def test_stop_cancels_running_reconciles_while_informers_still_watch(operator: Operator) -> None:

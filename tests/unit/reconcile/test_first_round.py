@@ -35,6 +35,21 @@ def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str |
 
 
 @pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("True", "Running", Priority.HIGH),
+        ("False", "Interrupted", Priority.HIGH),
+        ("True", "Successful", Priority.LOW),
+        ("False", "Running", Priority.LOW),
+    ],
+)
+def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expected: Priority) -> None:
+    running = {"type": "Running", "status": status, "reason": reason}
+    obj = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": [running]}}
+    assert priority_in_first_round(obj, manages_status=True) is expected
+
+
+@pytest.mark.parametrize(
     ("status", "expected"), [({}, Priority.LOW), ({"observedGeneration": 2}, Priority.HIGH), (None, Priority.LOW)]
 )
 def test_where_runs_report_no_status_its_absence_says_nothing(status: object, expected: Priority) -> None:

@@ -23,7 +23,6 @@ START_TEXT = "2026-01-01T12:00:00Z"
 SUCCESS = ReconcileOutcome(counts=Counts(ok=2), completion="2026-01-01T12:00:00+00:00")
 REQUEUE = replace(SUCCESS, requests_requeue=True)
 FAILURE = ReconcileOutcome(failure="Task 'Boom': no")
-CANCELLED = ReconcileOutcome(failure="The run was cancelled: the operator is stopping", is_cancelled=True)
 FINAL = ReconcileOutcome(failure="Unable to parse reconcile period annotation", is_final=True)
 ON = Readiness(is_on=True)
 OFF = Readiness(is_on=False)
@@ -170,18 +169,35 @@ def test_a_retry_that_helps_ends_the_stall() -> None:
     assert three(end(run(stalled, at(1)), SUCCESS, at(2))) == DONE
 
 
-def test_a_cancelled_run_never_stalls_and_keeps_a_stall() -> None:
-    failing = end({}, FAILURE, at(0))
-    assert three(end(failing, CANCELLED, at(100))) == RETRIED
-    assert three(end({}, CANCELLED, at(), Readiness(is_on=True, stalled_after=timedelta(0)))) == RETRIED
-    assert three(end(end(failing, FAILURE, at(100)), CANCELLED, at(101))) == STALLED
-
-
 def test_a_run_that_asks_for_another_one_is_not_the_last() -> None:
     status = end(run({}, at()), REQUEUE, at(1))
     assert three(status) == ("Unknown", "True", "False", "RunRequeued")
     assert not should_write(status, end(status, REQUEUE, at(2)), at(2).now)
     assert three(end(status, SUCCESS, at(3))) == DONE
+
+
+UNREADY = replace(SUCCESS, unready="The run succeeded; $.stats.is_ready is not true yet")
+READY_NOW = replace(SUCCESS, unready="")
+
+
+@pytest.mark.parametrize("requests_requeue", [False, True])
+def test_object_that_is_not_ready_after_a_success_is_in_progress_until_it_is(*, requests_requeue: bool) -> None:
+    status = end({}, replace(UNREADY, requests_requeue=requests_requeue), at())
+    assert three(status) == ("False", "True", "False", "NotReadyYet")
+    assert condition_of(status, "Successful") is not None
+    assert three(run(status, at(1))) == ("False", "True", "False", "NotReadyYet")
+    assert three(end(status, replace(READY_NOW, requests_requeue=requests_requeue), at(2))) == DONE
+
+
+def test_object_that_becomes_unready_later_shows_it() -> None:
+    assert three(end(end({}, READY_NOW, at()), UNREADY, at(1))) == ("False", "True", "False", "NotReadyYet")
+
+
+def test_time_without_readiness_does_not_count_as_time_of_failures() -> None:
+    unready = end({}, UNREADY, at(0))
+    failing = end(unready, FAILURE, at(600))
+    assert three(end(failing, FAILURE, at(601))) == RETRIED
+    assert three(end(failing, FAILURE, at(630))) == STALLED
 
 
 def test_a_pause_before_the_first_run_is_not_finished() -> None:
@@ -272,7 +288,8 @@ def test_a_role_that_is_not_ready_stalls_only_when_its_run_has_failed_before() -
     said = role_says(end({}, SUCCESS, at()), "Ready", "False")
     first = end(said, FAILURE, at(100))
     assert (condition_of(first, "Stalled") or {})["status"] == "False"
-    assert (condition_of(end(first, FAILURE, at(101)), "Stalled") or {})["status"] == "True"
+    assert (condition_of(end(first, FAILURE, at(101)), "Stalled") or {})["status"] == "False"
+    assert (condition_of(end(first, FAILURE, at(130)), "Stalled") or {})["status"] == "True"
 
 
 def test_a_generation_that_the_schema_drops_is_no_news() -> None:
@@ -333,7 +350,7 @@ def test_the_watch_decides_before_the_flag(keys: dict[str, Any], default: bool, 
 def test_whatever_happened_at_most_one_of_ready_reconciling_and_stalled_is_true(
     history: list[tuple[str, int, bool]],
 ) -> None:
-    outcomes = {"s": SUCCESS, "f": FAILURE, "q": REQUEUE, "c": CANCELLED}
+    outcomes = {"s": SUCCESS, "f": FAILURE, "q": REQUEUE}
     status, seconds, generation = NEVER_RUN, 0, 1
     for step, pause_seconds, is_edited in history:
         seconds, generation = seconds + pause_seconds, generation + is_edited

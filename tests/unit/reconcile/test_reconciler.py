@@ -9,6 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from rolecall.controller.controller import Result
+from rolecall.controller.priorities import Priority
 from rolecall.controller.work_queue import Cause
 from rolecall.kube.errors import (
     ApiError,
@@ -23,8 +24,10 @@ from rolecall.kube.errors import (
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.reconcile import reconciler, write_retry
+from rolecall.reconcile import write_retry
+from rolecall.reconcile.conditions import condition_of
 from rolecall.reconcile.event_recorder import EventSpec
+from rolecall.reconcile.first_round import priority_in_first_round
 from rolecall.reconcile.pause import PAUSED_ANNOTATION
 from rolecall.reconcile.schedule import PERIOD_ANNOTATION
 from rolecall.reconcile.self_triggers import PrimaryCause
@@ -412,22 +415,20 @@ async def test_a_new_object_is_marked_as_running_and_an_unchanged_one_is_not_wri
     assert cluster.writes == []
 
 
-async def test_a_long_run_of_an_unchanged_object_is_marked_as_running(
-    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_object_whose_last_run_was_long_is_marked_before_its_next_run(rig: Rig, cluster: FakeCluster) -> None:
+    rig.runner.outcome = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00", duration_seconds=1.5)
     await rig.reconcile()
-    monkeypatch.setattr(reconciler, "MARK_RUNNING_AFTER_SECONDS", 0.0)
     cluster.writes.clear()
+    seen: list[int] = []
 
-    async def wait_for_mark() -> None:
-        async with asyncio.timeout(5):
-            while not cluster.writes:  # noqa: ASYNC110 - what is waited for sets no event
-                await asyncio.sleep(0)
+    async def look() -> None:
+        seen.append(len(cluster.writes))
 
-    rig.runner.play = wait_for_mark
+    rig.runner.play = look
     await rig.reconcile()
     running = next(item for item in cluster.writes[0][1]["status"]["conditions"] if item["type"] == "Running")
     assert running["reason"] == "Running"
+    assert seen == [1]
     assert await rig.conditions() == SUCCESSFUL
 
 
@@ -533,37 +534,43 @@ async def test_without_managed_status_nothing_is_written(
     assert rig.runs == 1
 
 
-async def test_a_cancelled_run_is_a_failure_and_the_cancellation_goes_on(rig: Rig) -> None:
-    task = await start(rig)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    conditions = await rig.conditions()
-    assert conditions["Failure"] == ("True", "Failed", "The run was cancelled: the operator is stopping")
-    assert conditions["Running"][0] == "False"
-
-
-async def test_a_late_mark_does_not_overwrite_what_a_cancelled_run_left(
-    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", ["new", "succeeded", "failed", "edited"])
+async def test_stop_during_a_run_is_reported_as_interruption_and_keeps_the_last_result(
+    world: World, tmp_path: Path, before: str
 ) -> None:
-    await rig.reconcile()
-    monkeypatch.setattr(reconciler, "MARK_RUNNING_AFTER_SECONDS", 0.05)
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    if before != "new":
+        rig.runner.outcome = FAILURE if before == "failed" else replace(SUCCESS, duration_seconds=1.5)
+        await rig.reconcile()
+    if before == "edited":
+        await world.patch(THING, "one", {"spec": {"size": 7}})
+    old = await rig.thing()
+    rig.events.clear()
     task = await start(rig)
-    written = asyncio.Event()
-    quick_replace = cluster.replace
-
-    async def replace_slowly(obj: RawObject, subresource: str = "") -> RawObject:
-        answer = await quick_replace(obj, subresource)
-        written.set()
-        await asyncio.sleep(0.1)  # the answer takes longer than it takes until a run counts as long
-        return answer
-
-    monkeypatch.setattr(cluster, "replace", replace_slowly)
-    task.cancel()
+    task.cancel("another replica takes the object over")
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert written.is_set()
-    assert (await rig.conditions())["Running"][0] == "False"
+    new = await rig.thing()
+    reason = "The run was interrupted: another replica takes the object over"
+    assert (await rig.conditions())["Running"] == ("False", "Interrupted", reason)
+    assert new["status"].get("observedGeneration") == old.get("status", {}).get("observedGeneration")
+    kept = {"succeeded": ("Successful", "Failure", "Ready", "Stalled"), "failed": ("Failure", "Ready", "Stalled")}
+    for kind in kept.get(before, ()):
+        assert condition_of(new["status"], kind) == condition_of(old["status"], kind)
+    if before in ("new", "edited"):
+        assert (await rig.conditions())["Ready"][:2] == ("Unknown", "RunInProgress")
+        assert (await rig.conditions()).get("Successful", ("False",))[0] == "False"
+    assert rig.events == []
+    assert priority_in_first_round(new, manages_status=True) is Priority.HIGH
+
+
+async def test_run_that_another_process_ended_is_retried_without_a_failure(rig: Rig) -> None:
+    rig.runner.outcome = RunSummary.of_failure("the run was asked to end", "canceled")
+    assert (await rig.reconcile()).failed
+    assert (await rig.conditions())["Running"][:2] == ("False", "Interrupted")
+    assert "Failure" not in await rig.conditions()
+    assert rig.events == []
 
 
 async def test_a_reconcile_that_is_cancelled_after_its_run_still_says_what_came_of_it(
@@ -608,7 +615,7 @@ async def test_a_reconcile_that_is_cancelled_before_its_run_runs_nothing(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert rig.runs == 0
-    assert (await rig.conditions())["Failure"][2] == "The run was cancelled: the operator is stopping"
+    assert (await rig.conditions())["Running"][2] == "The run was interrupted: the operator is stopping"
 
 
 async def test_every_line_of_a_reconcile_carries_its_job(rig: Rig) -> None:
@@ -685,14 +692,6 @@ async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig
     ]
 
 
-async def test_a_stop_of_the_operator_is_no_event_of_the_object(rig: Rig) -> None:
-    task = await start(rig)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert rig.events == []
-
-
 async def test_the_success_of_an_object_made_anew_is_no_recovery(rig: Rig, world: World, cluster: FakeCluster) -> None:
     rig.runner.outcome = FAILURE
     await rig.reconcile()
@@ -737,15 +736,6 @@ async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
     rig.runner.play = do_nothing
     assert not (await rig.reconcile()).failed
     assert await rig.conditions() == SUCCESSFUL
-
-
-async def test_a_run_that_is_cancelled_for_a_reason_says_so_in_the_status(rig: Rig) -> None:
-    task = await start(rig)
-    task.cancel("another replica takes the object over")
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    message = (await rig.conditions())["Failure"][2]
-    assert message == "The run was cancelled: another replica takes the object over"
 
 
 async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Path, *, ready: bool) -> list[str]:
@@ -808,10 +798,12 @@ async def test_a_period_that_cannot_be_read_stalls_the_object_until_its_annotati
     assert (await rig.conditions())["Ready"][0] == "True"
 
 
-async def test_a_cancelled_run_is_tried_again(world: World, tmp_path: Path) -> None:
-    rig = make_rig(world, tmp_path, ready_conditions=True)
-    await world.create(MANIFEST)
+async def test_failure_after_an_interruption_is_not_shown_as_interrupted(rig: Rig) -> None:
+    await rig.reconcile()
     task = await start(rig)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert (await rig.conditions())["Reconciling"][:2] == ("True", "RunFailed")
+    rig.runner.play = do_nothing
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    assert (await rig.conditions())["Running"][:2] == ("False", "Running")

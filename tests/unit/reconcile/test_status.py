@@ -16,6 +16,7 @@ from rolecall.reconcile.status import (
     running,
     should_mark_running,
     should_write,
+    unready_reason,
 )
 from rolecall.runs.events import MESSAGE_LIMIT_BYTES, Counts
 from tests.unit.json_values import JSON, STATUS
@@ -355,3 +356,19 @@ def test_foreign_conditions_stay_as_they_are(old: Status) -> None:
     )
     new = finished(old, SUCCESS, STAMP)
     assert [item for item in new["conditions"] if item.get("type") not in ours] == foreign
+
+
+@pytest.mark.parametrize(
+    ("stats", "reason"),
+    [
+        ({"is_ready": True}, ""),
+        ({"is_ready": "True"}, ""),
+        ({"is_ready": 2}, ""),
+        ({"is_ready": False}, "The run succeeded; $.stats.is_ready is not true yet"),
+        ({"is_ready": "no"}, "The run succeeded; $.stats.is_ready is not true yet"),
+        ({"is_ready": None}, "The run succeeded; $.stats.is_ready is not true yet"),
+        ({}, "The run reported no value at $.stats.is_ready"),
+    ],
+)
+def test_object_is_ready_only_if_the_value_of_the_path_is_true(stats: dict[str, Any], reason: str) -> None:
+    assert unready_reason(parse_path("$.stats.is_ready"), {"stats": stats}) == reason

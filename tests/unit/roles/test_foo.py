@@ -35,7 +35,26 @@ def test_a_missing_deployment_is_created_and_never_patched() -> None:
 
 def test_a_deployment_as_wanted_is_left_alone() -> None:
     plan = filters.plan([found()], FOO, WANTED)
-    assert plan == {"is_foreign": False, "definition": None, "is_news": False, "available_replicas": 1}
+    unready = {"available_replicas": 1, "is_ready": False}
+    assert plan == {"is_foreign": False, "definition": None, "is_news": False, **unready}
+
+
+@pytest.mark.parametrize(
+    ("status", "is_ready"),
+    [
+        ({"availableReplicas": 2, "observedGeneration": 4}, True),
+        ({"availableReplicas": 2, "observedGeneration": 3}, False),
+        ({"availableReplicas": 1, "observedGeneration": 4}, False),
+        ({}, False),
+    ],
+)
+def test_foo_is_ready_when_its_deployment_has_all_replicas_of_this_generation(
+    status: dict[str, Any], *, is_ready: bool
+) -> None:
+    deployment = found()
+    deployment["metadata"]["generation"] = 4
+    deployment["status"] = status
+    assert filters.plan([deployment], FOO, WANTED)["is_ready"] is is_ready
 
 
 @pytest.mark.parametrize("owner", ["other", None])

@@ -43,7 +43,7 @@ def deleted(plan: dict[str, Any]) -> list[str]:
 def test_missing_pods_are_created() -> None:
     plan = filters.plan([pod("a", "ReplicaSet")], podscaler(4), LIMIT)
     assert plan["missing"] == 3
-    assert plan["stats"] == {"pods": 4, "ready": 1, "surplus": 0, "selector": "a/b=c,app=nginx"}
+    assert plan["stats"] == {"pods": 4, "ready": 1, "is_ready": False, "surplus": 0, "selector": "a/b=c,app=nginx"}
 
 
 def test_as_many_pods_as_asked_for_need_nothing() -> None:
@@ -153,3 +153,9 @@ def test_a_deletion_that_failed_as_a_whole_is_an_error() -> None:
 
 def test_ansible_finds_the_filters() -> None:
     assert set(filters.FilterModule().filters()) == {"podscaler_plan", "podscaler_deletion_errors"}
+
+
+@pytest.mark.parametrize(("ready", "is_ready"), [((True, True), True), ((True, False), False), ((True,), False)])
+def test_podscaler_is_ready_when_as_many_pods_as_wanted_are_ready(ready: tuple[bool, ...], *, is_ready: bool) -> None:
+    pods = [pod(f"p{number}", ready=each) for number, each in enumerate(ready)]
+    assert filters.plan(pods, podscaler(2), LIMIT)["stats"]["is_ready"] is is_ready
