@@ -146,6 +146,7 @@ async def test_each_request_has_its_task_and_no_secret_is_in_any_file(
     assert [task["result"] for task in record.tasks][-1] == "failed"
     assert record.end["outcome"] == "failed"
     assert all(each["task"] for each in record.exchanges)
+    assert thing_operator.stop() == 0  # until then, it repeats the run that fails, and writes files
     assert_nothing_planted(record.path.parent)
 
 

@@ -1,7 +1,7 @@
 """``rolecall run`` and ``ansible-operator run``: runs the operator until it gets SIGTERM or SIGINT.
 
-Flags of the Go runner keep their names and their meaning. A stop lets running plays finish, ends the
-others within the grace period, and exits with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
+Flags of the Go runner keep their names and their meaning. A stop lets running plays finish within the grace
+period, interrupts the others, and exits with 0. An invalid ``watches.yaml`` is reported in one line, with exit code 1.
 """
 
 import argparse

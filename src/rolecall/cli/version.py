@@ -13,8 +13,6 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
-from rolecall.runs.ansible_patches.patches import installed_patches
-
 UNKNOWN = "unknown"
 _SPELLINGS = {"python": "Python"}
 _TOP = Path(__file__).resolve().parents[3]
@@ -60,6 +58,9 @@ def versions() -> dict[str, str]:
 
 def patches() -> dict[str, str]:
     """Return the state of each patch of Ansible, with the reason if it isn't in use."""
+    # Imported here: the other commands should not pay for it.
+    from rolecall.runs.ansible_patches.patches import installed_patches  # noqa: PLC0415
+
     return {
         status.name: f"{status.state}: {status.reason}" if status.reason else status.state
         for status in installed_patches()

@@ -1,5 +1,6 @@
 """The ansible-core that runs need: checked before anything starts, without importing it."""
 
+import re
 from importlib.metadata import PackageNotFoundError, version
 
 from rolecall.config.errors import ConfigurationError
@@ -13,7 +14,7 @@ def check_ansible_core() -> None:
         found = version("ansible-core")
     except PackageNotFoundError:
         raise ConfigurationError(f"ansible-core is not installed: {_advice()}") from None
-    if _numbers(found) < _numbers(MINIMUM):
+    if release_numbers(found)[:2] < release_numbers(MINIMUM):
         raise ConfigurationError(f"found ansible-core {found}, expected {MINIMUM} or newer: {_advice()}")
 
 
@@ -21,6 +22,6 @@ def _advice() -> str:
     return f"install it with pip install 'ansible-core>={MINIMUM}'"
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return major and minor version of a release or pre-release."""
-    return tuple(int(part) for part in text.split(".")[:2])
+def release_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, such as (5, 3, 0) of "5.3.0-beta.1": three at most, none if unknown."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

@@ -185,7 +185,7 @@ class Manager:
         seconds = max(grace_seconds - CANCELLATION_SECONDS, grace_seconds / 4)
         if self.dispatcher.running and self.is_leading:
             logger.info("Waiting for running reconciles", objects=self.dispatcher.running, seconds=seconds)
-            # The election goes on until the last reconcile has ended; when it ends earlier, the leadership is lost.
+            # The election continues until the last reconcile has ended; when it ends earlier, the leadership is lost.
             awaited = self._dispatcher_tasks | self._election_tasks
             await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         left = max(0.0, end - clock())

@@ -34,7 +34,7 @@ class Target:
 class Response:
     """A response and its conditions.
 
-    ``pod`` and ``container`` are regular expressions for the whole name, ``command`` is one that is searched in the
+    ``pod`` and ``container`` are regular expressions for the whole name, ``command`` is one to search for in the
     command and its arguments, joined by spaces. An empty condition always holds.
     """
 

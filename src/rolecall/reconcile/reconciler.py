@@ -12,6 +12,7 @@ run or after it.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -257,7 +258,8 @@ class Reconciler:
         if summary is None:
             return None
         if summary.is_interrupted:
-            return None if await self._report_interruption(context, summary) else Result(failed=True)
+            mark = partial(self.status.mark_interrupted, context.obj, context.status_before, summary.message)
+            return None if await self._written(context, mark) else Result(failed=True)
         self.observer.run_ended(summary)
         counts = summary.counts if summary.completion else None
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
@@ -271,11 +273,6 @@ class Reconciler:
             unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
         )
         return None if await self._write(context, outcome) else Result(failed=True)
-
-    async def _report_interruption(self, context: ReconcileContext, summary: RunSummary) -> bool:
-        return await self._written(
-            context, lambda: self.status.mark_interrupted(context.obj, context.status_before, summary.message)
-        )
 
     async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
         generation = generation_of(context.obj)

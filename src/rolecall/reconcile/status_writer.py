@@ -40,7 +40,7 @@ class StatusWriter:
     readiness: Readiness = field(default_factory=lambda: Readiness(is_on=False))
 
     async def mark_running(self, primary: RawObject) -> RawObject | None:
-        """Mark a run as in progress and return the object as written; None if it is gone or cannot be written.
+        """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
 
         No run depends on this mark, so the write is tried once.
         """
@@ -56,7 +56,7 @@ class StatusWriter:
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:
-        """Mark the object as paused; a primary that is gone needs no status."""
+        """Mark the object as paused; a deleted primary needs no status."""
 
         def update(obj: RawObject, old: Status) -> Status:
             stamp = _stamp(obj)
@@ -67,7 +67,7 @@ class StatusWriter:
     async def mark_interrupted(self, primary: RawObject, before: Status, message: str) -> Status | None:
         """Report that the operator interrupted a run of the object, whose status was ``before`` until then.
 
-        Return the status as it is afterwards, None if the primary is gone.
+        Return the status as it is afterwards, None if the primary was deleted.
         """
         generation = generation_of(primary)
 
@@ -78,9 +78,9 @@ class StatusWriter:
         return await self._write_until_done(primary, update)
 
     async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> Status | None:
-        """Write the result of a run that worked with this generation; a primary that is gone needs no status.
+        """Write the result of a run that worked with this generation; a deleted primary needs no status.
 
-        Return the status as it is afterwards, None if the primary is gone.
+        Return the status as it is afterwards, None if the primary was deleted.
         """
 
         def update_with(outcome: ReconcileOutcome) -> Update:
@@ -109,7 +109,7 @@ class StatusWriter:
         return None
 
     async def _write_once(self, primary: RawObject, update: Update) -> RawObject:
-        """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it is gone."""
+        """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it was deleted."""
         obj = await self.primaries.read_again(primary)
         old = _status_of(obj)
         new = update(obj, old)

@@ -135,7 +135,7 @@ class RunSummary:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run was stopped before its end and for no fault of its own: neither a success nor a failure."""
+        """Whether the run was stopped before its end by the operator: neither a success nor a failure."""
         return self.status == "canceled"
 
     @property

@@ -39,8 +39,9 @@ try:
 except ImportError:  # before 2.19
     Origin = None
 
+from rolecall.runs.ansible_patches.patches import installed_search_path, kubernetes_core_version
 from rolecall.validation.argument_specs import check_arguments
-from rolecall.validation.core_changes import CoreChanges, installed_kubernetes_core
+from rolecall.validation.core_changes import CoreChanges
 
 _YAML_OF_A_ROLE = ("tasks", "handlers", "defaults", "vars", "meta")
 _UNRESOLVED = re.compile(r"couldn't resolve module/action '(\w+\.\w+)\.")
@@ -79,7 +80,8 @@ class Checker:
         self._variables = VariableManager(loader=self._loader, inventory=inventory)
         if hasattr(constants, "ALLOW_BROKEN_CONDITIONALS"):  # since ansible-core 2.19
             allows = bool(constants.config.get_config_value("ALLOW_BROKEN_CONDITIONALS"))
-            self._changes = CoreChanges(ansible_version, installed_kubernetes_core(), allows)
+            collection = kubernetes_core_version(installed_search_path(os.environ)) or ""
+            self._changes = CoreChanges(ansible_version, collection, allows)
 
     @property
     def _errors(self) -> int:

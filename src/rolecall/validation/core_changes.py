@@ -3,15 +3,12 @@
 Only certain findings count, because roles can't be run here: see the migration guide for changes that only a run shows.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final
 
+from rolecall.config.ansible_core import release_numbers
 from rolecall.validation.conditions import Finding, find_broken_conditions
 
 _K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
@@ -27,8 +24,8 @@ _LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s
 class CoreChanges:
     """What an ansible-core from 2.19 on does with tasks.
 
-    ``core`` is its release, ``kubernetes_core`` that of the collection or empty, and ``allows_broken_conditions``
-    the value of its setting ``ALLOW_BROKEN_CONDITIONALS``.
+    ``core`` is its release. ``kubernetes_core`` is the release of the collection; it has no number if it is unknown or
+    not installed. ``allows_broken_conditions`` is the value of the setting ``ALLOW_BROKEN_CONDITIONALS``.
     """
 
     core: str
@@ -55,7 +52,7 @@ class CoreChanges:
         )
 
     def _check_template(self, task: Mapping[str, Any]) -> Iterator[Finding]:
-        if not self.kubernetes_core or _numbers(self.kubernetes_core) >= _TRUSTS_TEMPLATES:
+        if not (found := release_numbers(self.kubernetes_core)) or found >= _TRUSTS_TEMPLATES:
             return
         for name in _K8S:
             arguments = task.get(name)
@@ -76,18 +73,3 @@ class CoreChanges:
                     "list of it: write it in YAML, or as one expression, as in \"{{ {'key': value} }}\""
                 )
                 yield value, message
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
-
-
-def installed_kubernetes_core() -> str:
-    """Return the release of the collection kubernetes.core that Ansible finds first; empty if there is none."""
-    with suppress(ModuleNotFoundError):
-        found = find_spec("ansible_collections.kubernetes.core")
-        for place in (found.submodule_search_locations or ()) if found else ():
-            manifest = Path(place, "MANIFEST.json")
-            if manifest.is_file():
-                return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    return ""

@@ -157,7 +157,7 @@ def _compile_rewritten(_: Any, text: str, *, is_expression: bool) -> tuple[_Key,
 
 
 def _rewritten(text: str, *, is_expression: bool) -> tuple[Any, str]:
-    """Return what ansible-core lets Jinja compile for a text or a condition, and the environment in which it does."""
+    """Return the environment and the source that ansible-core has Jinja compile for a text or a condition."""
 
     class FoundError(BaseException):
         """Ends the evaluation before anything is compiled."""
@@ -195,7 +195,7 @@ def _recording(compile_code: Callable[[Any], CodeType], codes: list[CodeType]) -
 
 
 def _passed(environment: Any, kind: str, name: str) -> object:
-    """Return what Jinja has to pass to a filter or test. Raises KeyError if there is none of that name."""
+    """Return the kind of argument that Jinja adds for a filter or test. Raises KeyError if no such one exists."""
     return getattr(getattr(environment, kind)[name], _PASSED, None)
 
 

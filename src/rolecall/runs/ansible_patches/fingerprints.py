@@ -1,7 +1,7 @@
 """Fingerprints of the functions that patches replace or rely on, and whether what is installed matches them.
 
 A function is named ``module:qualified.name``; a class, an assignment, and an imported name count too. Its fingerprint
-is a digest of its syntax tree without docstrings, comments, and formatting, equal on every Python that is supported.
+is a digest of its syntax tree without docstrings, comments, and formatting, equal on every supported Python.
 ``fingerprints.json`` has the fingerprints of the releases that the patches are tested with; ``python -m
 tools.fingerprints`` writes it. Nothing here imports what it inspects: that could fail, and takes a second.
 
@@ -113,7 +113,7 @@ def _by_module(functions: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _definitions(scope: ast.AST, name: str) -> Iterator[ast.AST | list[str]]:
-    """Yield what defines a name in the body of a module or class; an import as its parts."""
+    """Yield the statements that define a name in the body of a module or class; an import as its parts."""
     for node in ast.iter_child_nodes(scope):
         if isinstance(node, (*_COMPOUND, ast.ExceptHandler)):
             yield from _definitions(node, name)

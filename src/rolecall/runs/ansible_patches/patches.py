@@ -18,6 +18,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Literal
 
+from rolecall.config.ansible_core import release_numbers
 from rolecall.config.ansible_defaults import collection_directories
 from rolecall.runs.ansible_patches.fingerprints import ABSENT, Fingerprints
 
@@ -333,10 +334,10 @@ def _status(
     patch: Patch, found: Mapping[str, tuple[str, list[str]]], earlier: Mapping[str, PatchStatus], path: Sequence[str]
 ) -> PatchStatus:
     if any(package_of(function) == "kubernetes.core" for function in patch.functions) or patch.before:
-        installed = _collection_version(path)
+        installed = kubernetes_core_version(path)
         if installed is None:
             return PatchStatus(patch.name, "not needed", "kubernetes.core isn't installed")
-        if patch.before and _parts(installed) >= patch.before:
+        if patch.before and release_numbers(installed) >= patch.before:
             return PatchStatus(patch.name, "not needed", f"kubernetes.core {installed} doesn't need it")
     if lacking := _lacking(patch, earlier):
         return lacking
@@ -376,11 +377,11 @@ def package_of(function: str) -> str:
 
 def _version(package: str, search_path: Sequence[str]) -> str:
     if package == "kubernetes.core":
-        return _collection_version(search_path) or "?"
+        return kubernetes_core_version(search_path) or "?"
     return next((each.version for each in distributions(name=package, path=list(search_path))), "?")
 
 
-def _collection_version(search_path: Sequence[str]) -> str | None:
+def kubernetes_core_version(search_path: Sequence[str]) -> str | None:
     """Return the version in the manifest of kubernetes.core; "?" if it has none, None if it isn't installed."""
     for directory in search_path:
         collection = Path(directory, *_COLLECTION.split("."))
@@ -389,7 +390,3 @@ def _collection_version(search_path: Sequence[str]) -> str | None:
                 return str(json.loads((collection / "MANIFEST.json").read_bytes())["collection_info"]["version"])
             return "?"
     return None
-
-
-def _parts(text: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdecimal() else 0 for part in text.split("."))

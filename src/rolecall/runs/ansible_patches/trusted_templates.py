@@ -1,6 +1,6 @@
 """``k8s: template:`` of kubernetes.core before 5.3.0 renders its file with ansible-core 2.19 and newer.
 
-Since 2.19, ansible-core renders only text that is marked as trusted. These versions of the collection read the file of
+Since 2.19, ansible-core renders only text marked as trusted. These versions of the collection read the file of
 a template themselves and don't mark it, so that the API server would receive the template. The file is part of the
 role: its text is marked here, as later versions of the collection do.
 """
