@@ -1,4 +1,4 @@
-"""Replays of runs that are not like most: with a command, of a finalizer's role, and with an answer left out."""
+"""Replays of unusual runs: with a command, a finalizer's role, an answer left out, or other settings of Ansible."""
 
 import asyncio
 import json
@@ -24,6 +24,10 @@ COMMAND = """
 NOTHING = """
 - name: Do nothing
   ansible.builtin.debug: {msg: nothing}
+"""
+BROKEN_CONDITION = """
+- name: Check something with a condition that ansible-core 2.19 refuses by default
+  ansible.builtin.assert: {that: ansible_operator_meta.name}
 """
 CLEAN = """
 - name: Note the end
@@ -52,9 +56,11 @@ SHARED = Shared(
         "asks": Role(COMMAND),
         "ends": Role(NOTHING, "finalizer: {name: test.rolecall.dev/end, role: cleans}"),
         "counts": Role(COUNT),
+        "depends": Role(BROKEN_CONDITION),
         "cleans": Role(CLEAN),
     },
     ("--record-dir", "FOLDER/records"),
+    environment={"ANSIBLE_ALLOW_BROKEN_CONDITIONALS": "true"},
 )
 MUCH = 9
 """So many ConfigMaps of a MiB are longer than the longest answer that a record keeps."""
@@ -123,3 +129,11 @@ async def test_a_replay_says_that_an_answer_was_left_out_of_its_record(things: T
     code, found = await replay(things, record)
     assert (code, found["result"]) == (2, "other writes"), found
     assert "the list of configmaps" in json.dumps(found["questions"])
+
+
+async def test_a_replay_uses_the_recorded_settings_of_the_operator(things: Things) -> None:
+    await things["depends"].create()
+    await things["depends"].succeeds()
+    record = await record_of(things, "depends", 1)
+    code, found = await replay(things, record)
+    assert (code, found["result"]) == (0, "same"), found

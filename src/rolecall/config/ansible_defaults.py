@@ -22,6 +22,7 @@ _FOLDER_VARIABLES = {
 _USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """Where Python's ``getpass``, and so Ansible's local connection, looks for the user name before the passwd file."""
 
+_DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
 
 
@@ -65,6 +66,14 @@ def unless_configured(key: str, default: str, environment: Mapping[str, str]) ->
     variable = f"ANSIBLE_{key.upper()}"
     is_set = variable in environment or key in AnsibleConfig.find(environment).defaults
     return {} if is_set or not default else {variable: default}
+
+
+def decisive_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an operator that decide whether a role works and that projects set outside their files.
+
+    A replay needs them: ``ansible-operator`` has other defaults for them than ``rolecall``.
+    """
+    return {name: environment[name] for name in _DECISIVE if name in environment}
 
 
 def collection_directories(environment: Mapping[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from rolecall.blocking_work import in_thread
+from rolecall.config.ansible_defaults import decisive_settings
 from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.work_queue import Cause
@@ -141,7 +142,7 @@ class Recorder:
     ) -> Document:
         surroundings = Surroundings(
             watch=entry_of(watch),
-            versions=_versions(watch),
+            versions=_versions(watch, self.environment),
             secrets=self._secrets(watch, record, token),
             resources=resources,
         )
@@ -209,10 +210,11 @@ def marked_texts(watch: Watch, obj: RawObject) -> list[str]:
     return [text for value in found for text in texts_in(value)]
 
 
-def _versions(watch: Watch) -> dict[str, Any]:
+def _versions(watch: Watch, environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         "rolecall": version("rolecall"),
         "ansible-core": version("ansible-core"),
         "collections": collections_near(),
         "content": digest_of_content(contents_of(watch)),
+        "environment": decisive_settings(environment),
     }

@@ -146,11 +146,12 @@ class _RunnerBehind:
     record: StoredRecord
 
     async def run(self, spec: RunSpec, on_event: OnEvent) -> RunSummary:
-        """Run with a clock that is set back; see ``runner.Runner``."""
+        """Run with a clock that is set back and the recorded settings of Ansible; see ``runner.Runner``."""
         lines = RunLines.of_record(self.record)
         started, starts = lines.started.timestamp(), lines.task_starts()
         variables = await in_thread(lambda: clock.write_times(self.times, started, starts))
-        return await self.runner.run(replace(spec, environment={**spec.environment, **variables}), on_event)
+        recorded = self.record.head.get("environment", {})
+        return await self.runner.run(replace(spec, environment={**spec.environment, **recorded, **variables}), on_event)
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:
