@@ -110,7 +110,7 @@ alone: setup | beside $(if $(filter test,$(MAKECMDGOALS)),unit check)
 
 .PHONY: parity
 parity: setup ## Roles and playbooks of every kind, warm and cold, compared
-	$(RUN) pytest tests/parity --timeout 1800
+	$(RUN) pytest tests/parity --timeout 1800 --numprocesses $(WORKERS)
 
 .PHONY: molecule
 molecule: setup ## The molecule scenarios: default, local, and cluster on a control plane that takes a cluster's place
@@ -154,7 +154,7 @@ test-matrix: setup ## Unit tests, parity and real plays with each ansible-core o
 	  UV_PROJECT_ENVIRONMENT=.venv-$$pair $(UV) sync --locked --quiet --group core-$${core/./-} --python $$python; \
 	  export PATH="$(CURDIR)/.venv-$$pair/bin:$$PATH"; \
 	  rolecall version; \
-	  pytest tests/unit tests/static --numprocesses $(WORKERS) && pytest $(MATRIX) --timeout 1800 || failed="$$failed $$pair"; \
+	  pytest tests/unit tests/static --numprocesses $(WORKERS) && pytest $(MATRIX) --numprocesses $(WORKERS) --timeout 1800 || failed="$$failed $$pair"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 

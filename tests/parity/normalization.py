@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from importlib.metadata import version
 from typing import Any
 
 VARIES = "<varies>"
+IS_CORE_2_18 = version("ansible-core").startswith("2.18.")
 
 VARYING_KEYS = frozenset(
     {
@@ -57,6 +59,19 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
+_TRACEBACKS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"Traceback \(most recent call last\):(?:\\n|\n)(?:  (?:(?!\\n).)*(?:\\n|\n))+"),
+        "<traceback> ",
+    ),
+    (re.compile(r"(See stdout/stderr for the exact error: )(?:[^|]* \| )+"), r"\1<traceback> "),
+    (re.compile(r"Interrupted at <frame at <address>.*? called from <frame at <address>"), "Interrupted at <frame>"),
+)
+"""The way to an error. Before 2.19, ansible-core shows it in results, with the frames of its wrapper of modules.
+
+A module of a warm run has no wrapper, and its source is at hand.
+"""
+
 
 class Normalizer:
     """Replaces what belongs to one run; `own` maps texts of this run to placeholders, longer texts first."""
@@ -66,9 +81,11 @@ class Normalizer:
 
     def text(self, text: str) -> str:
         """Return the text without what differs between runs."""
+        if IS_CORE_2_18 and text.startswith("[DEPRECATION WARNING]"):
+            text = text.replace("-\n", "-")  # Ansible wraps lines within a path, too
         for mine, placeholder in self._own:
             text = text.replace(mine, placeholder)
-        for pattern, placeholder in _PATTERNS:
+        for pattern, placeholder in (*_PATTERNS, *(_TRACEBACKS if IS_CORE_2_18 else ())):
             text = pattern.sub(placeholder, text)
         return text
 

@@ -3,10 +3,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 
 from rolecall.cli import ansible_operator
 from rolecall.cli.main import main
+from rolecall.config.ansible_core import MINIMUM
+from rolecall.runs.runner_process import COLLECTIONS
 
 COMMANDS = (["run"], ["plan", "--all"], ["replay", "record.json"], ["validate"])
 
@@ -71,3 +74,9 @@ def test_every_other_version_passes(
     install(found)
     main(["validate"])
     assert "ansible-core" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("collection", ["rolecall", "operator_sdk"])
+def test_the_collections_of_rolecall_accept_the_oldest_usable_ansible_core(collection: str) -> None:
+    text = (COLLECTIONS / "ansible_collections" / collection / "util" / "meta" / "runtime.yml").read_text()
+    assert yaml.safe_load(text)["requires_ansible"] == f">={MINIMUM}.0"
