@@ -24,7 +24,7 @@ WORKERS ?= 3
 
 # Versions of ansible-core, each with a Python for it. The group of uv.lock also has the package "ansible" of the version.
 CORES ?= 2.18@3.12 2.19@3.11 2.20@3.12 2.21@3.13 2.21@3.14
-MATRIX := tests/parity $(addprefix tests/integration/,test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
+MATRIX := $(addprefix tests/integration/,test_existing_roles.py test_runner.py test_warm.py test_odd_objects.py test_planned_runs.py)
 
 IMG ?= localhost/rolecall:dev
 # The name of a release's image. RELEASE="--no-image" makes a release without one.
@@ -154,7 +154,7 @@ test-matrix: setup ## Unit tests, parity and real plays with each ansible-core o
 	  UV_PROJECT_ENVIRONMENT=.venv-$$pair $(UV) sync --locked --quiet --group core-$${core/./-} --python $$python; \
 	  export PATH="$(CURDIR)/.venv-$$pair/bin:$$PATH"; \
 	  rolecall version; \
-	  pytest tests/unit tests/static --numprocesses $(WORKERS) && pytest $(MATRIX) --numprocesses $(WORKERS) --timeout 1800 || failed="$$failed $$pair"; \
+	  pytest tests/unit tests/static tests/parity --numprocesses $(WORKERS) --timeout 1800 && pytest $(MATRIX) --timeout 1800 || failed="$$failed $$pair"; \
 	done; \
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
