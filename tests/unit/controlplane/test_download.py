@@ -331,6 +331,12 @@ def test_every_pinned_checksum_is_a_sha256_of_a_file_of_these_releases() -> None
 
 
 @pytest.mark.parametrize("machine", ["amd64", "arm64"])
+def test_the_checksum_of_kwok_is_pinned_because_its_project_publishes_none(machine: str) -> None:
+    kwok = next(program for program in PROGRAMS if program.name == "kwok")
+    assert asset_of(kwok, "linux", machine).location in read_pinned()
+
+
+@pytest.mark.parametrize("machine", ["amd64", "arm64"])
 def test_official_locations_carry_system_and_machine(machine: str) -> None:
     assets = {program.name: asset_of(program, "linux", machine) for program in PROGRAMS}
     assert assets["etcd"].location.startswith("github.com/etcd-io/etcd/releases/download/v")
