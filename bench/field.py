@@ -10,6 +10,7 @@ standard output, progress to standard error. ``bench/README.md`` describes how t
 import argparse
 import itertools
 import os
+import queue
 import re
 import signal
 import statistics
@@ -18,10 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from typing import Any, Final
 
 import yaml
 from bench import process_tree
@@ -37,11 +39,11 @@ from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.kube.references import RawObject
 from rolecall.process_tree import descendants, is_alive, kill_all
 
-_READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 30.0
+_READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 300.0
 _POLL_SECONDS, _MEMORY_EVERY = 0.1, 5
 _QUIET_SHARE, _QUIET_FOR_SECONDS = 0.03, 3.0
 _READY: Final = re.compile(r"[Ss]tarting workers|Workers started")
-_FAILED_TASK: Final = re.compile(r"TASK \[([^\]\n]+)\](?:(?!TASK \[).)*?(?:fatal: \[|failed: \[)", re.DOTALL)
+_TASK: Final = re.compile(r"TASK \[([^\]\n]+)\]((?:(?!TASK \[).)*)", re.DOTALL)
 _FLAGS: Final = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false")
 _SHOWN_CHARACTERS: Final = 160
 _SUCCESSFUL: Final = "Successful"
@@ -219,8 +221,9 @@ def _run_or_report(project: Project, runner: Runner, options: Options) -> Result
     try:
         return _run(project, runner, options)
     except (ControlPlaneError, RuntimeError, OSError, ApiException) as error:
-        progress(f"{project.name}: {runner.name} can't run it: {error}")
-        return Result(f"not run: {_in_a_cell(str(error))}", 0.0, 0.0, 0.0)
+        reason = str(error.body if isinstance(error, ApiException) else error)
+        progress(f"{project.name}: {runner.name} can't run it: {reason}")
+        return Result(f"not run: {_in_a_cell(reason)}", 0.0, 0.0, 0.0)
 
 
 def _run(project: Project, runner: Runner, options: Options) -> Result:
@@ -246,11 +249,13 @@ def _run(project: Project, runner: Runner, options: Options) -> Result:
             base = options.keep / f"{project.name}-{runner.name}"
             base.with_suffix(".log").write_text(text)
             base.with_suffix(".yaml").write_text(yaml.safe_dump(objects))
-        task = _FAILED_TASK.findall(text)
-        outcome = (
-            f"{result.outcome} in *{task[0].strip()}*" if task and result.outcome != _SUCCESSFUL else result.outcome
-        )
-        return Result(outcome, result.seconds, result.cpu_seconds, result.memory_mib, objects)
+        return replace(result, outcome=_with_task(result.outcome, text), objects=objects)
+
+
+def _with_task(outcome: str, log: str) -> str:
+    """Add the last task that failed, and that the role doesn't ignore, to a failure."""
+    failed = [name for name, output in _TASK.findall(log) if "fatal: [" in output and "...ignoring" not in output]
+    return f"{outcome} in *{failed[-1].strip()}*" if failed and outcome.startswith("Failed") else outcome
 
 
 def _prepare(kubectl: Kubectl, project: Project) -> None:
@@ -332,9 +337,15 @@ def _reconcile(
     cpu_seconds, memory, outcome = process_tree.cpu_seconds(pid), 0.0, ""
     started = time.monotonic()
     deadline = started + timeout_seconds
-    name = resource.create(body=sample, **place).metadata.name
+    metadata = resource.create(body=sample, **place).metadata
+    seen: queue.SimpleQueue[tuple[float, str]] = queue.SimpleQueue()
+    start = {**place, "name": metadata.name, "resource_version": metadata.resourceVersion}
+    Thread(target=_watch_outcome, args=(resource, start, timeout_seconds, seen), daemon=True).start()
+    seen_at = 0.0
     for count in itertools.count():
-        outcome = _outcome(resource.get(name=name, **place).to_dict())
+        outcome = ""
+        with suppress(queue.Empty):
+            seen_at, outcome = seen.get(timeout=_POLL_SECONDS)
         if operator.poll() is not None:
             outcome = f"the runner exited with {operator.returncode}"
         elif not outcome and time.monotonic() > deadline:
@@ -343,9 +354,18 @@ def _reconcile(
             break
         if count % _MEMORY_EVERY == 0:
             memory = max(memory, process_tree.memory_mib(pid))
-        time.sleep(_POLL_SECONDS)
-    seconds = time.monotonic() - started
+    seconds = (seen_at or time.monotonic()) - started
     return Result(outcome, seconds, process_tree.cpu_seconds(pid) - cpu_seconds, memory)
+
+
+def _watch_outcome(
+    resource: Any, start: dict[str, str], timeout_seconds: float, seen: "queue.SimpleQueue[tuple[float, str]]"
+) -> None:
+    """Put the first outcome and its time: a watch sees it even if the next run overwrites it at once."""
+    for event in resource.watch(**start, timeout=int(timeout_seconds) + 1):
+        if outcome := _outcome(event["raw_object"]):
+            seen.put((time.monotonic(), outcome))
+            return
 
 
 def _outcome(obj: RawObject) -> str:

@@ -44,10 +44,13 @@ _UNCOMPARED: Final = frozenset(
 """Resources that only built-in controllers write, by the first part of their names."""
 _SERVER_METADATA: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 _SERVER_FIELDS: Final = ("clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "nodeName", "volumeName")
+_RUNNER_STATUS: Final = ("conditions", "observedGeneration")
 _BUILT_IN: Final = re.compile(r"^(v1|(apps|batch|autoscaling|policy)/.*|[\w.]*\.k8s\.io/.*)$")
 _PATTERNS: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
     (re.compile(r"\b1[6-9]\d{8}(?:\.\d+)?\b"), "<time>"),
+    (re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d (?:[AP]M )?[A-Z]+ \d{4}\b"), "<time>"),  # date's
+    (re.compile(r"\b\d+:\d\d:\d\d\b"), "<duration>"),
     (re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL), r"<PEM \1>"),
     (re.compile(r"\bkube-api-access-[a-z0-9]{5}\b"), "<token volume>"),
 )
@@ -168,8 +171,8 @@ def _without_server_fields(obj: RawObject) -> RawObject:
     metadata = {key: value for key, value in metadata_of(obj).items() if key not in _SERVER_METADATA}
     clean = {**{key: value for key, value in obj.items() if key != "status"}, "metadata": metadata}
     if not _BUILT_IN.match(str(obj["apiVersion"])) and isinstance(status := obj.get("status"), dict):
-        # A condition has times, and the counts of the last of possibly several runs.
-        clean["status"] = {key: value for key, value in status.items() if key != "conditions"}
+        # A condition has times, and the counts of the last of possibly several runs. Only rolecall writes the other.
+        clean["status"] = {key: value for key, value in status.items() if key not in _RUNNER_STATUS}
     if obj["kind"] == "Secret":
         clean["data"] = {key: _decoded(value) for key, value in (obj.get("data") or {}).items()}
     cleaned: RawObject = _cleaned(clean)

@@ -5,6 +5,7 @@ compared as a whole; with several it is compared host by host, because Ansible p
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ _TITLE = ("TASK [", "task path: ")
 
 _POLL = "runner_on_async_poll"
 """What a background task is told about at each look at it: how many looks it takes depends on the machine."""
+
+_REMARK = re.compile(r"\[DEPRECATION WARNING\]: The `[\w.]+` module is deprecated\.")
+"""The remark of ansible-core 2.20 and newer when a plugin imports an old module; for a warm run the server imports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,9 @@ class Observation:
 
     def comparable(self, normalizer: Normalizer, *, ordered: bool = True) -> dict[str, Any]:
         """Return everything that must be equal, as a JSON value; unless `ordered`, tasks may start in any order."""
-        lasting = [event for event in self.raw_events if event.get("event") != _POLL]
+        lasting = [event for event in self.raw_events if not _varies(event.get("event"), event.get("stdout"))]
         events = normalizer.value([_event(event, ordered=ordered) for event in lasting])
-        told = [event for event in self.reported if event.name != _POLL]
+        told = [event for event in self.reported if not _varies(event.name, event.stdout)]
         reported = normalizer.value([_reported(event, ordered=ordered) for event in told])
         rest: dict[str, Any] = normalizer.value(
             {
@@ -76,11 +80,16 @@ def read_tree(folder: Path) -> dict[str, str]:
 
 
 def artifact_names(artifacts: Path) -> list[str]:
-    """Return the names of everything a run left, and how many events, without polls."""
+    """Return the names of everything a run left, and how many events are compared."""
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*") if path.is_file()}
     events = {name for name in names if name.startswith("job_events/")}
-    polls = sum(event.get("event") == _POLL for event in read_events(artifacts))
-    return [*sorted(names - events), f"job_events: {len(events) - polls}"]
+    left_out = sum(_varies(event.get("event"), event.get("stdout")) for event in read_events(artifacts))
+    return [*sorted(names - events), f"job_events: {len(events) - left_out}"]
+
+
+def _varies(name: object, printed: object) -> bool:
+    """Return whether an event may be there or not."""
+    return name == _POLL or bool(_REMARK.search(strip_colours(str(printed or ""))))
 
 
 def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:

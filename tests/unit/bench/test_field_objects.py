@@ -56,9 +56,11 @@ def test_different_value_is_reported_with_its_path(ours: Any, theirs: Any) -> No
     assert [line.partition(":")[0] for line in comparison.differences] == ["ConfigMap field/one.data.key"]
 
 
-def test_time_pem_block_and_random_token_are_no_difference() -> None:
+def test_time_duration_pem_block_and_random_token_are_no_difference() -> None:
     ours = {"t": "2026-01-01T00:00:00Z", "k": "-----BEGIN KEY-----\nab\n-----END KEY-----", "r": "id: x7Qa91LmZ0"}
+    ours |= {"d": "Tue Nov  4 07:05:59 AM UTC 2026", "s": "0:00:10"}
     theirs = {"t": "2026-01-02T03:00:00Z", "k": "-----BEGIN KEY-----\ncde\n-----END KEY-----", "r": "id: Tk3mW8s2Bc"}
+    theirs |= {"d": "Tue Nov 24 17:15:09 UTC 2026", "s": "0:01:46"}
     comparison = compare(comparable([config_map(ours)]), comparable([config_map(theirs)]))
     assert comparison.differences == []
     assert [line.partition(":")[0] for line in comparison.random] == ["ConfigMap field/one.data.r"]
