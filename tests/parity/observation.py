@@ -25,7 +25,7 @@ _POLL = "runner_on_async_poll"
 """What a background task is told about at each look at it: how many looks it takes depends on the machine."""
 
 _REMARK = re.compile(r"\[DEPRECATION WARNING\]: The `[\w.]+` module is deprecated\.")
-"""The remark of ansible-core 2.20 and newer when a plugin imports an old module; for a warm run the server imports it."""
+"""What ansible-core 2.20 and newer remark when a plugin imports an old module: the server does that for warm runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,18 @@ PATCHES = (
         needs=("fork",),
     ),
     Patch(
+        "caller-frames",
+        "ansible_patches.caller_frames",
+        (),
+        optional=(
+            "ansible.module_utils._internal._deprecator:get_caller_plugin_info",
+            "ansible.module_utils._internal._stack:caller_frame",
+            "ansible.module_utils._internal._stack:iter_stack",
+            "ansible.module_utils._internal._traceback:maybe_capture_traceback",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
         "event-channel",
         "ansible_patches.event_channel",
         (

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -167,6 +168,10 @@ def _fill_caches() -> None:
     for direction in getattr(json, "Direction", ()):
         json.get_module_encoder("legacy", direction)
         json.get_module_decoder("legacy", direction)
+    result: Any = importlib.import_module("ansible._internal._task").UnifiedTaskResult  # since 2.21
+    for yes, other in product((True, False), repeat=2):
+        result.get_result_key_to_resolved_field_mapping(source_is_module=yes)
+        result._get_field_name_to_result_key_mapping(for_callback=yes, for_round_trip=other)  # noqa: SLF001 - a cache
 
 
 def _alias_deprecated_client() -> None:

@@ -214,6 +214,10 @@ def apply_patches(context: ForkContext) -> None:
     # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
     placement = TaskPlacement()
     kubernetes_connections.install()
+    if context.has("caller-frames"):
+        from rolecall.runs.ansible_patches import caller_frames  # noqa: PLC0415
+
+        caller_frames.install()
     if context.has("temporary-directories"):
         from rolecall.runs.ansible_patches import temporary_directories  # noqa: PLC0415
 
