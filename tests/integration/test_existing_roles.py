@@ -104,8 +104,8 @@ CONSTRUCTS = {
         "unset_limit",
     ),
     "empty": Construct(
-        """- ansible.builtin.set_fact: {result: "[{{ lookup('template', 'empty.j2') | indent(2) }}]"}\n""" + RESULT,
-        "[]",
+        """- ansible.builtin.set_fact: {result: "<{{ lookup('template', 'empty.j2') | indent(2) }}>"}\n""" + RESULT,
+        "<>",
         "NoneType",
         files={"templates/empty.j2": "{% if false %}nothing{% endif %}"},
     ),

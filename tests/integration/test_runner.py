@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -243,8 +244,8 @@ async def test_a_syntax_error_is_named_with_file_and_line(bench: Bench) -> None:
     role = bench.role('- name: A\n  ansible.builtin.debug: {msg: "a"\n')
     summary = await bench.run(role)
     assert summary.status == "failed"
-    assert "YAML parsing failed" in summary.message
-    assert f"{role.path}/tasks/main.yml:" in summary.message
+    assert "YAML" in summary.message
+    assert re.search(rf"{role.path}/tasks/main\.yml(:|': line )[1-3]\b", summary.message), summary.message
 
 
 @WARM_ONLY
@@ -523,8 +524,8 @@ async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> Non
     role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | list }}"}\n')
     with GuardedRunner.of(bench.runner, 400 << 20) as runner:
         summary = await runner.run(bench.job(role), bench.events.append)
-    assert "Task 'Grow': probably out of memory: a process of the run had " in summary.message
-    assert "may have 400Mi" in summary.message
+    # ansible-core 2.18 shows the error, and then it's certain.
+    assert re.search(r"Task 'Grow': (probably )?out of memory: a process of the run .*400Mi", summary.message)
 
 
 async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: Bench, tmp_path: Path) -> None:
