@@ -24,7 +24,7 @@ _TITLE = ("TASK [", "task path: ")
 _POLL = "runner_on_async_poll"
 """What a background task is told about at each look at it: how many looks it takes depends on the machine."""
 
-_REMARK = re.compile(r"\[DEPRECATION WARNING\]: The `[\w.]+` module is deprecated\.")
+_OLD_MODULE = re.compile(r"The `[\w.]+` module is deprecated\.")
 """What ansible-core 2.20 and newer remark when a plugin imports an old module: the server does that for warm runs."""
 
 
@@ -89,7 +89,7 @@ def artifact_names(artifacts: Path) -> list[str]:
 
 def _varies(name: object, printed: object) -> bool:
     """Return whether an event may be there or not."""
-    return name == _POLL or bool(_REMARK.search(strip_colours(str(printed or ""))))
+    return name == _POLL or bool(name == "verbose" and _OLD_MODULE.search(strip_colours(str(printed or ""))))
 
 
 def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:
@@ -117,7 +117,12 @@ def _printed(text: str, *, ordered: bool) -> str:
 def _event(event: Mapping[str, Any], *, ordered: bool) -> dict[str, Any]:
     kept = {key: value for key, value in event.items() if key not in _LEFT_OUT}
     kept["stdout"] = _printed(str(event.get("stdout") or ""), ordered=ordered)
-    kept["host"] = (event.get("event_data") or {}).get("host", "")
+    data = event.get("event_data") or {}
+    kept["host"] = data.get("host", "")
+    if (result := data.get("res")) and "deprecations" in result:
+        others = [each for each in result["deprecations"] if not _OLD_MODULE.match(each["msg"])]
+        rest = {key: value for key, value in result.items() if key != "deprecations"}
+        kept["event_data"] = {**data, "res": rest | ({"deprecations": others} if others else {})}
     return kept
 
 
