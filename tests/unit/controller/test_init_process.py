@@ -30,6 +30,18 @@ while True:
 """
 
 
+@pytest.fixture(autouse=True)
+def nothing_ignored() -> Iterator[None]:
+    """Undo what nohup and a shell's background jobs do, because commands inherit ignored signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
+    for number, handler in before.items():
+        if handler == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     """Start a command below the init process, which is yielded, and leave nothing behind."""
