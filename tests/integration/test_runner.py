@@ -521,7 +521,7 @@ def _arguments(bench: Bench, job: RunSpec) -> list[str]:
 
 async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> None:
     """Ansible does not say that memory ran out, so that the size of the play has to."""
-    role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | list }}"}\n')
+    role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | batch(1000) | list }}"}\n')
     with GuardedRunner.of(bench.runner, 400 << 20) as runner:
         summary = await runner.run(bench.job(role), bench.events.append)
     # ansible-core 2.18 shows the error, and then it's certain.
