@@ -5,11 +5,11 @@ so that one file works for both. Everything is checked before anything starts: a
 key and the line. Unknown keys are reported and ignored. The result is frozen.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from jsonpath_ng import JSONPath
@@ -30,6 +30,7 @@ from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
 from rolecall.logs import get_logger
 
+_Path = TypeVar("_Path")
 logger = get_logger("watches")
 
 _TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
@@ -250,7 +251,9 @@ def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer |
 def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
     for entry in reader.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
-        on = tuple(path for text in entry.read(keys.ON) if (path := _read_field(entry, keys.ON, text)))
+        on = tuple(
+            path for text in entry.read(keys.ON) if (path := _parsed(entry, keys.ON.name, FieldPath.parse, text))
+        )
         values = {key: entry.read(key) for key in _TRIGGER_REFERENCES}
         references = [key for key, value in values.items() if entry.get(key) and value is not False]
         if not references and values[keys.OWNER] is False:
@@ -262,45 +265,36 @@ def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
             continue
         [reference] = references
         if reference is not keys.OWNER:
-            path = _read_field(entry, reference, values[reference])
+            path = _parsed(entry, reference.name, FieldPath.parse, values[reference])
             yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
         elif values[reference]:
             yield Trigger(gvk, ReferenceType.OWNER, None, on)
 
 
-def _read_field(reader: MappingReader, key: Key[Any], text: object) -> FieldPath | None:
-    try:
-        return FieldPath.parse(_path_text(text))
-    except ValueError as error:
-        reader.add_error(key.name, str(error))
-        return None
-
-
 def _read_ready(reader: MappingReader) -> JSONPath | None:
     text = reader.read(keys.READY)
-    if not text:
-        return None
-    try:
-        return parse_path(_path_text(text))
-    except ValueError as error:
-        reader.add_error(keys.READY.name, str(error))
-        return None
+    return _parsed(reader, keys.READY.name, parse_path, text) if text else None
 
 
 def _read_sensitive(reader: MappingReader) -> Iterator[JSONPath]:
     for text in reader.read(keys.SENSITIVE):
-        try:
-            yield parse_path(_path_text(text))
-        except ValueError as error:
-            reader.add_error(keys.SENSITIVE.name, str(error))
+        if path := _parsed(reader, keys.SENSITIVE.name, parse_path, text):
+            yield path
 
 
 def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:
     for name, text in reader.read(keys.STATUS).items():
-        try:
-            yield name, parse_path(_path_text(text))
-        except ValueError as error:
-            reader.add_error(f"{keys.STATUS.name}.{name}", str(error))
+        if path := _parsed(reader, f"{keys.STATUS.name}.{name}", parse_path, text):
+            yield name, path
+
+
+def _parsed(reader: MappingReader, name: str, parse: Callable[[str], _Path], text: object) -> _Path | None:
+    """Return a parsed JSONPath; None, with an error of the key of this name, if it is none."""
+    try:
+        return parse(_path_text(text))
+    except ValueError as error:
+        reader.add_error(name, str(error))
+        return None
 
 
 def _path_text(value: object) -> str:
