@@ -46,16 +46,19 @@ def node_names(count: int) -> list[str]:
 def create_nodes(server: ApiServer, count: int, kubelet_port: int) -> None:
     """Register the simulated nodes, whose kubelet listens on this port (0: without a kubelet)."""
     for name in node_names(count):
-        response = server.request("POST", "/api/v1/nodes", components.node(name, kubelet_port))
-        if not response.is_success:
-            raise ControlPlaneError(f"cannot create node {name!r}: {response.message}")
+        _create(server, "/api/v1/nodes", components.node(name, kubelet_port), f"node {name!r}")
 
 
 def create_storage_class(server: ApiServer) -> None:
     """Create the default StorageClass."""
-    response = server.request("POST", "/apis/storage.k8s.io/v1/storageclasses", components.storage_class())
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    _create(server, path, components.storage_class(), "the default StorageClass")
+
+
+def _create(server: ApiServer, path: str, manifest: dict[str, object], name: str) -> None:
+    response = server.request("POST", path, manifest)
     if not response.is_success:
-        raise ControlPlaneError(f"cannot create the default StorageClass: {response.message}")
+        raise ControlPlaneError(f"cannot create {name}: {response.message}")
 
 
 def has_service_accounts(server: ApiServer) -> bool:

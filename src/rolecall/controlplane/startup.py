@@ -74,7 +74,7 @@ class Startup:
         self._launch(state, components.ETCD)
         server = self._start_api_server(state, deadline)
         if has_controllers:
-            self._launch_kubelet(state)
+            self._launch(state, components.KUBELET)
         readiness.create_nodes(server, nodes, state.kubelet_port)
         if has_controllers:
             readiness.create_storage_class(server)
@@ -102,9 +102,6 @@ class Startup:
 
     def restart(self, state: State, component: str) -> None:
         """Start one component again; an API server is ready when this returns."""
-        if component == components.KUBELET:
-            self._launch_kubelet(state)
-            return
         self._launch(state, component)
         if component == components.API_SERVER:
             alone = replace(state, processes={component: state.processes[component]})  # others may be down on purpose
@@ -147,9 +144,13 @@ class Startup:
         )
 
     def _launch(self, state: State, component: str) -> None:
-        """Start a component with a program and record its process."""
+        """Start a component and record its process."""
+        if component == components.KUBELET:
+            self._launch_kubelet(state)
+            return
         programs = {name: Path(path) for name, path in state.programs.items()}
-        self._start(state, component, components.command_line(component, programs, self._layout, state.port))
+        command = components.command_line(component, programs, self._layout, state.port)
+        self._start(state, component, command, self._environment())
 
     def _launch_kubelet(self, state: State) -> None:
         """Start the kubelet endpoint on its port; connections wait in the socket's queue until it accepts them."""
@@ -157,12 +158,18 @@ class Startup:
             listener.listen()
             state.kubelet_port = listener.getsockname()[1]
             command = components.kubelet_command_line(state.port, listener.fileno())
-            self._start(state, components.KUBELET, command, (listener.fileno(),))
+            # Without HOME, Python does not find what is installed there.
+            environment = self._environment() | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self._start(state, components.KUBELET, command, environment, (listener.fileno(),))
 
-    def _start(self, state: State, component: str, command: list[str], inherited: tuple[int, ...] = ()) -> None:
-        environment = self._environment()
-        if component == components.KUBELET:  # without HOME, Python does not find what is installed there
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    def _start(
+        self,
+        state: State,
+        component: str,
+        command: list[str],
+        environment: dict[str, str],
+        inherited: tuple[int, ...] = (),
+    ) -> None:
         try:
             state.processes[component] = component_processes.start(
                 command,
