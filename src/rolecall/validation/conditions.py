@@ -142,7 +142,7 @@ def _of_filter(node: nodes.Filter) -> str | None:
     if name in ("default", "d"):
         return _result_of(node.node) if node.args and _result_of(node.args[0]) else None
     if name == "ternary":
-        return _first(_result_of(each) for each in node.args)
+        return next(filter(None, map(_result_of, node.args)), None)
     return _result_of(node.node) if name in _KEEPING else _FILTERS.get(name)
 
 
@@ -182,10 +182,6 @@ def _of_branches(node: nodes.CondExpr) -> str | None:
 
 def _of_item(node: nodes.Getitem) -> str | None:
     return "a list or a string" if isinstance(node.arg, nodes.Slice) else None
-
-
-def _first(found: Iterator[str | None]) -> str | None:
-    return next(filter(None, found), None)
 
 
 def _without_prefix(name: str) -> str:

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rolecall.config.ansible_core import release_numbers
+from rolecall.runs.ansible_patches.patches import TRUSTS_TEMPLATES
 from rolecall.validation.conditions import Finding, find_broken_conditions
 
 _K8S: Final = ("k8s", "kubernetes.core.k8s", "community.kubernetes.k8s", "community.okd.k8s", "redhat.openshift.k8s")
 _SET_FACT: Final = ("set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact")
-_TRUSTS_TEMPLATES: Final = (5, 3, 0)
-"""The first release of kubernetes.core whose ``template`` option ansible-core 2.19 renders."""
-
 _LITERAL: Final = re.compile(r"\s*(\{\s*'[^'{}]*'\s*:|\[\s*'[^'\[\]]*').*[}\]]\s*", re.DOTALL)
 """A text in Python's notation of a dictionary or list, which 2.18 converted; JSON may be meant as text."""
 
@@ -52,7 +50,7 @@ class CoreChanges:
         )
 
     def _check_template(self, task: Mapping[str, Any]) -> Iterator[Finding]:
-        if not (found := release_numbers(self.kubernetes_core)) or found >= _TRUSTS_TEMPLATES:
+        if not (found := release_numbers(self.kubernetes_core)) or found >= TRUSTS_TEMPLATES:
             return
         for name in _K8S:
             arguments = task.get(name)

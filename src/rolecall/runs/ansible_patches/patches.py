@@ -14,8 +14,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import distributions
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from rolecall.config.ansible_core import release_numbers
@@ -30,6 +32,9 @@ _PACKAGES = {
     "kubernetes": "kubernetes",
 }
 """The package of a module, by the first part of its name."""
+
+TRUSTS_TEMPLATES = (5, 3, 0)
+"""The first release of kubernetes.core whose option ``template`` ansible-core 2.19 and newer render."""
 
 State = Literal["in use", "disabled", "not needed"]
 
@@ -48,6 +53,10 @@ class Patch:
     optional: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     before: tuple[int, ...] = ()
+
+    def load(self) -> ModuleType:
+        """Import the module of the patch, and with it Ansible. Raises whatever a changed Ansible makes it raise."""
+        return import_module(f"rolecall.runs.{self.module}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +266,7 @@ PATCHES = (
         ),
         optional=("ansible.template:trust_as_template",),
         needs=("fork",),
-        before=(5, 3, 0),
+        before=TRUSTS_TEMPLATES,
     ),
     # Without any one of these, a plan could change something.
     Patch(

@@ -61,11 +61,11 @@ def preload(contents: Sequence[Path], statuses: Sequence[PatchStatus]) -> tuple[
 
 def _import_problems(statuses: Iterable[PatchStatus]) -> Iterator[tuple[str, str]]:
     """Import the patches in use; yield the name of each that can't be imported, and the reason."""
-    modules = {patch.name: patch.module for patch in PATCHES}
+    patches = {patch.name: patch for patch in PATCHES}
     for status in statuses:
         if status.is_in_use:
             try:
-                importlib.import_module(f"rolecall.runs.{modules[status.name]}")
+                patches[status.name].load()
             except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
                 yield status.name, f"it can't be imported: {error}"
 

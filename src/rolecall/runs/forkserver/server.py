@@ -27,7 +27,7 @@ import pexpect
 from rolecall.runs import runner_process
 from rolecall.runs.ansible_patches import kubernetes_connections
 from rolecall.runs.ansible_patches.event_channel import EventChannel, use_event_channel
-from rolecall.runs.ansible_patches.patches import PatchStatus, can_fork, installed_patches
+from rolecall.runs.ansible_patches.patches import PATCHES, PatchStatus, can_fork, installed_patches
 from rolecall.runs.ansible_patches.task_placement import TaskPlacement
 from rolecall.runs.discovery_image import RunDiscovery
 from rolecall.runs.forkserver.forked_child import (
@@ -211,33 +211,20 @@ def _wake_up_on_children() -> int:
 
 def apply_patches(context: ForkContext) -> None:
     """Install the patches in use, in the child that becomes ansible-playbook."""
-    # Imported here: they import Ansible, for which ``main`` has to prepare the environment.
     placement = TaskPlacement()
     kubernetes_connections.install()
-    if context.has("caller-frames"):
-        from rolecall.runs.ansible_patches import caller_frames  # noqa: PLC0415
-
-        caller_frames.install()
-    if context.has("temporary-directories"):
-        from rolecall.runs.ansible_patches import temporary_directories  # noqa: PLC0415
-
-        temporary_directories.install()
-    if context.has("forked-modules"):
-        from rolecall.runs.ansible_patches import forked_modules  # noqa: PLC0415
-
-        forked_modules.install(context, placement)
-    if context.has("in-process-tasks"):
-        from rolecall.runs.ansible_patches import in_process_tasks  # noqa: PLC0415
-
-        in_process_tasks.install(placement)
-    if context.has("trusted-templates"):
-        from rolecall.runs.ansible_patches import trusted_templates  # noqa: PLC0415
-
-        trusted_templates.install()
-    if context.has("known-discovery") and context.discovery:
-        from rolecall.runs.ansible_patches import known_discovery  # noqa: PLC0415
-
-        known_discovery.install(context.discovery, os.environ.get("K8S_AUTH_HOST", ""))
+    arguments: dict[str, tuple[object, ...]] = {
+        "caller-frames": (),
+        "temporary-directories": (),
+        "forked-modules": (context, placement),
+        "in-process-tasks": (placement,),
+        "trusted-templates": (),
+    }
+    if context.discovery:
+        arguments["known-discovery"] = context.discovery, os.environ.get("K8S_AUTH_HOST", "")
+    for patch in PATCHES:
+        if patch.name in arguments and context.has(patch.name):
+            patch.load().install(*arguments[patch.name])
 
 
 if __name__ == "__main__":
