@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rolecall.runs.planned_run import PlannedOutcome, PlannedRun
 from rolecall.runs.process_runner import ProcessRunner
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs
+from tests import CORE
 from tests.integration.test_runner import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,7 +31,7 @@ GO_ON = """
 - name: Go on
   ansible.builtin.set_stats: {data: {went_on: true}}
 """
-REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if version("ansible-core") < "2.21" else 2]
+REGISTERS = ["asked", "{asked: _task.result.rc}"][: 1 if CORE < (2, 21) else 2]
 """What this ansible-core takes for ``register``: 2.21 evaluates expressions."""
 
 CHANGING_MODULE = """

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 from difflib import SequenceMatcher
-from importlib.metadata import version
 from typing import Any
 
+from tests import CORE
+
 VARIES = "<varies>"
-IS_CORE_2_18 = version("ansible-core").startswith("2.18.")
 
 VARYING_KEYS = frozenset(
     {
@@ -81,11 +81,11 @@ class Normalizer:
 
     def text(self, text: str) -> str:
         """Return the text without what differs between runs."""
-        if IS_CORE_2_18 and text.startswith("[DEPRECATION WARNING]"):
+        if CORE < (2, 19) and text.startswith("[DEPRECATION WARNING]"):
             text = text.replace("-\n", "-")  # Ansible wraps lines within a path, too
         for mine, placeholder in self._own:
             text = text.replace(mine, placeholder)
-        for pattern, placeholder in (*_PATTERNS, *(_TRACEBACKS if IS_CORE_2_18 else ())):
+        for pattern, placeholder in (*_PATTERNS, *(_TRACEBACKS if CORE < (2, 19) else ())):
             text = pattern.sub(placeholder, text)
         return text
 

@@ -1,13 +1,12 @@
 """Small projects on disk for the tests of the strict check."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-since_2_19 = pytest.mark.skipif(
-    tuple(map(int, version("ansible-core").split(".")[:2])) < (2, 19), reason="ansible-core 2.18 accepts what is found"
-)
+from tests import CORE
+
+since_2_19 = pytest.mark.skipif(CORE < (2, 19), reason="ansible-core 2.18 accepts what is found")
 
 ENTRY = "- group: test.rolecall.dev\n  version: v1\n  kind: Thing\n  role: thing\n"
 
