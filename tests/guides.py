@@ -101,7 +101,7 @@ GUIDES = (
         },
     ),
     Guide(
-        "docs/guides/live-page.md",
+        "docs/guides/dashboard.md",
         "tests/integration/test_live_page.py",
         left_out={
             "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/live-page": OF_DEPLOYMENT,

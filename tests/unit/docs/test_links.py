@@ -20,7 +20,7 @@ def test_every_relative_link_leads_to_a_file_and_a_heading() -> None:
 def test_every_picture_is_there_is_small_and_is_told_in_words() -> None:
     assert wrong(_bad_pictures) == {}
     assert [
-        name for name in ("README.md", "docs/guides/live-page.md") if not pictures((PROJECT / name).read_text())
+        name for name in ("README.md", "docs/guides/dashboard.md") if not pictures((PROJECT / name).read_text())
     ] == []
 
 
