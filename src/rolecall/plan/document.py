@@ -1,4 +1,4 @@
-"""A plan as a JSON document, for programs and for a later comparison with what really happened.
+"""A plan as a JSON document, for programs.
 
 docs/reference/plan-format.md describes each field. What is shown is the same as in text: no secrets, no noise. The same
 plan gives the same document, so that the documents of two plans can be compared.
