@@ -14,7 +14,6 @@ from rolecall.config.settings import Settings
 from rolecall.config.watches import Watch
 from rolecall.controller.clock import LoopClock
 from rolecall.controller.reads.read_watches import ReadWatches
-from rolecall.controller.source.object_cache import ObjectCache
 from rolecall.kube.client import Client
 from rolecall.kube.selected_reads import SelectedReads
 from rolecall.metrics.operator_metrics import OperatorMetrics
@@ -64,14 +63,13 @@ async def keeping_budget(
 
 @asynccontextmanager
 async def running_proxy(client: Client, settings: Settings, may_write: Callable[[], bool]) -> AsyncIterator[Proxy]:
-    """Yield the API server as runs see it, with the cache of the objects that runs have made."""
-    async with ObjectCache(client, settings.namespaces or None) as cache:
-        proxy = Proxy(client, settings.proxy_port, cache=cache if settings.cache_reads else None, may_write=may_write)
-        try:
-            await proxy.start()
-            yield proxy
-        finally:
-            await proxy.stop()
+    """Yield the API server as runs see it."""
+    proxy = Proxy(client, settings.proxy_port, may_write=may_write)
+    try:
+        await proxy.start()
+        yield proxy
+    finally:
+        await proxy.stop()
 
 
 def read_watches(client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics) -> ReadWatches:

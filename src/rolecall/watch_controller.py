@@ -164,8 +164,6 @@ class WatchController:
             directory=context.settings.kubeconfig_directory or context.root,
             inject_owner=context.settings.inject_owner_reference,
             environment=context.run_environment,
-            uncached=watch.blacklist,
-            seen={} if context.settings.cache_reads else None,
             reads=self._read_sets(),
             discovery=context.discovery,
         )

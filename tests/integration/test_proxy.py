@@ -1,6 +1,7 @@
 """The proxy between real clients and a real API server: what kubectl, kubernetes.core and the Python client meet."""
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy import Ownership
+from tests.integration.conftest import wait_until_ready
+from tests.integration.operators import Operator
 from tests.integration.proxied import Run, config_map
-from tests.integration.world import CONFIG_MAP
+from tests.integration.things import MANIFEST, THING, write_project
+from tests.integration.world import CONFIG_MAP, PATIENCE, World, is_true
 
 
 async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
@@ -120,3 +124,32 @@ async def test_modules_of_kubernetes_core_create_own_and_note(run: Run, tmp_path
     for name in ("plain", "threeway", "server"):
         assert await run.owners(name) == [run.spec.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
+
+
+SHOW_THE_WAY = """
+- name: Show
+  ansible.builtin.set_stats:
+    aggregate: false
+    data:
+      host: "{{ lookup('env', 'K8S_AUTH_HOST') }}"
+      server: "{{ (lookup('file', lookup('env', 'KUBECONFIG')) | from_json).clusters[0].cluster.server }}"
+      unproxied: "{{ lookup('env', 'NO_PROXY') }}"
+"""
+SHOWN = "status: {host: $.stats.host, server: $.stats.server, unproxied: $.stats.unproxied}"
+
+
+async def test_runs_are_sent_to_the_port_that_the_operator_was_given(world: World, thing_operator: Operator) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    write_project(thing_operator.folder, SHOW_THE_WAY, SHOWN)
+    thing_operator.arguments += (f"--proxy-port={port}",)
+    thing_operator.environment["NO_PROXY"] = "elsewhere.example"
+    thing_operator.start()
+    await wait_until_ready(thing_operator)
+    await world.create(MANIFEST)
+    thing = await world.wait_for(THING, "one", lambda obj: is_true(obj, "Successful"), PATIENCE)
+    url = f"http://127.0.0.1:{port}"
+    assert {name: thing["status"][name] for name in ("host", "server")} == {"host": url, "server": url}
+    assert set(thing["status"]["unproxied"].split(",")) == {"127.0.0.1", "localhost", "elsewhere.example"}
+    assert thing_operator.messages("Proxy started", url=url)

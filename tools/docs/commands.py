@@ -24,7 +24,6 @@ _HIDDEN = {f"--{flag.name}": flag.help for flag in all_flags() if flag.replaced_
 _LINKS = {
     "--watches-file": ("what to watch", "watches.md"),
     "--kubeconfig": ("the cluster", "environment-and-annotations.md"),
-    "--cache-reads": ("the operator's cache", "../concepts/proxy.md#cached-reads"),
     "--inject-owner-ref": ("an owner reference", "../concepts/dependents-and-ownership.md"),
     "--warm": ("a process that has imported Ansible", "../concepts/warm.md"),
     "--metrics-bind-address": ("metrics", "metrics.md"),

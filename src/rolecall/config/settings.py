@@ -113,9 +113,6 @@ class Settings:
     debug_logs: bool = False
     """Whether the whole output of a run is logged when it ends."""
 
-    cache_reads: bool = False
-    """Whether reads of a run may be answered from the operator's cache, which then holds every kind that is read."""
-
     proxy_port: int = 0
     """The loopback port of the proxy for runs; 0 chooses a free port."""
 

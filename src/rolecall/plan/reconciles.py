@@ -139,7 +139,6 @@ class PlannedReconciles:
             directory=world.root,
             inject_owner=world.settings.inject_owner_reference,
             environment=planned.environment(),
-            uncached=watch.blacklist,
         )
         primaries = Primaries(world.client, watch.gvk, own_writes)
         return Reconciler(

@@ -8,7 +8,6 @@ so that they are watched, and records the run's writes so that they do not trigg
 from rolecall.proxy.credentials import ProxyCredentials
 from rolecall.proxy.exchanges import Asker, Exchange, OnExchange
 from rolecall.proxy.gate import Gate, GatedRequest
-from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.server import Proxy
 from rolecall.proxy.sessions import SessionSpec
 from rolecall.proxy.transport.trace_context import NewTraceparent
@@ -24,6 +23,5 @@ __all__ = [
     "Ownership",
     "Proxy",
     "ProxyCredentials",
-    "ReadWatermark",
     "SessionSpec",
 ]

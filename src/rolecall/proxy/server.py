@@ -22,11 +22,9 @@ from rolecall.proxy.body_worker import MAX_INSPECTED_BYTES, BodyWorker, read_bod
 from rolecall.proxy.credentials import ProxyCredentials
 from rolecall.proxy.exchanges import Asker, Observation
 from rolecall.proxy.gate import Gate, GatedRequest
-from rolecall.proxy.reads.cached_reads import Cache, CachedReads, ReadRequest
 from rolecall.proxy.reads.dependent_discovery import DependentDiscovery
 from rolecall.proxy.reads.inspection import Inspection, inspect_read
 from rolecall.proxy.reads.read_tracking import Answer, ReadTracking, tracked
-from rolecall.proxy.reads.read_watermark import track_read
 from rolecall.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
 from rolecall.proxy.sessions import Caller, Session, Sessions, SessionSpec
 from rolecall.proxy.transport.connect_tunnel import ConnectTunnel
@@ -40,7 +38,6 @@ from rolecall.proxy.transport.forward import (
 )
 from rolecall.proxy.transport.trace_context import TraceContext
 from rolecall.proxy.transport.upgrade import forward_upgrade, is_upgrade
-from rolecall.proxy.writes.bodies import decode
 from rolecall.proxy.writes.conditional_writes import ConditionalWrites
 from rolecall.proxy.writes.deletions import removed_uid
 from rolecall.proxy.writes.owner_injection import OwnerInjector, WriteRequest
@@ -67,20 +64,17 @@ class SessionRequest:
 class Proxy:
     """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
-    With ``port`` 0 the system chooses a free port. With a ``cache`` some reads are answered from it. Writes are refused
-    when ``may_write`` returns False, because another replica may be the leader. A ``gate`` is awaited before each
-    request.
+    With ``port`` 0 the system chooses a free port. Writes are refused when ``may_write`` returns False, because another
+    replica may be the leader. A ``gate`` is awaited before each request.
     """
 
     def __init__(
         self,
         client: Client,
         port: int = 0,
-        cache: Cache | None = None,
         may_write: Callable[[], bool] = lambda: True,
         gate: Gate | None = None,
     ) -> None:
-        self._cached = None if cache is None else CachedReads(client, cache)
         self._host, self._port = "127.0.0.1", port
         self._may_write = may_write
         self._gate = gate
@@ -221,37 +215,27 @@ class Proxy:
     async def _read(
         self, request: web.BaseRequest, session_request: SessionRequest, headers: Headers, answer: Answer
     ) -> web.StreamResponse:
-        """Answer a request that is no write, from the cache or from the API server."""
+        """Forward a request that is no write."""
         session, target, info = session_request.session, session_request.target, session_request.info
-        if self._cached is not None and request.method == "GET":
-            cached = await self._cached.respond(session.spec, ReadRequest(target, info, request.headers))
-            if cached is not None and isinstance(cached.body, bytes):
-                found = await self._inspect(session, info, cached.body, answer)
-                answer.status = cached.status
-                await self._dependents.report(session, info, found)
-                return cached
         body_stream = request.content if request.body_exists else None
         async with await self._upstream.send(
             request.method, target, headers, body_stream, is_long_running=info.is_long_running
         ) as upstream_response:
             answer.status = upstream_response.status
-            with track_read(session.spec.watermark, info, upstream_response.status) as record_content:
-                is_inspected = self._dependents.should_inspect(info, upstream_response)
-                capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
-                response = await relay(request, upstream_response, session_request.observation.capture(capture))
-                found = await self._inspect(session, info, None if capture is None else capture.body, answer)
-                record_content(found.content)
+            is_inspected = self._dependents.should_inspect(info, upstream_response)
+            capture = BodyCapture(MAX_INSPECTED_BYTES) if is_inspected else None
+            response = await relay(request, upstream_response, session_request.observation.capture(capture))
+            found = await self._inspect(session, info, None if capture is None else capture.body, answer)
         await self._dependents.report(session, info, found)
         return response
 
     async def _inspect(self, session: Session, info: RequestInfo, body: bytes | None, answer: Answer) -> Inspection:
         if not body:
             return Inspection()
-        spec = session.spec
-        is_tracked = spec.watermark is not None or spec.reads is not None
+        is_tracked = session.spec.reads is not None
 
         def inspect() -> Inspection:
-            return inspect_read(body, info, spec.owner, needs_content=is_tracked, needs_keys=answer.needs_keys)
+            return inspect_read(body, info, session.spec.owner, needs_content=is_tracked, needs_keys=answer.needs_keys)
 
         found = await self._worker.run(body, inspect)
         answer.content, answer.keys = found.content, found.keys
@@ -267,10 +251,6 @@ class Proxy:
         for obj in result.changed:
             session.record_version(write.info, resource_version_of(obj), ObjectKey.of_object(obj).name)
             session.spec.on_write(obj)
-        if session.spec.watermark is not None:
-            content_type = result.response.headers.get("Content-Type", "")
-            content = await self._worker.run(result.body, lambda: decode(result.body, content_type))
-            session.spec.watermark.record_response(write.info, result.response.status, content)
         uid = await self._worker.run(result.body, lambda: removed_uid(write.info, result))
         if uid and session.spec.on_removal is not None:
             session.spec.on_removal(uid)

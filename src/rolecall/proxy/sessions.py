@@ -21,7 +21,6 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.proxy.exchanges import SEPARATOR, Asker, OnExchange
 from rolecall.proxy.reads.read_tracking import ReadObserver
-from rolecall.proxy.reads.read_watermark import ReadWatermark
 from rolecall.proxy.request_info import RequestInfo
 from rolecall.proxy.transport.trace_context import NewTraceparent
 from rolecall.proxy.writes.ownership import Owner, Ownership
@@ -39,10 +38,9 @@ class SessionSpec:
     with the uid of every object that the run has deleted and that no longer exists. ``on_dependent`` is called with the
     kind of a dependent that the run is about to create, or has read, and with the way it names the primary. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
-    the log. ``watermark`` is shared by the runs of the primary; with None, no read is answered from the cache. Reads of
-    the kinds in ``uncached`` always go to the API server. ``on_exchange`` is told about every request of the run,
-    ``reads`` about every read before it is sent, and ``before_write`` about the API group of every write before that.
-    ``new_traceparent`` returns the ``traceparent`` with which a request is sent on.
+    the log. ``on_exchange`` is told about every request of the run, ``reads`` about every read before it is sent, and
+    ``before_write`` about the API group of every write before that. ``new_traceparent`` returns the ``traceparent``
+    with which a request is sent on.
     """
 
     request_gvk: GVK
@@ -53,8 +51,6 @@ class SessionSpec:
     on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
     ident: str = ""
-    watermark: ReadWatermark | None = None
-    uncached: frozenset[GVK] = frozenset()
     on_removal: Callable[[str], None] | None = None
     on_exchange: OnExchange | None = None
     reads: ReadObserver | None = None

@@ -15,10 +15,10 @@ from rolecall.blocking_work import in_thread
 from rolecall.controller.reads.read_sets import ReadSets
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.private_files import write_private
-from rolecall.proxy import Exchange, NewTraceparent, Ownership, Proxy, ReadWatermark, SessionSpec
+from rolecall.proxy import Exchange, NewTraceparent, Ownership, Proxy, SessionSpec
 from rolecall.proxy.writes.ownership import Owner
 from rolecall.runs.shared_discovery import DiscoveryGrant, SharedDiscovery
 
@@ -69,8 +69,7 @@ class RunCredentials:
 class ApiAccess:
     """Gives the runs of one kind access to the API server.
 
-    Where ``seen`` has a watermark of each primary, reads of kinds that are not ``uncached`` may be answered from the
-    cache. With ``reads``, they are told what each run reads and writes. ``discovery`` is that of the same API server.
+    With ``reads``, they are told what each run reads and writes. ``discovery`` is that of the same API server.
     """
 
     client: Client
@@ -81,15 +80,11 @@ class ApiAccess:
     inject_owner: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     """Further variables of every run."""
-    uncached: frozenset[GVK] = frozenset()
-    seen: dict[ObjectKey, ReadWatermark] | None = None
     reads: ReadSets | None = None
     discovery: SharedDiscovery | None = None
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is known about a primary that is gone."""
-        if self.seen is not None:
-            self.seen.pop(key, None)
         if self.reads is not None:
             self.reads.forget(key)
 
@@ -122,8 +117,6 @@ class ApiAccess:
             on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),
             on_dependent=self.on_dependent,
             ident=ident,
-            watermark=self._seen_by(resource, obj),
-            uncached=self.uncached,
             on_exchange=None if listener is None else listener.on_exchange,
             new_traceparent=None if listener is None else listener.new_traceparent,
             reads=reads,
@@ -149,11 +142,3 @@ class ApiAccess:
         finally:
             await self.proxy.revoke(run)
             await in_thread(lambda: kubeconfig.unlink(missing_ok=True))
-
-    def _seen_by(self, resource: ApiResource, obj: RawObject) -> ReadWatermark | None:
-        """Return the watermark of the object's runs, raised to the version that this run starts from."""
-        if self.seen is None:
-            return None
-        seen = self.seen.setdefault(ObjectKey.of_object(obj), ReadWatermark())
-        seen.record_version((resource.gvk.group, resource.plural), resource_version_of(obj))
-        return seen

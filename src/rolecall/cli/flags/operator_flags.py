@@ -78,12 +78,6 @@ OPERATOR = FlagGroup(
         Flag("graceful-shutdown-timeout", "grace_seconds", DURATION, "how long the operator may take to stop"),
         Flag("proxy-port", "proxy_port", PORT, "the loopback port that runs connect to; 0 chooses a free port"),
         Flag(
-            "cache-reads",
-            "cache_reads",
-            BOOLEAN,
-            "answer reads of runs from the operator's cache, never with data older than a run has already seen",
-        ),
-        Flag(
             "inject-owner-ref", "inject_owner_reference", BOOLEAN, "add an owner reference to objects that runs create"
         ),
         Flag(

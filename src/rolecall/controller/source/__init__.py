@@ -1,1 +1,1 @@
-"""Where changes come from: reflectors that list and watch, the informers and caches they fill, and their retries."""
+"""Where changes come from: reflectors that list and watch, the informers they fill, and their retries."""

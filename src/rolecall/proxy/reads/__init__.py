@@ -1,1 +1,1 @@
-"""How the proxy handles reads: responses from the cache, and discovery of dependents."""
+"""How the proxy handles reads: discovery of dependents, and what a run has read."""

@@ -1,8 +1,7 @@
 """What the proxy tells about the reads of a run, before they are answered and when they are.
 
 Nothing may be lost between a read and the watch on what it has read. So the read is registered before it goes to the
-API server or to the cache, and its answer says afterwards what the run has seen. Which reads count is decided by who
-is told.
+API server, and its answer says afterwards what the run has seen. Which reads count is decided by who is told.
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,6 @@ import pytest
 from rolecall.controller.field_paths import FieldPath
 from rolecall.controller.source.store import EMPTY, Entry, Store
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
-from rolecall.kube.stored_object import StoredObject
 from tests.unit.controller.samples import make_object
 
 FRAMES = 8
@@ -128,8 +127,8 @@ def test_no_text_that_users_choose_is_interned() -> None:
         annotations={texts["key"]: texts["value"], "operator-sdk/primary-resource": texts["owner"]},
         namespace=texts["namespace"],
     )
-    kept = Entry.of(obj), StoredObject.of(obj)
-    assert kept[0].labels == kept[1].labels == {texts["label"]: texts["label value"]}
+    entry = Entry.of(obj)
+    assert entry.labels == {texts["label"]: texts["label value"]}
     assert [name for name, text in texts.items() if is_interned(text)] == []
 
 
