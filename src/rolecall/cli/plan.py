@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ def add_parser(commands: Any) -> None:
         help="say what the roles would change, without changing anything",
         description="Runs the roles of this directory against a shadow of the cluster, and says what they would "
         "change: for one object, for the objects in files as if these had been applied, or for all objects. The "
-        "cluster is only read, unless you ask for dry runs with --admission.",
+        "cluster is only read.",
         epilog=EPILOG,
         formatter_class=FlagFormatter,
     )
@@ -111,11 +110,6 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="also say what the controllers of Kubernetes make and delete because of it, such as pods",
     )
     parser.add_argument(
-        "--admission",
-        action="store_true",
-        help="also ask the cluster what its webhooks, quotas and policies say to each planned write, by dry runs",
-    )
-    parser.add_argument(
         "--run-commands",
         action="store_true",
         help="run commands and whatever else leaves Kubernetes for real, instead of ending the plan there",
@@ -157,22 +151,11 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _made(options: argparse.Namespace) -> "Plan":
     """Return the plan that was asked for. Raises one of the errors that ``_plan`` reports."""
-    request = _request(options)
-    with progress() as report:
-        return asyncio.run(_plan_and_ask(request, report, asks=options.admission))
-
-
-async def _plan_and_ask(request: "PlanRequest", report: Callable[[str], None], *, asks: bool) -> "Plan":
-    """Return a plan, with what the cluster says to its writes if it ``asks``."""
-    from rolecall.kube.client import Client  # noqa: PLC0415
-    from rolecall.plan.admission import with_admission  # noqa: PLC0415
     from rolecall.plan.planner import make_plan  # noqa: PLC0415
 
-    plan = await make_plan(request, report)
-    if not asks:
-        return plan
-    async with await Client.connect(request.settings.kubeconfig) as client:
-        return await with_admission(plan, client, report)
+    request = _request(options)
+    with progress() as report:
+        return asyncio.run(make_plan(request, report))
 
 
 def _request(options: argparse.Namespace) -> "PlanRequest":

@@ -5,9 +5,8 @@ long, is an UnreadableError: the request succeeded, and other answers can be rea
 """
 
 import json
-import re
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Final
 
 import aiohttp
@@ -18,7 +17,6 @@ from rolecall.kube.references import RawObject
 LINE_BYTES: Final = 16 << 20
 """The longest line of a watch: JSON can be six times as long as an object of the 1.5 MiB that etcd takes."""
 
-_WARNING: Final = re.compile(r'\s*299 \S+ "(?P<text>(?:[^"\\]|\\.)*)"')
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -41,12 +39,6 @@ def read_object(body: bytes, request: str) -> RawObject:
     if not isinstance(decoded, dict):
         raise KubeError(f"{request}: expected an object, found {repr(decoded)[:MESSAGE_LIMIT]}")
     return decoded
-
-
-def warnings_in(headers: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts of the ``Warning`` headers of an answer."""
-    found = (_WARNING.match(header) for header in headers)
-    return tuple(re.sub(r"\\(.)", r"\1", match["text"]) for match in found if match)
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

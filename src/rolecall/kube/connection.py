@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.answers import decode, lines_of, warnings_in
+from rolecall.kube.answers import decode, lines_of
 from rolecall.kube.configuration import ConfigurationSource, source_of
 from rolecall.kube.credentials import UNUSABLE, Credentials
 from rolecall.kube.errors import ApiError, KubeError, NoAnswerInTimeError, UnreachableError, from_status
@@ -180,13 +180,6 @@ class Connection:
             return None
         return Tagged(body, response.headers.get("ETag", ""))
 
-    async def warnings_to(self, request: Request) -> tuple[str, ...]:
-        """Send a request and return the warnings that come with the answer. Raise ApiError, which has them too."""
-        with _translated_errors(f"{request.method} {request.path} got no answer"):
-            response = await self.open(request)
-            await response.read()
-        return warnings_in(response.headers.getall("Warning", ()))
-
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
         """Send a request and yield each line of the answer. Raise ApiError, or UnreachableError if it breaks off."""
         broke = f"{request.method} {request.path} broke"
@@ -212,7 +205,6 @@ class Connection:
         response = await self._call(request, url, headers)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             error = from_status(response.status, decode(await response.read()))
-            error.warnings = warnings_in(response.headers.getall("Warning", ()))
             self.note_error(request, error)
             raise error
         return response

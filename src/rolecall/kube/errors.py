@@ -40,10 +40,7 @@ class ApiError(KubeError):
     """An answer with an error status.
 
     ``status`` is the HTTP status, ``reason`` the machine-readable reason of the Status object (may be empty).
-    ``warnings`` are those that came with the answer.
     """
-
-    warnings: tuple[str, ...] = ()
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(f"{status} {reason}: {message[:MESSAGE_LIMIT]}")

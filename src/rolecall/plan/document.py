@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import Action, ChangedObject, Difference, Findings
-from rolecall.plan.results import AdmissionAnswer, ControllerChange, ExitCode, Plan, PlannedWrite, TaskName, worst_of
+from rolecall.plan.results import ControllerChange, ExitCode, Plan, PlannedWrite, TaskName, worst_of
 from rolecall.plan.shown_texts import ShownTexts
 
 FORMAT: Final = 1
@@ -58,7 +58,7 @@ def _counts(findings: tuple[Findings, ...]) -> dict[str, int]:
 
 def _object(found: Findings) -> dict[str, Any]:
     plan, texts = found.plan, found.texts
-    document = {
+    return {
         **_identity(plan.gvk, plan.key),
         "result": _RESULTS[found.result],
         "changes": [_change(change) for change in found.changes],
@@ -72,9 +72,6 @@ def _object(found: Findings) -> dict[str, Any]:
         "assumptions": [texts.shown(each) for each in plan.assumptions],
         "writes": [_write(write, texts) for write in plan.writes],
     }
-    if plan.admission is not None:
-        document["admission"] = [_answer(answer, texts) for answer in plan.admission]
-    return document
 
 
 def _identity(gvk: GVK, key: ObjectKey) -> dict[str, str]:
@@ -95,19 +92,12 @@ def _task(task: TaskName) -> dict[str, str]:
     return {"name": task.name, "place": task.shown_place}
 
 
-def _request(write: PlannedWrite, texts: ShownTexts) -> dict[str, Any]:
-    return {"task": _task(write.task), "method": write.method, "target": texts.shown(write.target)}
-
-
 def _write(write: PlannedWrite, texts: ShownTexts) -> dict[str, Any]:
-    body = {"contentType": write.content_type, "body": texts.body(write)}
-    return {**_request(write, texts), **body, "status": write.status}
-
-
-def _answer(answer: AdmissionAnswer, texts: ShownTexts) -> dict[str, Any]:
     return {
-        **_request(answer.write, texts),
-        "result": str(answer.result),
-        "message": texts.shown(answer.message),
-        "warnings": [texts.shown(each) for each in answer.warnings],
+        "task": _task(write.task),
+        "method": write.method,
+        "target": texts.shown(write.target),
+        "contentType": write.content_type,
+        "body": texts.body(write),
+        "status": write.status,
     }

@@ -10,7 +10,7 @@ from typing import Final
 
 from rolecall.kube.durations import format_duration
 from rolecall.plan.differences import Action, ChangedObject, Findings
-from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ExitCode, ObjectPlan, Plan, TaskName
+from rolecall.plan.results import ControllerChange, ExitCode, ObjectPlan, Plan, TaskName
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}
@@ -80,8 +80,6 @@ def _object(found: Findings) -> Iterator[Line]:
         yield Line("  ~ status", _STYLES["~"])
         yield from _diff(found.status.lines())
     yield from _outcome(found)
-    for answer in found.plan.admission or ():
-        yield from _answer(found, answer)
 
 
 def _name(found: Findings) -> str:
@@ -131,17 +129,6 @@ def _future(plan: ObjectPlan) -> Iterator[Line]:
         yield Line(f"  settled after {plan.rounds} rounds")
     if plan.requeue_after_seconds is not None:
         yield Line(f"  runs again in {format_duration(plan.requeue_after_seconds)}")
-
-
-def _answer(found: Findings, answer: AdmissionAnswer) -> Iterator[Line]:
-    shown = found.texts.shown
-    request = f"{answer.write.method} {shown(answer.write.target)}"
-    said = {Admission.ACCEPTED: "accepts", Admission.REFUSED: "refuses", Admission.SKIPPED: "was not asked about"}
-    style = _BAD if answer.result == Admission.REFUSED else _PLAIN
-    message = f": {shown(answer.message)}" if answer.message else ""
-    yield from _paragraph(f"the cluster {said[answer.result]} ", f"{request}{message}", style)
-    for warning in answer.warnings:
-        yield from _paragraph("  with a warning: ", shown(warning), _STYLES["~"])
 
 
 def _task(task: TaskName) -> str:

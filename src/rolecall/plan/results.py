@@ -5,7 +5,7 @@ These are values; ``rolecall.plan.rendering`` shows them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -71,24 +71,6 @@ class PlannedWrite:
     status: int
 
 
-class Admission(StrEnum):
-    """What the real cluster says to a planned write that it was asked about."""
-
-    ACCEPTED = "accepted"
-    REFUSED = "refused"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionAnswer:
-    """The answer for one write; ``message`` says why it was refused, or why the cluster was not asked."""
-
-    write: PlannedWrite
-    result: Admission
-    message: str = ""
-    warnings: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class ObjectPlan:
     """What would happen to one object and by its runs.
@@ -99,8 +81,7 @@ class ObjectPlan:
 
     ``secrets`` are values that must not be shown, besides those of the Secrets in ``changes`` and ``writes``: those of
     Secrets that the runs have read, and what the watch marks as ``sensitive``. ``started`` and ``ended`` are the POSIX
-    times between which the runs ran. ``admission`` has the answers of the real cluster; it is None if that was not
-    asked.
+    times between which the runs ran.
     """
 
     gvk: GVK
@@ -119,7 +100,6 @@ class ObjectPlan:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     started: float = 0.0
     ended: float = 0.0
-    admission: tuple[AdmissionAnswer, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

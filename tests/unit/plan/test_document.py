@@ -8,7 +8,7 @@ from typing import Any
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import findings_of
 from rolecall.plan.document import document_of
-from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ObjectPlan, Plan
+from rolecall.plan.results import ControllerChange, ObjectPlan, Plan
 from tests.static.repository import ROOT
 from tests.unit.plan.plans import HIDDEN, TASK, change, config_map, object_plan, secret, write
 
@@ -28,7 +28,6 @@ def full_plan() -> ObjectPlan:
         writes=(post,),
         status_after={"ready": 1},
         withheld=(TASK,),
-        admission=(AdmissionAnswer(post, Admission.REFUSED, "no", ("old",)),),
     )
 
 
@@ -62,8 +61,7 @@ def test_a_document_has_what_the_text_says() -> None:
     assert made["after"]["metadata"] == {"name": "made", "namespace": "ns"}
     assert first["status"] == {"before": {}, "after": {"ready": 1}, "diff": ["+ready: 1"]}
     assert first["withheld"] == [task]
-    assert first["admission"][0]["result"] == "refused"
-    assert (second["result"], second["status"], "admission" in second) == ("same", None, False)
+    assert (second["result"], second["status"]) == ("same", None)
 
 
 def test_a_failure_is_not_hidden_by_what_other_objects_do() -> None:

@@ -8,10 +8,8 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.plan.differences import findings_of
 from rolecall.plan.rendering import Rendering
-from rolecall.plan.results import Admission, AdmissionAnswer, ControllerChange, ObjectPlan, Plan, TaskName
-from tests.unit.plan.plans import TASK, change, config_map, object_plan, secret, write
-
-TARGET = "/api/v1/namespaces/ns/configmaps"
+from rolecall.plan.results import ControllerChange, ObjectPlan, Plan, TaskName
+from tests.unit.plan.plans import TASK, change, config_map, object_plan, secret
 
 
 def rendered(*plans: ObjectPlan, **options: Any) -> list[str]:
@@ -145,21 +143,6 @@ def test_the_total_counts_objects_by_what_happens_to_them() -> None:
     )
     total = "5 objects planned, 1 unchanged, 1 would fail, 1 incomplete; 1 to create, 0 to change, 0 to delete"
     assert rendered(*plans)[-1] == total
-
-
-def test_what_the_cluster_answers_stands_below_the_changes() -> None:
-    post = write("POST", TARGET, config_map())
-    answers = (
-        AdmissionAnswer(post, Admission.REFUSED, "policy: no"),
-        AdmissionAnswer(post, Admission.SKIPPED, "a deletion is never sent"),
-        AdmissionAnswer(post, Admission.ACCEPTED, warnings=("old",)),
-    )
-    lines = rendered(object_plan(change(None, config_map()), admission=answers))
-    assert lines[lines.index(f"  the cluster refuses POST {TARGET}: policy: no") + 1 : -2] == [
-        f"  the cluster was not asked about POST {TARGET}: a deletion is never sent",
-        f"  the cluster accepts POST {TARGET}",
-        "    with a warning: old",
-    ]
 
 
 def test_colours_tell_what_is_added_and_removed() -> None:
