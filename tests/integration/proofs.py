@@ -97,7 +97,10 @@ class Proof:
         return replace(self, planned=self.planned[:count], real=self.real[:count])
 
     def _compared(self) -> Compared:
-        return compare(joined(self.real), joined(self.planned), has_ended_early=True, is_live=True)
+        # The plan has read the values of Secrets themselves where the record has placeholders. Without the text of its
+        # reads, the record's placeholders stand for any value that is the same at each place.
+        real = replace(writes_of(joined(self.real)), read_text="")
+        return compare(real, writes_of(joined(self.planned)), has_ended_early=True)
 
 
 async def prove(project: Project, shadow: Shadow, reader: Path, kubeconfig: Path) -> dict[Place, Proof]:

@@ -5,14 +5,13 @@ in their order; one that has only moved is told as such.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
 from rolecall.replay.equality import Equality
 from rolecall.replay.results import Change, Difference
-from rolecall.replay.run_lines import RunLines
-from rolecall.replay.writes import RunWrites, Write, writes_of
+from rolecall.replay.writes import RunWrites, Write
 
 
 @dataclass(slots=True)
@@ -25,16 +24,9 @@ class Compared:
     notes: list[str] = field(default_factory=list)
 
 
-def compare(record: RunLines, run: RunLines, *, has_ended_early: bool, is_live: bool = False) -> Compared:
-    """Compare two runs; with ``has_ended_early`` what the record has beyond the end of the other is only counted.
-
-    With ``is_live`` the other run has read secret values themselves where the record has placeholders: it was planned
-    for a cluster, not for a record.
-    """
-    recorded = writes_of(record)
-    if is_live:
-        recorded = replace(recorded, read_text="")
-    return _Comparison(recorded, writes_of(run)).compared(has_ended_early=has_ended_early)
+def compare(record: RunWrites, run: RunWrites, *, has_ended_early: bool) -> Compared:
+    """Compare two runs; with ``has_ended_early`` what the record has beyond the end of the other is only counted."""
+    return _Comparison(record, run).compared(has_ended_early=has_ended_early)
 
 
 class _Comparison:

@@ -20,6 +20,7 @@ from rolecall.replay.questions import open_questions
 from rolecall.replay.record_source import RecordSource
 from rolecall.replay.results import Difference, Replay, Verdict
 from rolecall.replay.run_lines import RunLines
+from rolecall.replay.writes import writes_of
 
 _ANEW: Final = re.compile(
     r"0x[0-9a-f]{6,}|(?:/[\w.+-]+)*/(?:ansible[-_.]tmp|tmp)[\w.+-]*(?:/[\w.+-]+)*|127\.0\.0\.1:\d+"
@@ -52,7 +53,11 @@ def outcome_of(record: StoredRecord, replayed: ReplayedRun) -> Replay:
     if replayed.stopped_at:  # the role did not go on from there, so neither failure tells anything
         failure = recorded = ""
     has_failed_anew = bool(failure) and not recorded
-    compared = compare(RunLines.of_record(record), run, has_ended_early=bool(replayed.stopped_at) or has_failed_anew)
+    compared = compare(
+        writes_of(RunLines.of_record(record)),
+        writes_of(run),
+        has_ended_early=bool(replayed.stopped_at) or has_failed_anew,
+    )
     is_same_failure = bool(failure) == bool(recorded) and _is_same_message(compared.equality, recorded, failure)
     status = None if replayed.stopped_at else _status(compared.equality, record, ending)
     hide = _hider(replayed.secrets)
