@@ -14,10 +14,11 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 SOURCES := src tests bench build tools roles/*/filter_plugins
 PLAYS := roles playbooks molecule src/rolecall/collections
 
-# "make test" does two targets at a time. What a target prints is kept together, so it comes when the target has ended.
-ifneq ($(filter test,$(MAKECMDGOALS)),)
+# Both test commands run two targets at a time. The output of each is kept together and printed when it ends.
+TESTS := $(firstword $(filter test test-all,$(MAKECMDGOALS)))
+ifneq ($(TESTS),)
 MAKEFLAGS += --jobs=2 --output-sync=target
-$(info Two targets at a time, each told when it has ended: unit, check, integration, parity, molecule, browser)
+$(info Two targets at a time, the output of each when it ends)
 endif
 # One more than small machines have processors: a third of the time tests wait, for a process or for a time to pass.
 WORKERS ?= 3
@@ -73,7 +74,10 @@ bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VER
 ##@ Check it
 
 .PHONY: test
-test: setup unit check integration parity molecule browser ## Everything that needs no cluster; CI adds e2e
+test: setup unit check core ## Before each commit: unit and static tests, static checks, core stories (8 minutes on two CPUs)
+
+.PHONY: test-all
+test-all: setup unit check integration parity molecule browser test-release ## Before a merge: all tests that need no cluster; CI adds e2e
 
 .PHONY: check
 check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches.yaml with its roles
@@ -95,8 +99,13 @@ unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pur
 	$(RUN) pytest $(PURE) --numprocesses $(WORKERS) --cov
 	$(RUN) pytest tests/unit tests/static --numprocesses $(WORKERS) $(addprefix --ignore=,$(PURE))
 
+# A marker in the test file, not a list of files here: it moves with the file, and can leave out single tests.
+.PHONY: core
+core: setup ## The core stories: those marked "core" that bear others next to them
+	$(RUN) pytest tests/integration -m 'core and not alone' --timeout 1800 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: integration
-integration: beside alone ## The stories, on the embedded control plane with real Ansible
+integration: beside alone ## All stories, on the embedded control plane with real Ansible
 
 # The stories that bear others beside them, a file in one process.
 .PHONY: beside
@@ -105,7 +114,7 @@ beside: setup
 
 # The stories that need a processor for themselves: beside them is only what does one thing at a time.
 .PHONY: alone
-alone: setup | beside $(if $(filter test,$(MAKECMDGOALS)),unit check)
+alone: setup | beside $(if $(TESTS),unit check)
 	$(RUN) pytest tests/integration -m alone --timeout 1800
 
 .PHONY: parity
@@ -122,7 +131,7 @@ molecule: setup ## The molecule scenarios: default, local, and cluster on a cont
 BROWSER ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 .PHONY: browser
-browser: setup | $(if $(filter test,$(MAKECMDGOALS)),alone) ## The live page in a real Chromium (BROWSER), with pictures of it in .pictures
+browser: setup | $(if $(TESTS),alone) ## The live page in a real Chromium (BROWSER), with pictures of it in .pictures
 ifeq ($(BROWSER),)
 	@echo "There is no Chromium, so the tests of the live page in a browser are left out: install it (Debian: apt-get install chromium) or name one with BROWSER=PATH"
 else

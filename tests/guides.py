@@ -1,7 +1,7 @@
 """The pages of the documentation, and which test does the commands that they show.
 
 A page's commands are the lines after a prompt in its console blocks. Each of them is done by the tests of the page, or
-is a line of the Makefile that ``make test`` does anyway, or stands here with the reason why no test does it.
+is a line of the Makefile that ``make test-all`` does anyway, or stands here with the reason why no test does it.
 ``tests/unit/docs/test_commands_are_done.py`` compares this list with the pages.
 """
 
@@ -58,12 +58,12 @@ GUIDES = (
     Guide(
         "README.md",
         INTEGRATION,
-        left_out={"make test": "it is what does all of these tests"},
+        left_out={"make test": "its targets are those of make test-all, which does these tests"},
     ),
     Guide(
         "CONTRIBUTING.md",
         INTEGRATION,
-        by_make={"make unit": "test"},
+        by_make={"make unit": "test-all"},
         left_out={".venv/bin/pytest tests/integration/test_foo.py --timeout 300": "make integration does this file"},
     ),
     Guide(

@@ -26,7 +26,14 @@ __all__ = ["control_plane", "run"]
 NAMESPACE = GVK("", "v1", "Namespace")
 
 
-LONGEST_FIRST = ("test_scaffold.py", "test_guides.py", "test_controlplane.py", "test_runner.py", "test_podscaler.py")
+LONGEST_FIRST = (
+    "test_scaffold.py",
+    "test_guides.py",
+    "test_controlplane.py",
+    "test_failures.py",
+    "test_runner.py",
+    "test_podscaler.py",
+)
 """The files that take longest: they begin first, so that no process does one of them while the others have ended."""
 
 

@@ -11,6 +11,8 @@ from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 ROLE = """
 - name: Look for what cannot be found
   ansible.builtin.command: "false"

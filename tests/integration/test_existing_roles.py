@@ -15,6 +15,8 @@ from tests.integration.operators import ANSIBLE_OPERATOR
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import CONFIG_MAP, PATIENCE, POD, World
 
+pytestmark = pytest.mark.core
+
 NO_PROXY_SETTINGS = {name: "" for each in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY") for name in (each, each.lower())}
 RESULT = """
 - name: Keep the result

@@ -14,6 +14,8 @@ from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project, write_role
 from tests.integration.world import CONFIG_MAP, EVENT, PATIENCE, World, condition, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 GRACE_SECONDS = 12.0
 """How long operators may take to stop: five seconds for runs that end by themselves, seven for the others."""
 GOOD = "- name: Do nothing\n  ansible.builtin.debug: {msg: fine}\n"

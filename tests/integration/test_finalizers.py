@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, condition, eventually
+
+pytestmark = pytest.mark.core
 
 WATCH = "finalizer: {name: test.rolecall.dev/finalizer, vars: {state: absent}}"
 BLOCKS = """

@@ -8,6 +8,8 @@ from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.world import DEPLOYMENT, EVENT, FOO, PATIENCE, World, condition, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 FOO_MANIFEST = """
 apiVersion: samplecontroller.k8s.io/v1alpha1
 kind: Foo

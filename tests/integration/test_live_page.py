@@ -15,6 +15,8 @@ from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import PATIENCE, World, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 TASKS = """
 - name: Write down the size
   kubernetes.core.k8s:

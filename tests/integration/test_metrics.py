@@ -22,6 +22,8 @@ from tests.integration.shared import Role, Shared, Things
 from tests.integration.things import write_project
 from tests.integration.world import PATIENCE, World, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 ROLE = """
 - name: Count
   rolecall.util.osdk_metric: {name: sanity_counter, description: counts, counter: {}}

@@ -3,10 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from rolecall.kube.metadata import metadata_of, owner_references_of
 from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
+
+pytestmark = pytest.mark.core
 
 WRITES_EVERYTHING_BUT_THE_SPEC = """
 - name: Patch the primary's labels

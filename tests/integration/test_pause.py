@@ -9,6 +9,8 @@ from rolecall.kube.references import RawObject
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, always, condition, eventually, is_true
 
+pytestmark = pytest.mark.core
+
 TASKS = """
 - name: Remember the size
   kubernetes.core.k8s:

@@ -30,6 +30,8 @@ from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS, THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, POD, REPLICA_SET, World
 
+pytestmark = pytest.mark.core
+
 __all__ = ["reader_kubeconfig", "shadow_plane"]
 
 SECRET, SERVICE = GVK("", "v1", "Secret"), GVK("", "v1", "Service")

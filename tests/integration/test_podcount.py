@@ -1,9 +1,13 @@
 """The ReplicaSet's story: the label ``pod-count`` is right, and its own write starts nothing."""
 
+import pytest
+
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from tests.integration.operators import Operator
 from tests.integration.world import PATIENCE, POD, REPLICA_SET, World, eventually, names
+
+pytestmark = pytest.mark.core
 
 NAME = "example-replicaset"
 MANIFEST = """

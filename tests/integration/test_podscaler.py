@@ -18,6 +18,8 @@ from tests.integration.world import (
     names,
 )
 
+pytestmark = pytest.mark.core
+
 """Seconds for a few runs on a busy machine; what a story bounds itself is bounded by its own number."""
 
 POD_SCALER_MANIFEST = """

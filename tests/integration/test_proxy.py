@@ -15,6 +15,8 @@ from tests.integration.proxied import Run, config_map
 from tests.integration.things import MANIFEST, THING, write_project
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, is_true
 
+pytestmark = pytest.mark.core
+
 
 async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
     applied = json.dumps(config_map(run.world, "applied"))

@@ -15,6 +15,8 @@ from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, write_project
 from tests.integration.world import PATIENCE, World, eventually
 
+pytestmark = pytest.mark.core
+
 PLANTED = "planted-Pa55word"
 TASKS = """
 - name: Read a Secret

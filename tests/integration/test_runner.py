@@ -31,7 +31,7 @@ from rolecall.runs.runner import RunSpec, new_ident
 from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs, Workspace
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
 # No test waits for these five minutes: a module that a failed test leaves behind ends after them.
 STUBBORN = """

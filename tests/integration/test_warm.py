@@ -26,7 +26,7 @@ from rolecall.runs.subprocess_starter import SubprocessStarter
 from rolecall.runs.workspace import Inputs
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
 MANY = int(os.environ.get("ROLECALL_MANY_RUNS", "60"))
 SLEEP = "- name: Sleep\n  ansible.builtin.command: sleep 300\n"
