@@ -1,3 +1,0 @@
-from tests.unit.page.conftest import shown
-
-__all__ = ["shown"]
