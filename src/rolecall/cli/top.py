@@ -28,19 +28,9 @@ def add_parser(commands: Any) -> None:
         formatter_class=FlagFormatter,
     )
     add = parser.add_argument
-    add(
-        "--url",
-        default="http://127.0.0.1:8090",
-        metavar="URL",
-        help="the address of the live page (default: %(default)s)",
-    )
+    add("--url", default="http://127.0.0.1:8090", metavar="URL", help="the page's address (default: %(default)s)")
     add("--token-file", type=Path, metavar="FILE", help="a file with the token of an account that may get the path /ui")
-    add(
-        "--ca-file",
-        type=Path,
-        metavar="FILE",
-        help="the CA of the operator's certificate, in PEM (default: the system's)",
-    )
+    add("--ca-file", type=Path, metavar="FILE", help="the operator's CA, in PEM (default: the system's)")
     add("--insecure-skip-tls-verify", action="store_true", help="skip TLS certificate verification")
     add("--kind", metavar="KIND", help="only objects of this kind, such as Foo")
     add("-n", "--namespace", metavar="NAMESPACE", help="only objects in this namespace")
