@@ -194,7 +194,7 @@ def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> 
 
 
 def test_the_live_page_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
-    deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/live-page")
+    deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/dashboard")
     deployed.wait_for_rollout()
     pod = eventually(lambda: leader(deployed), bool, 30, "a replica leads")
     top = (*deployed.environment.run_in, sys.executable, "-m", "rolecall", "top", "--once")

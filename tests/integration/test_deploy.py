@@ -74,7 +74,7 @@ def test_make_deploy_takes_any_image_and_any_variant(run: Run) -> None:
     spec = deployment(run)["spec"]
     assert spec["replicas"] == 3
     assert "--shards=12" in spec["template"]["spec"]["containers"][0]["args"]
-    run("make", "deploy", f"IMG={IMAGE}", "DEPLOY=deploy/live-page")
+    run("make", "deploy", f"IMG={IMAGE}", "DEPLOY=deploy/dashboard")
     assert "--ui-bind-address=127.0.0.1:8090" in deployment(run)["spec"]["template"]["spec"]["containers"][0]["args"]
     run("make", "deploy", f"IMG={IMAGE}", "DEPLOY=deploy/shards")
     may = run("kubectl", "auth", "can-i", "list", "leases", "-n", "rolecall-system", "--as", ACCOUNT)

@@ -95,12 +95,12 @@ def test_shards_are_asked_for_by_flags_of_the_program_and_may_use_their_leases()
 
 
 def test_the_live_page_is_on_loopback_where_ports_can_be_forwarded() -> None:
-    (patch,) = yaml.safe_load((ROOT / "deploy/live-page/kustomization.yaml").read_text())["patches"]
+    (patch,) = yaml.safe_load((ROOT / "deploy/dashboard/kustomization.yaml").read_text())["patches"]
     (operation,) = yaml.safe_load(patch["patch"])
     assert settings(operation["value"]).ui_bind_address == "127.0.0.1:8090"
 
 
-@pytest.mark.parametrize("folder", ["podcount", "secure-metrics", "shards", "live-page"])
+@pytest.mark.parametrize("folder", ["podcount", "secure-metrics", "shards", "dashboard"])
 def test_a_variant_has_everything_that_the_plain_deployment_has(folder: str) -> None:
     plain = yaml.safe_load((ROOT / "deploy/kustomization.yaml").read_text())["resources"]
     variant = yaml.safe_load((ROOT / "deploy" / folder / "kustomization.yaml").read_text())["resources"]
