@@ -94,7 +94,7 @@ def test_shards_are_asked_for_by_flags_of_the_program_and_may_use_their_leases()
     assert role["metadata"]["namespace"] == DEPLOYMENT["metadata"]["namespace"]
 
 
-def test_the_live_page_is_on_loopback_where_ports_can_be_forwarded() -> None:
+def test_dashboard_listens_on_loopback_for_port_forwarding() -> None:
     (patch,) = yaml.safe_load((ROOT / "deploy/dashboard/kustomization.yaml").read_text())["patches"]
     (operation,) = yaml.safe_load(patch["patch"])
     assert settings(operation["value"]).ui_bind_address == "127.0.0.1:8090"
