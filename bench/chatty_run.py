@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from rolecall.runs.events import RunEvent
+from rolecall.runner.runs.events import RunEvent
 
 _TEXT = "ok: [localhost] => " + "x" * 480
 

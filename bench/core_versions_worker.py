@@ -9,14 +9,14 @@ from pathlib import Path
 
 from bench.core_versions import PROJECT, SAMPLES, role_of
 
-from rolecall.config.content import RoleContent
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.runner import RunSpec, new_ident
-from rolecall.runs.workspace import Inputs, Workspace
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.warm.starter import ForkserverStarter
 
 RUNS = 3
 """How many runs are measured together: the kernel counts hundredths of a second."""

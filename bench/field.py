@@ -35,9 +35,9 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config
 from kubernetes.dynamic import DynamicClient
 
-from rolecall.controlplane import ControlPlane, ControlPlaneError
 from rolecall.kube.references import RawObject
-from rolecall.process_tree import descendants, is_alive, kill_all
+from rolecall.system.process_tree import descendants, is_alive, kill_all
+from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
 _READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 300.0
 _POLL_SECONDS, _MEMORY_EVERY = 0.1, 5

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
 
-from rolecall import logs
-from rolecall.config.environment import watch_namespaces
-from rolecall.config.settings import Settings
-from rolecall.config.watches import load_watches
-from rolecall.controller.priorities import Priority, PriorityOrder
-from rolecall.operator import run_operator
-from rolecall.runs.events import Counts, RunSummary
-from rolecall.runs.runner import OnEvent, RunSpec
+from rolecall.runner.config.environment import watch_namespaces
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import load_watches
+from rolecall.runner.controller.priorities import Priority, PriorityOrder
+from rolecall.runner.operator import run_operator
+from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.system import logs
 
 STANDARD_OUTPUT = 1
 ONE_PRIORITY = "--one-priority"

@@ -18,17 +18,17 @@ from bench.report import Row
 from bench.stage import PROJECT, Stage, progress
 from bench.widgets import WIDGET
 
-from rolecall.config.content import RoleContent
-from rolecall.config.settings import Settings
-from rolecall.config.watches import Watch
 from rolecall.kube.references import RawObject
-from rolecall.proxy import Proxy
-from rolecall.reconcile.self_triggers import OwnWrites
-from rolecall.runs.api_access import ApiAccess
-from rolecall.runs.launcher import Launcher
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.runner import RunProcess, RunSpec
-from rolecall.runs.subprocess_starter import LINE_LIMIT_BYTES
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.proxy import Proxy
+from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.runner import RunProcess, RunSpec
+from rolecall.runner.runs.subprocess_starter import LINE_LIMIT_BYTES
 
 RUNS, EVENTS, ROUNDS = 20, 5_000, 3
 GOAL_MILLISECONDS = 100.0

@@ -20,8 +20,8 @@ from kubernetes import config
 
 from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
-from rolecall.runs.ansible_patches import known_discovery
-from rolecall.runs.discovery_image import DiscoveryImage, RunDiscovery, encode
+from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery, encode
+from rolecall.runner.warm.ansible_patches import known_discovery
 
 HANDED = "handed"
 REPEATS = 30

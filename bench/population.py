@@ -16,8 +16,8 @@ from bench.operator_process import Operator, running
 from bench.report import Row, Samples
 from bench.stage import Stage, progress, until
 
-from rolecall.config.settings import default_workers
 from rolecall.kube.references import ObjectKey
+from rolecall.runner.config.settings import default_workers
 
 IDLE_SECONDS = 20.0
 CHANGES = 50

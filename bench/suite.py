@@ -46,11 +46,11 @@ from bench.stage import PROJECT, Stage, progress, until
 from bench.subjects import POD_SCALER, with_revision
 from bench.widgets import DEFINITION
 
-from rolecall.controlplane import ControlPlane, ControlPlaneError
-from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK
+from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
+from rolecall.workbench.project.manifests import Applier, read_manifests
 
 POPULATIONS, QUICK_POPULATIONS = (1_000, 10_000), (1_000,)
 INTERRUPTED = 130

@@ -13,10 +13,10 @@ from typing import TypeVar
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.reconcile.conditions import Stamp
-from rolecall.reconcile.readiness import Readiness
-from rolecall.reconcile.status import ReconcileOutcome, finished
-from rolecall.runs.events import Counts
+from rolecall.runner.reconcile.conditions import Stamp
+from rolecall.runner.reconcile.readiness import Readiness
+from rolecall.runner.reconcile.status import ReconcileOutcome, finished
+from rolecall.runner.runs.events import Counts
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
 AT_ONCE = 16

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rolecall.runs.ansible_patches.fingerprints import (
+from rolecall.runner.warm.ansible_patches.fingerprints import (
     DATA,
     UNREADABLE,
     Fingerprints,
@@ -24,7 +24,7 @@ from rolecall.runs.ansible_patches.fingerprints import (
     file_digest,
     source_of,
 )
-from rolecall.runs.ansible_patches.patches import PATCHES, installed_search_path, package_of, patch_statuses
+from rolecall.runner.warm.ansible_patches.patches import PATCHES, installed_search_path, package_of, patch_statuses
 
 RELEASES: Mapping[str, Iterable[str]] = {
     "ansible-core": ("2.18.19", "2.19.14", "2.20.10", "2.21.5"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, async_playwright
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import control_plane, defined, wait_until_ready, world
 from tests.integration.operators import EVERY_NAMESPACE, Operator
 from tests.integration.things import MANIFEST, THING, write_project

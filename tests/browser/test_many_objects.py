@@ -3,12 +3,12 @@
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect
 
-from rolecall.page.server import page_application
+from rolecall.runner.dashboard.server import page_application
 from tests.browser.conftest import PATIENCE
 from tests.browser.windows import window
 from tests.integration.things import THING
 from tests.unit.conftest import cluster
-from tests.unit.page.conftest import OPEN, Shown, shown
+from tests.unit.runner.dashboard.conftest import OPEN, Shown, shown
 
 __all__ = ["cluster", "shown"]
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from rolecall.controlplane import ControlPlane, ControlPlaneError
+from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 from tests.chaos.campaign import NAMES, carry_out, progress
 from tests.chaos.catalogue import GROUPS
 from tests.chaos.outcome import Result

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.chaos import episode, stage
 from tests.chaos.catalogue import ALONE, GROUPS
 from tests.chaos.disturbance import Disturbance

@@ -1,6 +1,6 @@
 """Two replicas of which one leads, and what happens to the leader."""
 
-from rolecall.controller.leader_election import LEASE
+from rolecall.runner.election.elector import LEASE
 from tests.chaos.accepted import until
 from tests.chaos.lease_faults import Part, Worker
 from tests.chaos.replica import Replica

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import psutil
 
-from rolecall.process_tree import is_alive
-from rolecall.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.system.process_tree import is_alive
 
-FORK_SERVER_MODULE = "rolecall.runs.forkserver.server"
+FORK_SERVER_MODULE = "rolecall.runner.warm.server"
 _OPERATOR = ("-m", "rolecall", "run")
 MARK = "ROLECALL_CHAOS"
 """In the environment of the operator and so of everything below it, also after its parent has died."""

@@ -11,8 +11,8 @@ from bench.process_tree import memory_bytes
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.api_access import KUBECONFIG_PREFIX
-from rolecall.runs.workspace import workspaces_of
+from rolecall.runner.runs.api_access import KUBECONFIG_PREFIX
+from rolecall.runner.runs.workspace import workspaces_of
 from tests.chaos import process_table
 from tests.chaos.heartbeats import HEARTBEAT, PASSING
 from tests.chaos.replica import Replica

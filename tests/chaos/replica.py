@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.chaos import process_table
 from tests.chaos.relay import Relay
 from tests.integration.operators import Operator

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.chaos.accepted import until
 from tests.chaos.replica import Replica
 from tests.chaos.small_disk import SmallDisk

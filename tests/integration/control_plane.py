@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 
 
 @pytest.fixture(scope="session")

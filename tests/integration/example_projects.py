@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import PROJECT, Operator
 
 PROJECTS = Path(__file__).parent / "projects"

@@ -13,26 +13,26 @@ from typing import Any
 
 import pytest
 
-from rolecall.cli.flags.command_line import add_flags
+from rolecall.cli.command_line import add_flags
 from rolecall.cli.operator_settings import ansible_defaults_for, settings_of
 from rolecall.cli.parsing import Parser
 from rolecall.cli.plan import FLAGS
-from rolecall.config.settings import Settings
-from rolecall.config.watches import load_watches
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.plan.planner import Planner, planning
-from rolecall.plan.reconciles import PlannedReconciles
-from rolecall.plan.request import PlanRequest
-from rolecall.plan.results import Plan
-from rolecall.plan.targets import Target, Targets, targets_of
-from rolecall.process_tree import reap_children
-from rolecall.replay.run_lines import RunLines
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.starters import starter_for
-from rolecall.shadow.live_source import LiveSource
-from rolecall.shadow.shadow import Shadow
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import load_watches
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.starters import starter_for
+from rolecall.system.process_tree import reap_children
+from rolecall.workbench.plan.live_source import LiveSource
+from rolecall.workbench.plan.planner import Planner, planning
+from rolecall.workbench.plan.reconciles import PlannedReconciles
+from rolecall.workbench.plan.request import PlanRequest
+from rolecall.workbench.plan.results import Plan
+from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.targets import Target, Targets, targets_of
+from rolecall.workbench.replay.run_lines import RunLines
 from tests.integration.world import World, names
 
 NAMESPACE = GVK("", "v1", "Namespace")

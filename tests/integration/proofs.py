@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rolecall.kube.references import ObjectKey
-from rolecall.plan.results import ObjectPlan
-from rolecall.record.reader import StoredRecord, read_record
-from rolecall.replay.comparison import Compared, compare
-from rolecall.replay.run_lines import RunLines
-from rolecall.replay.writes import Write, writes_of
-from rolecall.shadow.shadow import Shadow
+from rolecall.runner.record.reader import StoredRecord, read_record
+from rolecall.workbench.plan.results import ObjectPlan
+from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.replay.comparison import Compared, compare
+from rolecall.workbench.replay.run_lines import RunLines
+from rolecall.workbench.replay.writes import Write, writes_of
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, Place, Project, joined, plan_of
 from tests.integration.world import PATIENCE, eventually

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.runner.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.world import PATIENCE, World
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
-from rolecall.demo.manifests import Applier
-from rolecall.shadow.shadow import Shadow, shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.sandbox import Shadow, shadow_in
+from rolecall.workbench.project.manifests import Applier
 
 READ_ONLY = """
 apiVersion: v1

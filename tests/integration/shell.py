@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rolecall.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.guides import PROJECT, Step
 from tests.outcomes import Done, done
 

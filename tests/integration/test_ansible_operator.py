@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import ANSIBLE_OPERATOR, Operator
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.things import MANIFEST, THING, write_project

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rolecall.controller.clock import LoopClock
-from rolecall.controller.controller import Controller, Result
-from rolecall.controller.manager import Manager
-from rolecall.controller.work_queue import Cause, WorkQueue
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.manager import Manager
+from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.system.clock import LoopClock
 from tests.integration.definitions import CRD, define, undefine
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.chaos.campaign import carry_out
 from tests.chaos.content_faults import CONTENT
 from tests.chaos.disturbance import Disturbance

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
-from rolecall.controlplane.binaries import find_binaries
-from rolecall.controlplane.component_processes import find_in_directory
-from rolecall.controlplane.components import COMPONENTS, HOST
+from rolecall.workbench.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
+from rolecall.workbench.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane.component_processes import find_in_directory
+from rolecall.workbench.controlplane.components import COMPONENTS, HOST
 from tests.integration.world import PATIENCE
 
 POLL_SECONDS = 0.05

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import ROLECALL, Operator
 from tests.integration.things import MANIFEST, THING, WATCH, write_role

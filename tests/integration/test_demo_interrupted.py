@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rolecall.controlplane.state import known_names
+from rolecall.workbench.controlplane.state import known_names
 from tests.integration.operators import copy_project
 from tests.integration.world import PATIENCE, eventually
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.integration.operators import PROJECT
 
 IMAGE = "registry.example/rolecall:1.2.3"

@@ -24,15 +24,15 @@ from rolecall.kube.aggregated_discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy import Exchange, NewTraceparent, Proxy
-from rolecall.proxy.transport.forward import Upstream, buffered_response, upstream_headers
-from rolecall.reconcile.self_triggers import OwnWrites
-from rolecall.runs.api_access import ApiAccess
-from rolecall.runs.events import RunSummary
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.shared_discovery import SharedDiscovery
-from rolecall.runs.workspace import Inputs
+from rolecall.runner.proxy import Exchange, NewTraceparent, Proxy
+from rolecall.runner.proxy.forward import Upstream, buffered_response, upstream_headers
+from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.workspace import Inputs
+from rolecall.runner.warm.starter import ForkserverStarter
 from tests.integration.test_runner import Bench
 from tests.integration.things import SCHEMA
 from tests.integration.world import CONFIG_MAP, PATIENCE, World, eventually

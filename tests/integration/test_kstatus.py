@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rolecall.kube.references import RawObject
-from rolecall.reconcile.conditions import Stamp, Status
-from rolecall.reconcile.readiness import Readiness
-from rolecall.reconcile.status import ReconcileOutcome, finished, interrupted, paused, running
+from rolecall.runner.reconcile.conditions import Stamp, Status
+from rolecall.runner.reconcile.readiness import Readiness
+from rolecall.runner.reconcile.status import ReconcileOutcome, finished, interrupted, paused, running
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
 

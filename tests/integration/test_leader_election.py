@@ -13,17 +13,17 @@ import aiohttp
 import psutil
 import pytest
 
-from rolecall.config.settings import Settings
-from rolecall.controller.clock import LoopClock
-from rolecall.controller.leader_election import LEASE, Election, Elector
-from rolecall.controlplane import ControlPlane
-from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.metrics.operator_metrics import OperatorMetrics
-from rolecall.serving.probes import Readiness
-from rolecall.serving.servers import serving
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.election.elector import LEASE, Election, Elector
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.probes import Readiness
+from rolecall.runner.serving.servers import serving
+from rolecall.system.clock import LoopClock
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.project.manifests import Applier
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
 from tests.integration.world import PATIENCE, World, eventually, is_true

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.controlplane import ControlPlane
+from rolecall.workbench.controlplane import ControlPlane
 from tests.guides import guide
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, RawObject
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.definitions import define, undefine
 from tests.integration.operators import EVERY_NAMESPACE, Operator

@@ -7,15 +7,15 @@ import pytest
 from structlog.testing import capture_logs
 from tools.fingerprints import release_sources
 
-from rolecall.config.content import RoleContent
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runs.ansible_patches.patches import PatchStatus
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.runner import RunSpec, new_ident
-from rolecall.runs.workspace import Inputs, Workspace
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus
+from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.workbench.controlplane import ControlPlane
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 TASKS = """\

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.plan.differences import Findings, findings_of
-from rolecall.plan.document import document_of
-from rolecall.plan.rendering import Rendering
-from rolecall.plan.results import ExitCode, Plan
-from rolecall.shadow.shadow import shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.differences import Findings, findings_of
+from rolecall.workbench.plan.document import document_of
+from rolecall.workbench.plan.rendering import Rendering
+from rolecall.workbench.plan.results import ExitCode, Plan
+from rolecall.workbench.plan.sandbox import shadow_in
 from tests.integration.definitions import CRD
 from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
 from tests.integration.planned import KeptPlan, Place, Project, clear, plan_of

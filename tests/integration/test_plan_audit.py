@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane, components
-from rolecall.demo.manifests import Applier, read_manifests
+from rolecall.workbench.controlplane import ControlPlane, components
+from rolecall.workbench.project.manifests import Applier, read_manifests
 from tests.integration.operators import PROJECT, copy_project
 from tests.integration.test_plan_command import rolecall
 

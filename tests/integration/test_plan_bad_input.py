@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from rolecall.cli.main import main
-from rolecall.controlplane import ControlPlane
-from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.plan import planner
-from rolecall.shadow.live_source import LiveSource
-from rolecall.shadow.shadow import Shadow, shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan import planner
+from rolecall.workbench.plan.live_source import LiveSource
+from rolecall.workbench.plan.sandbox import Shadow, shadow_in
+from rolecall.workbench.project.manifests import Applier
 from tests.integration.definitions import define, definition, undefine
 from tests.integration.planned import Project, clear
 from tests.integration.shadows import READ_ONLY, reader_kubeconfig, shadow_plane
@@ -78,7 +78,7 @@ def shared_shadow(shadow_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(planner, "running_shadow", running_shadow)
     # The command would log to what is captured now, and so would every test after it in this process.
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.shadow.shadow import shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.sandbox import shadow_in
 from tests.integration.planned import Place, Project, clear
 from tests.integration.planned_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.proofs import Proof, prove

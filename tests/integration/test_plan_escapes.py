@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
-from rolecall.plan.results import ObjectPlan
-from rolecall.shadow.shadow import shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.results import ObjectPlan
+from rolecall.workbench.plan.sandbox import shadow_in
 from tests.integration.planned import Project, clear, plan_of
 from tests.integration.shadows import reader_kubeconfig, shadow_plane
 from tests.integration.shared import Role, Shared

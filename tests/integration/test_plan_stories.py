@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.shadow.shadow import Shadow, shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.sandbox import Shadow, shadow_in
 from tests.integration.operators import copy_project
 from tests.integration.planned import Place, Project, clear
 from tests.integration.proofs import Proof, prove

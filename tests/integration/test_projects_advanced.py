@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import NAMESPACE, wait_until_ready
 from tests.integration.example_projects import ADVANCED as PROJECT
 from tests.integration.operators import Operator

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.demo.manifests import Applier
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import has_finalizer, metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.project.manifests import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read

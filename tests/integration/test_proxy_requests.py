@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.proxy.transport.forward import Upstream
+from rolecall.runner.proxy.forward import Upstream
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, eventually, names
 

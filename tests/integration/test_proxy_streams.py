@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.kubelet import Kubelet, running_kubelet
 from tests.integration.proxied import Run
 from tests.integration.world import PATIENCE

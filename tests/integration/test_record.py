@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.record.reader import StoredRecord, read_record
+from rolecall.runner.record.reader import StoredRecord, read_record
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import MANIFEST, write_project

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
-from rolecall.record.reader import read_record
+from rolecall.runner.record.reader import read_record
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import copy_project
 from tests.integration.test_rbac import recorded_stories
 from tests.integration.world import PATIENCE, World

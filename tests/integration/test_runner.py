@@ -17,19 +17,19 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from rolecall.config.container_memory import ContainerMemory
-from rolecall.config.content import PlaybookContent, RoleContent
-from rolecall.config.control_groups import ControlGroup
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.process_tree import reap_children
-from rolecall.runs.events import RunEvent, RunSummary
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.guarded_runner import GuardedRunner
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
-from rolecall.runs.runner import RunSpec, new_ident
-from rolecall.runs.subprocess_starter import SubprocessStarter
-from rolecall.runs.workspace import Inputs, Workspace
+from rolecall.runner.config.content import PlaybookContent, RoleContent
+from rolecall.runner.runs.events import RunEvent, RunSummary
+from rolecall.runner.runs.guarded_runner import GuardedRunner
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
+from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.system.container_memory import ContainerMemory
+from rolecall.system.control_groups import ControlGroup
+from rolecall.system.process_tree import reap_children
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
@@ -492,13 +492,13 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.runs.guarded_runner import GuardedRunner
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.config.content import RoleContent
-from rolecall.runs.runner import RunSpec
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.subprocess_starter import SubprocessStarter
-from rolecall.runs.workspace import Workspace
+from rolecall.runner.runs.guarded_runner import GuardedRunner
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.runner import RunSpec
+from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
 ident, root, role, starter = sys.argv[1:]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from rolecall.controller.leader_election import LEASE
-from rolecall.controller.shards.hashing import shard_of
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import ObjectKey
-from rolecall.runs.workspace import workspaces_of
+from rolecall.runner.election.elector import LEASE
+from rolecall.runner.election.hashing import shard_of
+from rolecall.runner.runs.workspace import workspaces_of
+from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.operators import Operator
 from tests.integration.things import THING, write_project
 from tests.integration.world import PATIENCE, World, eventually, is_true, names

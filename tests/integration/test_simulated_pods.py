@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.controlplane.component_processes import is_alive
-from rolecall.controlplane.components import KUBELET
-from rolecall.controlplane.pod_responses import LABEL
-from rolecall.controlplane.startup import free_port
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.controlplane.component_processes import is_alive
+from rolecall.workbench.controlplane.components import KUBELET
+from rolecall.workbench.controlplane.pod_responses import LABEL
+from rolecall.workbench.controlplane.startup import free_port
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import PATIENCE, World
 

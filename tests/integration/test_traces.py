@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane, components
-from rolecall.demo.manifests import Applier, read_manifests
 from rolecall.kube.client import Client
+from rolecall.workbench.controlplane import ControlPlane, components
+from rolecall.workbench.project.manifests import Applier, read_manifests
 from tests.collector import Collector, SeenSpan, grpc_collector, http_collector
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rolecall.controller.source.informer import Informer
 from rolecall.kube.references import GVK
+from rolecall.runner.controller.informer import Informer
 from tests.integration.definitions import define, undefine
 from tests.integration.world import PATIENCE, World, eventually
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.controlplane import ControlPlane
-from rolecall.controlplane.binaries import find_binaries
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.reconcile.conditions import Status
-from rolecall.reconcile.readiness import without_ours
+from rolecall.runner.reconcile.conditions import Status
+from rolecall.runner.reconcile.readiness import without_ours
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project
 from tests.integration.songs import manifest, seeds, song
 from tests.integration.test_foo import FOO_MANIFEST, FOREIGN

@@ -16,14 +16,14 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.config.content import RoleContent
-from rolecall.process_tree import reap_children
-from rolecall.runs.events import RunSummary
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.run_processes import processes_of_run
-from rolecall.runs.subprocess_starter import SubprocessStarter
-from rolecall.runs.workspace import Inputs
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.run_processes import processes_of_run
+from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.workspace import Inputs
+from rolecall.runner.warm.starter import ForkserverStarter
+from rolecall.system.process_tree import reap_children
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
@@ -376,7 +376,7 @@ async def test_the_server_ends_with_the_operator(number: signal.Signals) -> None
 
 OPERATOR = """
 import asyncio, json
-from rolecall.runs.forkserver.starter import ForkserverStarter
+from rolecall.runner.warm.starter import ForkserverStarter
 
 async def main():
     async with ForkserverStarter() as starter:

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rolecall.controlplane.binaries import cache_root
-from rolecall.controlplane.build import find_go
 from rolecall.kube.references import RawObject
+from rolecall.workbench.controlplane.binaries import cache_root
+from rolecall.workbench.controlplane.build import find_go
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("go.mod", "go.sum", "main.go")

@@ -14,12 +14,12 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.runs.ansible_patches.patches import PatchStatus
-from rolecall.runs.forkserver import starter as forkserver_starter
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
-from rolecall.runs.runner import Runner
-from rolecall.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.runner import Runner
+from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.warm import starter as forkserver_starter
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus
+from rolecall.runner.warm.starter import ForkserverStarter
 from tests.parity.cases import Case
 from tests.parity.normalization import differences
 from tests.parity.observation import Observation

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.runs.events import RunEvent, RunSummary, strip_colours
+from rolecall.runner.runs.events import RunEvent, RunSummary, strip_colours
 from tests.parity.normalization import Normalizer
 
 _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.config.content import PlaybookContent, RoleContent
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runs.api_access import RunCredentials
-from rolecall.runs.events import RunEvent
-from rolecall.runs.run_processes import processes_of_run
-from rolecall.runs.runner import Runner, RunSpec, new_ident
-from rolecall.runs.workspace import Inputs, Workspace
+from rolecall.runner.config.content import PlaybookContent, RoleContent
+from rolecall.runner.runs.api_access import RunCredentials
+from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.run_processes import processes_of_run
+from rolecall.runner.runs.runner import Runner, RunSpec, new_ident
+from rolecall.runner.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
 from tests.parity.observation import Observation, artifact_names, read_events, read_tree

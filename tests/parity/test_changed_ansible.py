@@ -9,9 +9,9 @@ import ansible
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runs.ansible_patches.patches import PatchStatus
-from rolecall.runs.forkserver.starter import ForkserverStarter
-from rolecall.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus
+from rolecall.runner.warm.starter import ForkserverStarter
 from tests.parity.cases import CASES
 from tests.parity.conftest import NOTE, start_cold
 from tests.parity.stage import CONTENT, Stage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runs.events import Counts, RunEvent, RunSummary, TaskFailure
+from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, TaskFailure
 from tests.parity.normalization import VARIES, Normalizer, differences
 from tests.parity.observation import Observation
 

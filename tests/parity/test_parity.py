@@ -2,7 +2,7 @@
 
 import pytest
 
-from rolecall.runs.events import strip_colours
+from rolecall.runner.runs.events import strip_colours
 from tests.parity.cases import CASES, Case
 from tests.parity.conftest import Pair
 from tests.parity.observation import Observation

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rolecall.controlplane import ControlPlane
 from rolecall.kube.client import Client
 from rolecall.kube.references import RawObject
-from rolecall.shadow.shadow import shadow_in
+from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.plan.sandbox import shadow_in
 from tests.integration.example_projects import ADVANCED, MEMCACHED, Image
 from tests.integration.example_projects import Project as Example
 from tests.integration.planned import Project, clear

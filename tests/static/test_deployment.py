@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rolecall.cli.ansible_operator import parser
-from rolecall.cli.flags.command_line import apply_flags, join_flag_values
+from rolecall.cli.command_line import apply_flags, join_flag_values
 from rolecall.cli.program import ansible_operator_program
 from tests.static.repository import ROOT, documents
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.config.watches import load_watches
+from rolecall.runner.config.watches import load_watches
 from tests.static.repository import BUILT_IN, ROOT, crds, documents, schema, watches
 
 ENTRIES = [pytest.param(entry, id=entry["kind"]) for entry in watches()]

@@ -18,7 +18,7 @@ class ManualHandle:
 
 
 class ManualClock:
-    """Implements ``rolecall.controller.clock.Clock``; wall time is monotonic time plus ``epoch``."""
+    """Implements ``rolecall.system.clock.Clock``; wall time is monotonic time plus ``epoch``."""
 
     def __init__(self, epoch: float = 1_700_000_000.0) -> None:
         self._epoch = epoch

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 from tools.docs.markdown import code, marked, table
 
-from rolecall.metrics.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
 
 _OF_CONTROLLERS = ("controller_runtime_", "workqueue_", "ansible_operator_workqueue_")
 _TABLES = ("operator", "controllers")

@@ -7,7 +7,7 @@ from tools.docs.commands import command_block, defaults_block
 from tools.docs.metrics import metrics_block
 from tools.docs.watch_keys import keys_block
 
-from rolecall.config.watches_schema import schema_text
+from rolecall.workbench.project.watches_schema import schema_text
 
 ROOT = Path(__file__).parents[2]
 _MAKERS: dict[str, Maker] = {

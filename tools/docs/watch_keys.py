@@ -5,8 +5,8 @@ from typing import Any
 
 from tools.docs.markdown import code, linked, table
 
-from rolecall.config import watch_keys as declared
-from rolecall.config.key_types import BOOLEAN, LIST, Key
+from rolecall.runner.config import watch_keys as declared
+from rolecall.runner.config.key_types import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tools.scaffold_record.generalise import DOMAIN, KIND, template_of
 
-from rolecall.controlplane.cluster import ControlPlane
-from rolecall.demo.manifests import Applier, read_manifests
-from rolecall.demo.operator_process import OperatorProcess
-from rolecall.record.files import FAILED_SUFFIX, SUFFIX
-from rolecall.scaffold.project import create_api, init_project
-from rolecall.scaffold.templates import FOLDER
+from rolecall.runner.record.files import FAILED_SUFFIX, SUFFIX
+from rolecall.workbench.controlplane.cluster import ControlPlane
+from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.operator_process import OperatorProcess
+from rolecall.workbench.project.project import create_api, init_project
+from rolecall.workbench.project.templates import FOLDER
 
 TEMPLATE = FOLDER / "api/tests/records/_name_.jsonl.tmpl"
 WITHIN_SECONDS = 120.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from rolecall.cli.flags.command_line import join_flag_values
+from rolecall.cli.command_line import join_flag_values
 from rolecall.cli.parsing import Parser
 from rolecall.cli.program import ansible_operator_program
 from rolecall.cli.run import add_run_command

@@ -51,7 +51,8 @@ def add_parser(commands: Any) -> None:
 
 def _create_api(options: argparse.Namespace) -> int:
     # The other commands should not pay for it.
-    from rolecall.scaffold import NewKind, ScaffoldError, create_api  # noqa: PLC0415
+    from rolecall.workbench.project.errors import ScaffoldError  # noqa: PLC0415
+    from rolecall.workbench.project.project import NewKind, create_api  # noqa: PLC0415
 
     new_kind = NewKind(
         options.group,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
-from rolecall.cli.flags.values import DURATION
+from rolecall.cli.flag_values import DURATION
 from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
-from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
+from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 
 def add_parser(commands: Any) -> None:
@@ -47,7 +47,7 @@ def _demo(options: argparse.Namespace) -> int:
     # Importing the client libraries takes a second; the other commands should not pay for it.
     from rich.console import Console  # noqa: PLC0415
 
-    from rolecall.demo.demo import Options, run_demo  # noqa: PLC0415
+    from rolecall.workbench.project.demo import Options, run_demo  # noqa: PLC0415
 
     demo_file = options.project.resolve() / "demo.yaml"
     if not demo_file.is_file():

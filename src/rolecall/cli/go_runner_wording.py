@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rolecall.logs import Event
+from rolecall.system.logs import Event
 
 _GVK = re.compile(r"(?P<group>[^/]*)/(?P<version>[^,]*), Kind=(?P<kind>.*)", re.DOTALL)
 
@@ -46,7 +46,7 @@ _LEVELS = {"warning": "warn", "critical": "panic"}
 
 
 def use_go_runner_wording(_logger: object, _method: str, event: Event) -> Event:
-    """Translate one log line. This is a ``rolecall.logs.Processor``."""
+    """Translate one log line. This is a ``rolecall.system.logs.Processor``."""
     words = _MESSAGES.get(event["event"])
     event["level"] = _LEVELS.get(event["level"], event["level"])
     if "logger" in event:

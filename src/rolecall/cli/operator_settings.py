@@ -8,11 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rolecall.cli.flags.command_line import apply_flags
-from rolecall.config import ansible_defaults
-from rolecall.config.environment import ansible_debug_logs, leader_election_id, output_verbosity, watch_namespaces
-from rolecall.config.settings import LOG_EVENTS, Settings
-from rolecall.logs import get_logger
+from rolecall.cli.command_line import apply_flags
+from rolecall.runner.config import ansible_defaults
+from rolecall.runner.config.environment import (
+    ansible_debug_logs,
+    leader_election_id,
+    output_verbosity,
+    watch_namespaces,
+)
+from rolecall.runner.config.settings import LOG_EVENTS, Settings
+from rolecall.system.logs import get_logger
 
 logger = get_logger("cmd")
 

@@ -14,21 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.command_line import FlagFormatter, add_flags
 from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
-from rolecall.config.ansible_core import check_ansible_core
-from rolecall.config.errors import ConfigurationError
-from rolecall.config.settings import Settings
-from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
+from rolecall.runner.config.ansible_core import check_ansible_core
+from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.settings import Settings
+from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
-    from rolecall.plan.differences import Findings
-    from rolecall.plan.request import PlanRequest
-    from rolecall.plan.results import Plan
+    from rolecall.workbench.plan.differences import Findings
+    from rolecall.workbench.plan.request import PlanRequest
+    from rolecall.workbench.plan.results import Plan
 
 FLAGS = frozenset(
     {
@@ -119,10 +119,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
     # Importing what runs roles takes a second; the other commands should not pay for it.
-    from rolecall.plan.differences import findings_of  # noqa: PLC0415
-    from rolecall.plan.request import PlanError  # noqa: PLC0415
-    from rolecall.plan.results import worst_of  # noqa: PLC0415
-    from rolecall.shadow.source import SourceError  # noqa: PLC0415
+    from rolecall.workbench.plan.differences import findings_of  # noqa: PLC0415
+    from rolecall.workbench.plan.request import PlanError  # noqa: PLC0415
+    from rolecall.workbench.plan.results import worst_of  # noqa: PLC0415
+    from rolecall.workbench.plan.source import SourceError  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
@@ -151,7 +151,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _made(options: argparse.Namespace) -> "Plan":
     """Return the plan that was asked for. Raises one of the errors that ``_plan`` reports."""
-    from rolecall.plan.planner import make_plan  # noqa: PLC0415
+    from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
     request = _request(options)
     with progress() as report:
@@ -159,8 +159,8 @@ def _made(options: argparse.Namespace) -> "Plan":
 
 
 def _request(options: argparse.Namespace) -> "PlanRequest":
-    from rolecall.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.plan.request import PlanRequest  # noqa: PLC0415
+    from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.workbench.plan.request import PlanRequest  # noqa: PLC0415
 
     check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
@@ -180,8 +180,8 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
 
 
 def _print(plan: "Plan", findings: "tuple[Findings, ...]", options: argparse.Namespace) -> None:
-    from rolecall.plan.document import document_of  # noqa: PLC0415
-    from rolecall.plan.rendering import Rendering  # noqa: PLC0415
+    from rolecall.workbench.plan.document import document_of  # noqa: PLC0415
+    from rolecall.workbench.plan.rendering import Rendering  # noqa: PLC0415
 
     if options.output == "json":
         sys.stdout.write(json.dumps(document_of(plan, findings), indent=2, ensure_ascii=False) + "\n")

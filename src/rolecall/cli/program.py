@@ -7,8 +7,8 @@ paths, durations and exit codes, and always logs JSON.
 
 from dataclasses import dataclass
 
-from rolecall.config.settings import Settings, ansible_operator_settings
-from rolecall.logs import LogSettings
+from rolecall.runner.config.settings import Settings, ansible_operator_settings
+from rolecall.system.logs import LogSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 
 if TYPE_CHECKING:
-    from rolecall.rbac.needs import Source
-    from rolecall.rbac.rights import Right
+    from rolecall.workbench.permissions.needs import Source
+    from rolecall.workbench.permissions.rights import Right
 
 DIFFERENT = 2
 EPILOG = (
@@ -65,10 +65,10 @@ def add_parser(commands: Any) -> None:
 
 def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing these takes a while; the other commands should not pay for it.
-    from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
-    from rolecall.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.rbac.access_files import RbacError, read_access_sets  # noqa: PLC0415
-    from rolecall.rbac.needs import Election, needs_of, sources_of  # noqa: PLC0415
+    from rolecall.runner.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.workbench.permissions.access_files import RbacError, read_access_sets  # noqa: PLC0415
+    from rolecall.workbench.permissions.needs import Election, needs_of, sources_of  # noqa: PLC0415
 
     namespace, _, name = (options.leader_election or "/").partition("/")
     if options.leader_election and not (namespace and name):
@@ -88,7 +88,7 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") -> None:
-    from rolecall.rbac.manifests import manifests_of  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import manifests_of  # noqa: PLC0415
 
     kinds = ", ".join(source.watch.gvk.kind for source in sources if source.recorded)
     sys.stdout.write(f"# The least that the recorded runs needed (kinds: {kinds}), with the operator's own needs.\n")
@@ -97,8 +97,8 @@ def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") 
 
 
 def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
-    from rolecall.rbac.manifests import read_grants  # noqa: PLC0415
-    from rolecall.rbac.rights import excess, missing  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import read_grants  # noqa: PLC0415
+    from rolecall.workbench.permissions.rights import excess, missing  # noqa: PLC0415
 
     grants = [grant for path in paths for grant in read_grants(path)]
     granted = [grant.right for grant in grants]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rolecall.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
+from rolecall.runner.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
 
 CONFIDENTIAL = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
 EPILOG = f"{CONFIDENTIAL} Exit codes for a bad record: {exit_codes_text()}."
@@ -44,8 +44,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from rolecall.record.files import SUFFIX  # noqa: PLC0415 - the other commands need not pay for it
-    from rolecall.record.rendering import table  # noqa: PLC0415
+    from rolecall.runner.record.files import SUFFIX  # noqa: PLC0415 - the other commands need not pay for it
+    from rolecall.runner.record.rendering import table  # noqa: PLC0415
 
     directory: Path = options.directory
     try:
@@ -64,7 +64,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from rolecall.record.rendering import Rendering  # noqa: PLC0415
+    from rolecall.runner.record.rendering import Rendering  # noqa: PLC0415
 
     try:
         record = read_record(options.file)

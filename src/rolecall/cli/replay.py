@@ -13,23 +13,23 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall.cli.flags.command_line import FlagFormatter, add_flags
+from rolecall.cli.command_line import FlagFormatter, add_flags
 from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 from rolecall.cli.plan import FLAGS
 from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
-from rolecall.config.ansible_core import check_ansible_core
-from rolecall.config.errors import ConfigurationError
-from rolecall.config.settings import Settings
-from rolecall.controlplane.errors import ControlPlaneError
 from rolecall.kube.errors import KubeError
-from rolecall.record.reader import exit_codes_text
+from rolecall.runner.config.ansible_core import check_ansible_core
+from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.record.reader import exit_codes_text
+from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rolecall.replay.results import Replays
+    from rolecall.workbench.replay.results import Replays
 
 EPILOG = (
     "Nothing is sent to a cluster. Exit codes: 0 the same writes, 2 other writes, 3 only complete up to a task, 1 a "
@@ -66,7 +66,7 @@ def add_parser(commands: Any) -> None:
 
 def _replay(options: argparse.Namespace) -> int:
     # Importing what runs roles takes a second; the other commands should not pay for it.
-    from rolecall.shadow.source import SourceError  # noqa: PLC0415
+    from rolecall.workbench.plan.source import SourceError  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
@@ -82,9 +82,9 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 async def _replays(options: argparse.Namespace, report: "Callable[[str], None]") -> "Replays":
-    from rolecall.config.watches import parse_watches  # noqa: PLC0415
-    from rolecall.replay.request import ReplayRequest  # noqa: PLC0415
-    from rolecall.replay.session import replay_all  # noqa: PLC0415
+    from rolecall.runner.config.watches import parse_watches  # noqa: PLC0415
+    from rolecall.workbench.replay.request import ReplayRequest  # noqa: PLC0415
+    from rolecall.workbench.replay.session import replay_all  # noqa: PLC0415
 
     check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
@@ -96,8 +96,8 @@ async def _replays(options: argparse.Namespace, report: "Callable[[str], None]")
 
 
 def _print(replays: "Replays", options: argparse.Namespace) -> None:
-    from rolecall.replay.rendering import document_of, lines_of  # noqa: PLC0415
-    from rolecall.replay.results import BadRecord  # noqa: PLC0415
+    from rolecall.workbench.replay.rendering import document_of, lines_of  # noqa: PLC0415
+    from rolecall.workbench.replay.results import BadRecord  # noqa: PLC0415
 
     for each in replays.found:
         if isinstance(each, BadRecord):

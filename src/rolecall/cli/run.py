@@ -13,17 +13,17 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from rolecall import logs
-from rolecall.cli.flags.command_line import FlagFormatter, add_flags, apply_flags, given_flags
+from rolecall.cli.command_line import FlagFormatter, add_flags, apply_flags, given_flags
 from rolecall.cli.go_runner_wording import use_go_runner_wording
 from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
 from rolecall.cli.program import Program, rolecall_program
-from rolecall.config.ansible_core import check_ansible_core
-from rolecall.config.errors import ConfigurationError
-from rolecall.config.settings import LOG_EVENTS
-from rolecall.controller import lease_guard
 from rolecall.kube.errors import KubeError
-from rolecall.logs import LogSettings, get_logger
+from rolecall.runner.config.ansible_core import check_ansible_core
+from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.settings import LOG_EVENTS
+from rolecall.runner.election import lease_guard
+from rolecall.system import logs
+from rolecall.system.logs import LogSettings, get_logger
 
 logger = get_logger("cmd")
 
@@ -69,8 +69,8 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
     guard = lease_guard.start_guard() if settings.leader_elect else None
 
     # Importing the operator takes a second; the other commands and the guard should not pay for it.
-    from rolecall.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.operator import run_operator  # noqa: PLC0415
+    from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
+    from rolecall.runner.operator import run_operator  # noqa: PLC0415
 
     os.environ.update(search_paths(settings))
     try:

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from rolecall import logs
-from rolecall.logs import LogSettings
+from rolecall.system import logs
+from rolecall.system.logs import LogSettings
 
 BROKEN_PIPE: Final = 141
 """The exit code of a command whose reader has left, as in ``rolecall record show FILE | head``, as of SIGPIPE."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from rolecall.cli.flags.command_line import FlagFormatter
+from rolecall.cli.command_line import FlagFormatter
 from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
 from rolecall.cli.parsing import Parser
 
@@ -43,8 +43,8 @@ def add_parser(commands: Any) -> None:
 
 def _top(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing rich and the page takes time that other commands don't need.
-    from rolecall.page.views import Query  # noqa: PLC0415
-    from rolecall.top import PageClient, PageError, show  # noqa: PLC0415
+    from rolecall.runner.dashboard.views import Query  # noqa: PLC0415
+    from rolecall.workbench.top import PageClient, PageError, show  # noqa: PLC0415
 
     client = PageClient(options.url, options.token_file, options.ca_file, not options.insecure_skip_tls_verify)
     if problem := client.problem:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall import logs
-from rolecall.logs import LogSettings
+from rolecall.system import logs
+from rolecall.system.logs import LogSettings
 
 if TYPE_CHECKING:
-    from rolecall.validation.problem import Problem
-    from rolecall.validation.validate import Report
+    from rolecall.workbench.project.problem import Problem
+    from rolecall.workbench.project.validate import Report
 
 _DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
 _COLOURS = {"error": "31", "warning": "33"}
@@ -67,10 +67,10 @@ def add_parser(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing the parsers takes a while; the other commands should not pay for it.
-    from rolecall.config.ansible_core import check_ansible_core  # noqa: PLC0415
-    from rolecall.config.errors import ConfigurationError  # noqa: PLC0415
-    from rolecall.config.watches_schema import schema_text  # noqa: PLC0415
-    from rolecall.validation.validate import validate  # noqa: PLC0415
+    from rolecall.runner.config.ansible_core import check_ansible_core  # noqa: PLC0415
+    from rolecall.runner.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.workbench.project.validate import validate  # noqa: PLC0415
+    from rolecall.workbench.project.watches_schema import schema_text  # noqa: PLC0415
 
     if options.schema:
         sys.stdout.write(schema_text())

@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 def patches() -> dict[str, str]:
     """Return the state of each patch of Ansible, with the reason if it isn't in use."""
     # Imported here: the other commands should not pay for it.
-    from rolecall.runs.ansible_patches.patches import installed_patches  # noqa: PLC0415
+    from rolecall.runner.warm.ansible_patches.patches import installed_patches  # noqa: PLC0415
 
     return {
         status.name: f"{status.state}: {status.reason}" if status.reason else status.state

@@ -16,7 +16,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, incluster_config
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from rolecall.owned_directories import OwnedDirectory
+from rolecall.system.owned_directories import OwnedDirectory
 
 _EARLY: Final = dt.timedelta(minutes=5)
 """How long before their end credentials of a plugin are renewed; the official client has the same time."""

@@ -20,7 +20,7 @@ from yaml import YAMLError
 
 from rolecall.kube.configuration import ChangingFiles, ConfigurationSource
 from rolecall.kube.transport import http_proxy_of
-from rolecall.logs import get_logger
+from rolecall.system.logs import get_logger
 
 logger = get_logger("client")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.logs import get_logger
+from rolecall.system.logs import get_logger
 
 logger = get_logger("client")
 

@@ -39,7 +39,7 @@ class KindReader(Reader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SelectedReads:
-    """Lists and watches what a selection says; implements ``rolecall.controller.source.reflector.ListerWatcher``."""
+    """Lists and watches what a selection says; implements ``rolecall.runner.controller.reflector.ListerWatcher``."""
 
     connection: KindReader
     selection: Selection

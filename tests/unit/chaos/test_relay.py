@@ -9,11 +9,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rolecall.controlplane.certificates import CertificateAuthority
-from rolecall.controlplane.kubeconfig import kubeconfig, token_user
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.workbench.controlplane.certificates import CertificateAuthority
+from rolecall.workbench.controlplane.kubeconfig import kubeconfig, token_user
 from tests.chaos.relay import Relay, context_of, drop_packets
 
 POD = GVK("", "v1", "Pod")

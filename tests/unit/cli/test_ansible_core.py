@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from rolecall.cli import ansible_operator
 from rolecall.cli.main import main
-from rolecall.config.ansible_core import MINIMUM
-from rolecall.runs.runner_process import COLLECTIONS
+from rolecall.runner.config.ansible_core import MINIMUM
+from rolecall.runner.runs.runner_process import COLLECTIONS
 
 COMMANDS = (["run"], ["plan", "--all"], ["replay", "record.json"], ["validate"])
 
@@ -18,7 +18,7 @@ COMMANDS = (["run"], ["plan", "--all"], ["replay", "record.json"], ["validate"])
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | None], None]:
     """Give a function that makes a version of ansible-core the installed one, or none."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
     original = importlib.metadata.version
 
     def installed(found: str | None) -> None:
@@ -29,7 +29,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | 
                 raise importlib.metadata.PackageNotFoundError(name)
             return found
 
-        monkeypatch.setattr("rolecall.config.ansible_core.version", version)
+        monkeypatch.setattr("rolecall.runner.config.ansible_core.version", version)
 
     return installed
 

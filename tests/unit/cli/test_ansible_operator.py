@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall import operator as operator_module
 from rolecall.cli import ansible_operator
 from rolecall.cli.ansible_operator import main
-from rolecall.config.settings import Settings, ansible_operator_settings
+from rolecall.runner import operator as operator_module
+from rolecall.runner.config.settings import Settings, ansible_operator_settings
 from tests.integration.things import write_project
 
 PROGRAM = Path(sys.executable).with_name("ansible-operator")
@@ -24,7 +24,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "WATCH_NAMESPACE", "OPERATOR_NAME"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 @pytest.fixture
@@ -36,7 +36,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
         settings_seen.append(settings)
 
     monkeypatch.setattr(operator_module, "run_operator", run_operator)
-    monkeypatch.setattr("rolecall.controller.lease_guard.start_guard", lambda: None)  # it would replace this process
+    monkeypatch.setattr(
+        "rolecall.runner.election.lease_guard.start_guard", lambda: None
+    )  # it would replace this process
     write_project(tmp_path, "[]\n")
     monkeypatch.chdir(tmp_path)
     return settings_seen

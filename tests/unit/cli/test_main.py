@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.main import main
-from tests.unit.record.records import CONFIG_MAPS, config_map, exchange, write_record
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record
 
 COMMANDS = ("run", "validate", "plan", "cluster", "demo", "init", "create", "version")
 

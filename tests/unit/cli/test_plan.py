@@ -9,10 +9,10 @@ import pytest
 
 from rolecall.cli.main import main
 from rolecall.kube.errors import UnreachableError
-from rolecall.plan.request import PlanError, PlanRequest
-from rolecall.plan.results import ObjectPlan, Plan
-from rolecall.shadow.source import SourceError
-from tests.unit.plan.plans import change, config_map, object_plan
+from rolecall.workbench.plan.request import PlanError, PlanRequest
+from rolecall.workbench.plan.results import ObjectPlan, Plan
+from rolecall.workbench.plan.source import SourceError
+from tests.unit.workbench.plan.plans import change, config_map, object_plan
 
 CHANGED = object_plan(change(config_map(data={"a": "b"}), config_map(data={"a": "c"})), requeue_after_seconds=60.0)
 SAME = object_plan(name="two")
@@ -25,7 +25,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "roles/foo/tasks").mkdir(parents=True)
     (tmp_path / "roles/foo/tasks/main.yml").write_text("[]\n")
@@ -47,7 +47,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
                 raise error
             return Plan(plans)
 
-        monkeypatch.setattr("rolecall.plan.planner.make_plan", make_plan)
+        monkeypatch.setattr("rolecall.workbench.plan.planner.make_plan", make_plan)
         return asked
 
     return plan

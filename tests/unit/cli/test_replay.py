@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.main import main
-from tests.unit.record.records import CONFIG_MAPS, config_map, exchange, write_record
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record
 
 WATCHES = "- {version: v1, group: other.example.com, kind: Other, role: other}\n"
 
@@ -18,7 +18,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING"):
         monkeypatch.setenv(name, "")  # the command sets them, and they go with the test
         monkeypatch.delenv(name)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
     (tmp_path / "roles/other/tasks").mkdir(parents=True)
     (tmp_path / "roles/other/tasks/main.yml").write_text("[]\n")
     (tmp_path / "watches.yaml").write_text(WATCHES)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from rolecall import operator as operator_module
 from rolecall.cli import ansible_operator
-from rolecall.cli.flags.command_line import join_flag_values
+from rolecall.cli.command_line import join_flag_values
 from rolecall.cli.main import main, parser
 from rolecall.cli.operator_settings import settings_of
 from rolecall.cli.program import rolecall_program
-from rolecall.config.settings import Settings
-from rolecall.config.watches import Watch
+from rolecall.runner import operator as operator_module
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Watch
 from tests.integration.things import write_project
 
 Program = Callable[[list[str]], int]
@@ -28,7 +28,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_GATHERING", "WATCH_NAMESPACE"):
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 def settings(*arguments: str) -> Settings:

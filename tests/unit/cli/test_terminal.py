@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 from rolecall.cli.terminal import configure_quiet_logs
-from rolecall.logs import get_logger
+from rolecall.system.logs import get_logger
 configure_quiet_logs()
 for name in ("run", "reconciler", "proxy"):
     get_logger(name).error(f"Said by {name}")

@@ -13,7 +13,7 @@ WATCHES = "- {version: v1, kind: Thing, role: thing}\n"
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a project in which nothing is wrong, as the working directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rolecall.logs.configure", lambda *_: None)  # it is for the life of a process
+    monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)  # it is for the life of a process
     (tmp_path / "roles/thing/tasks").mkdir(parents=True)
     (tmp_path / "roles/thing/tasks/main.yml").write_text("- ansible.builtin.debug: {}\n")
     (tmp_path / "watches.yaml").write_text(WATCHES)

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from rolecall.cli.main import parser
-from rolecall.config.watches import load_watches
+from rolecall.runner.config.watches import load_watches
 from tests.unit.docs.pages import PROJECT, blocks, commands, pages, wrong
 
 TARGET = re.compile(r"^([a-z0-9-]+):.*## ", re.MULTILINE)

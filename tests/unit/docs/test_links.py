@@ -45,7 +45,7 @@ def _missing_paths(page: Path) -> list[str]:
 
 
 def test_a_path_of_a_module_in_the_text_is_looked_for() -> None:
-    assert _is_ours("src/rolecall/logs.py")
+    assert _is_ours("src/rolecall/system/logs.py")
     assert _is_ours("deploy/rbac")
     assert not _is_ours("roles/<name>/tasks/main.yml")
 

@@ -12,7 +12,11 @@ from tests.unit.docs.pages import name_of
 from tests.unit.docs.pages import pages as written_pages
 
 # Fragments are no pages yet, templates are those of other projects, and of the twin collections one is described.
-NO_PAGES = ("changelog.d/", "src/rolecall/scaffold/", "src/rolecall/collections/ansible_collections/operator_sdk/")
+NO_PAGES = (
+    "changelog.d/",
+    "src/rolecall/workbench/project/",
+    "src/rolecall/collections/ansible_collections/operator_sdk/",
+)
 
 
 def test_every_page_that_we_wrote_is_a_page_of_the_site() -> None:

@@ -14,13 +14,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.config import incluster_config
 
-from rolecall.controlplane.certificates import CertificateAuthority
 from rolecall.kube import credentials
 from rolecall.kube.client import Client
 from rolecall.kube.configuration import source_of
 from rolecall.kube.credentials import AFTER_REFUSAL_SECONDS, CHECK_SECONDS, Credentials
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError
-from rolecall.proxy.transport.forward import Upstream
+from rolecall.runner.proxy.forward import Upstream
+from rolecall.workbench.controlplane.certificates import CertificateAuthority
 from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer
 
 PLUGIN = """#!/bin/sh

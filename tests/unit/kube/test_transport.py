@@ -12,8 +12,8 @@ from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.errors import KubeError
 from rolecall.kube.transport import http_proxy_of
-from rolecall.proxy.transport import upgrade
-from rolecall.proxy.transport.forward import Upstream
+from rolecall.runner.proxy import upgrade
+from rolecall.runner.proxy.forward import Upstream
 from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer, Handler
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")

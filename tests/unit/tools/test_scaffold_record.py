@@ -4,13 +4,13 @@ from pathlib import Path
 
 from tools.scaffold_record.generalise import DOMAIN, KIND, template_of
 
-from rolecall.record.document import Surroundings, document_of
-from rolecall.record.reader import read_record
-from rolecall.record.run_record import RunRecord
-from rolecall.runs.events import RunEvent
-from rolecall.scaffold.templates import sealed
-from tests.unit.record.records import exchange
-from tests.unit.record.records import make_record as make
+from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.reader import read_record
+from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.runs.events import RunEvent
+from rolecall.workbench.project.templates import sealed
+from tests.unit.runner.record.records import exchange
+from tests.unit.runner.record.records import make_record as make
 
 PATH = f"/apis/{KIND.group}.{DOMAIN}/{KIND.version}/{KIND.plural}"
 

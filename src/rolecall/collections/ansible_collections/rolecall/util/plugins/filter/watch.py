@@ -11,8 +11,8 @@ from typing import Any
 
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
-from rolecall.reconcile.status import map_result
-from rolecall.runs.extra_vars import ExtraVarsRequest, extra_vars
+from rolecall.runner.reconcile.status import map_result
+from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars
 
 Object = dict[str, Any]
 

@@ -1,1 +1,0 @@
-"""How the proxy transports bytes: forwarded requests, upgraded connections, CONNECT tunnels."""

@@ -1,1 +1,0 @@
-"""How the proxy handles writes: owner injection, bodies, and preconditions on the resourceVersion."""

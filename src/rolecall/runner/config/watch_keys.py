@@ -1,0 +1,239 @@
+"""The keys of ``watches.yaml``: their types, defaults and help texts.
+
+``watches`` reads the file by these declarations only: a key that is not here is unknown, and
+``docs/reference/watches.md`` shows exactly these. To add a key, declare it here, add it to the tuple of its mapping,
+and add a ``reader.read`` to ``watches``. Help texts are Markdown without links.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rolecall.runner.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
+
+_NOTHING: Mapping[str, Any] = {}
+_NO_ITEMS: Sequence[Any] = ()
+
+# Keys of several mappings.
+GROUP = Key("group", TEXT, "the API group; empty for the core group", default="", default_text="empty")
+VERSION = Key("version", TEXT, "the API version", default="", is_required=True)
+KIND = Key("kind", TEXT, "the kind", default="", is_required=True)
+ROLE = Key("role", TEXT, "the role to run: a name, a path, or `namespace.collection.role`", default="")
+PLAYBOOK = Key("playbook", TEXT, "the playbook to run; it takes precedence over `role`", default="")
+VARS = Key("vars", MAPPING, "extra variables; they take precedence over those from the spec", default=_NOTHING)
+
+# Keys of `selector`.
+MATCH_LABELS = Key("matchLabels", MAPPING, "labels that the object must have, with their values", default=_NOTHING)
+EXPRESSION_KEY = Key("key", TEXT, "the label", default="", is_required=True)
+EXPRESSION_OPERATOR = Key("operator", TEXT, "`In`, `NotIn`, `Exists` or `DoesNotExist`", default="", is_required=True)
+VALUES = Key(
+    "values",
+    LIST,
+    "the values for `In` and `NotIn`, at least one; must be empty for the other operators",
+    default=_NO_ITEMS,
+)
+MATCH_EXPRESSIONS = Key(
+    "matchExpressions",
+    LIST,
+    "further conditions on labels; all of them must be true",
+    default=_NO_ITEMS,
+    keys=(EXPRESSION_KEY, EXPRESSION_OPERATOR, VALUES),
+)
+
+# Keys of `finalizer`.
+FINALIZER_NAME = Key(
+    "name",
+    TEXT,
+    "the entry in `metadata.finalizers`, for example `example.com/website`",
+    default="",
+    is_required=True,
+)
+
+# Keys of an entry of `triggers`.
+LABELS = Key("labels", PATH, "a JSONPath into the primary; the other object has all labels found there", default="")
+NAME = Key(
+    "name", PATH, "a JSONPath into the primary; the other object's name is one of the values found there", default=""
+)
+OWNER: Key[bool | None] = Key(
+    "owner", BOOLEAN, "`true`: an owner reference of the other object names the primary", default=None
+)
+ON = Key(
+    "on",
+    LIST,
+    "JSONPaths into the other object; an update triggers a reconcile only if one of these values changed",
+    default=_NO_ITEMS,
+    default_text="every update",
+)
+
+# Keys of the entry of a kind.
+RECONCILE_PERIOD: Key[float | None] = Key(
+    "reconcilePeriod",
+    DURATION,
+    "how long after a success an object is reconciled again; `0s` means the flag decides",
+    default=None,
+    default_text="`--reconcile-period`",
+)
+TIMEOUT: Key[float | None] = Key(
+    "timeout",
+    DURATION,
+    "a run that takes longer is ended and counts as failed",
+    default=None,
+    default_text="`--run-timeout`",
+    is_ours=True,
+)
+MANAGE_STATUS = Key("manageStatus", BOOLEAN, "whether the operator writes the status", default=True)
+READY_CONDITIONS: Key[bool | None] = Key(
+    "readyConditions",
+    BOOLEAN,
+    "whether the status has the conditions `Ready`, `Reconciling` and `Stalled`",
+    default=None,
+    default_text="`--ready-conditions`",
+    is_ours=True,
+)
+READY = Key(
+    "ready",
+    PATH,
+    "a JSONPath into the result of a run, such as `$.stats.is_ready`; `Ready` is False until this value is true",
+    default="",
+    is_ours=True,
+)
+STALLED_AFTER: Key[float | None] = Key(
+    "stalledAfter",
+    DURATION,
+    "how long runs of an object must have failed before it is `Stalled`; `0s`: from the first failure on",
+    default=None,
+    default_text="`30s`",
+    is_ours=True,
+)
+SNAKE_CASE_PARAMETERS = Key(
+    "snakeCaseParameters",
+    BOOLEAN,
+    "whether keys of the spec are converted to snake case: `minReplicas` becomes the variable `min_replicas`",
+    default=True,
+)
+MARK_UNSAFE: Key[bool | None] = Key(
+    "markUnsafe",
+    BOOLEAN,
+    "whether strings from the object are marked as data that Ansible never evaluates; `true` is recommended",
+    default=None,
+    default_text="`--mark-unsafe`",
+)
+ALLOW_VARIABLES = Key(
+    "allowVariables",
+    LIST,
+    "variables reserved for Ansible that a spec may set, for example `ansible_user`; a spec that sets another fails",
+    default=_NO_ITEMS,
+    is_ours=True,
+)
+VARIABLES = Key(
+    "variables",
+    TEXT,
+    "which fields of a spec become variables: `all`, or only those that are `declared` in the role's argument specs",
+    default="all",
+    is_ours=True,
+)
+SELECTOR: Key[Mapping[str, Any] | None] = Key(
+    "selector",
+    MAPPING,
+    "only objects with matching labels are reconciled",
+    default=None,
+    default_text="all",
+    keys=(MATCH_LABELS, MATCH_EXPRESSIONS),
+)
+WATCH_ANNOTATIONS_CHANGES = Key(
+    "watchAnnotationsChanges",
+    BOOLEAN,
+    "whether a change of the object's annotations triggers a reconcile",
+    default=False,
+)
+WATCH_DEPENDENT_RESOURCES = Key(
+    "watchDependentResources",
+    BOOLEAN,
+    "whether changes of dependents trigger a reconcile",
+    default=True,
+)
+WATCH_CLUSTER_SCOPED_RESOURCES = Key(
+    "watchClusterScopedResources",
+    BOOLEAN,
+    "whether changes of cluster-scoped dependents trigger a reconcile",
+    default=False,
+)
+WATCH_READS = Key(
+    "watchReads",
+    BOOLEAN,
+    "whether a change of what the last run has read triggers a reconcile",
+    default=False,
+    is_ours=True,
+)
+BLACKLIST = Key(
+    "blacklist",
+    LIST,
+    "kinds whose changes are ignored, as dependents and as reads",
+    default=_NO_ITEMS,
+    keys=(GROUP, VERSION, KIND),
+)
+MAX_RUNNER_ARTIFACTS = Key(
+    "maxRunnerArtifacts",
+    INTEGER,
+    "how many runs of an object are kept in its workspace; 0 means the default, a negative number keeps all",
+    default=20,
+)
+FINALIZER: Key[Mapping[str, Any] | None] = Key(
+    "finalizer",
+    MAPPING,
+    "what runs before an object is deleted",
+    default=None,
+    keys=(FINALIZER_NAME, ROLE, PLAYBOOK, VARS),
+)
+TRIGGERS = Key(
+    "triggers",
+    LIST,
+    "other objects whose changes trigger a reconcile",
+    default=_NO_ITEMS,
+    is_ours=True,
+    keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, ON),
+)
+SENSITIVE = Key(
+    "sensitive",
+    LIST,
+    "JSONPaths into the object, such as `$.spec.password`; what is found there is masked in records of runs",
+    default=_NO_ITEMS,
+    is_ours=True,
+)
+STATUS = Key(
+    "status",
+    MAPPING,
+    "fields of the status, each with a JSONPath into the result of a run",
+    default=_NOTHING,
+    is_ours=True,
+)
+
+ENTRY: tuple[Key[Any], ...] = (
+    GROUP,
+    VERSION,
+    KIND,
+    ROLE,
+    PLAYBOOK,
+    VARS,
+    RECONCILE_PERIOD,
+    TIMEOUT,
+    MANAGE_STATUS,
+    READY_CONDITIONS,
+    READY,
+    STALLED_AFTER,
+    SNAKE_CASE_PARAMETERS,
+    MARK_UNSAFE,
+    ALLOW_VARIABLES,
+    VARIABLES,
+    SELECTOR,
+    WATCH_ANNOTATIONS_CHANGES,
+    WATCH_DEPENDENT_RESOURCES,
+    WATCH_CLUSTER_SCOPED_RESOURCES,
+    WATCH_READS,
+    BLACKLIST,
+    MAX_RUNNER_ARTIFACTS,
+    FINALIZER,
+    TRIGGERS,
+    SENSITIVE,
+    STATUS,
+)
+"""The keys of an entry, in the order of the reference."""

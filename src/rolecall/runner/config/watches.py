@@ -1,0 +1,303 @@
+"""``watches.yaml``: which kinds the operator reconciles, and how.
+
+The format is the Go runner's, with additional keys that the Go runner ignores (``timeout``, ``triggers``, ``status``),
+so that one file works for both. Everything is checked before anything starts: an error names the file, the entry, the
+key and the line. Unknown keys are reported and ignored. The result is frozen.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from jsonpath_ng import JSONPath
+
+from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.references import GVK
+from rolecall.kube.selectors import LabelSelector
+from rolecall.runner.config import watch_keys as keys
+from rolecall.runner.config.content import Content, ContentFinder
+from rolecall.runner.config.declared_variables import read_declared
+from rolecall.runner.config.environment import ansible_verbosity, max_concurrent_reconciles
+from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.expansion import expand_variables
+from rolecall.runner.config.key_types import Key
+from rolecall.runner.config.mapping_reader import MappingReader
+from rolecall.runner.config.yaml_loader import describe_error, duplicate_keys, first_document
+from rolecall.runner.controller.triggers import ReferenceType, Trigger
+from rolecall.system.logs import get_logger
+
+_Path = TypeVar("_Path")
+logger = get_logger("watches")
+
+_TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Finalizer:
+    """What runs before an object is deleted: a role or playbook of its own, or the main one with these vars."""
+
+    name: str
+    content: Content | None
+    variables: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One entry of ``watches.yaml``; durations are in seconds, None if the flag decides.
+
+    With ``declared``, the specs' fields that become variables, for each role, are only these.
+    ``workers`` (how many objects are reconciled at once) and ``verbosity`` come from the environment.
+    """
+
+    gvk: GVK
+    content: Content
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    reconcile_period_seconds: float | None = None
+    timeout_seconds: float | None = None
+    max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
+    manage_status: bool = True
+    ready_conditions: bool | None = None
+    ready: JSONPath | None = None
+    stalled_after_seconds: float | None = None
+    watch_dependent_resources: bool = True
+    watch_cluster_scoped_resources: bool = False
+    watch_reads: bool = False
+    snake_case_parameters: bool = True
+    watch_annotations_changes: bool = False
+    mark_unsafe: bool | None = None
+    allow_variables: frozenset[str] = frozenset()
+    declared: Mapping[Content, frozenset[str]] | None = None
+    blacklist: frozenset[GVK] = frozenset()
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    finalizer: Finalizer | None = None
+    triggers: tuple[Trigger, ...] = ()
+    sensitive: tuple[JSONPath, ...] = ()
+    status: Mapping[str, JSONPath] = field(default_factory=dict)
+    workers: int | None = None
+    verbosity: int | None = None
+
+    def content_for(self, *, finalizing: bool) -> Content:
+        """Return what to run: the finalizer's own role or playbook if there is one, else the main one."""
+        if finalizing and self.finalizer and self.finalizer.content:
+            return self.finalizer.content
+        return self.content
+
+    def declared_for(self, *, finalizing: bool) -> frozenset[str] | None:
+        """Return the fields of a spec that become variables of what runs; None for all."""
+        return None if self.declared is None else self.declared[self.content_for(finalizing=finalizing)]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedWatches:
+    """The content of a watches file: its watches, the errors in it, and its unknown keys.
+
+    A watch with errors is included if its role or playbook exists, with defaults for the invalid values.
+    """
+
+    watches: tuple[Watch, ...] = ()
+    errors: tuple[ConfigurationError, ...] = ()
+    unknown_keys: tuple[ConfigurationError, ...] = ()
+
+
+def load_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> tuple[Watch, ...]:
+    """Read and check ``watches.yaml``; roles are searched from ``directory`` (default: the working directory).
+
+    Log unknown keys. Raise ConfigurationError with one line that names the file, the entry, the key and the line.
+    """
+    parsed = parse_watches(path, environment, directory)
+    if parsed.errors:
+        raise parsed.errors[0]
+    for key in parsed.unknown_keys:
+        logger.warning("Unknown key in the watches file", where=str(key))
+    return parsed.watches
+
+
+def parse_watches(path: Path, environment: Mapping[str, str], directory: Path | None = None) -> ParsedWatches:
+    """Read and check ``watches.yaml`` like ``load_watches``, but return all errors and unknown keys."""
+    finder = ContentFinder(directory or Path.cwd(), environment)
+    try:
+        entries = _entries(path, environment)
+    except ConfigurationError as error:
+        return ParsedWatches(errors=(error,))
+    watches: list[Watch] = []
+    errors: list[ConfigurationError] = []
+    unknown_keys: list[ConfigurationError] = []
+    seen: set[GVK] = set()
+    for number, raw in enumerate(entries, 1):
+        try:
+            reader = _entry_reader(raw, _place(path, number, raw))
+        except ConfigurationError as error:
+            errors.append(error)
+            continue
+        watch = _read_watch(reader, finder, seen)
+        watches += [watch] if watch else []
+        errors += reader.errors
+        unknown_keys += reader.unknown_keys()
+    return ParsedWatches(tuple(watches), tuple(errors), tuple(unknown_keys))
+
+
+def _entry_reader(raw: object, place: str) -> MappingReader:
+    reader = MappingReader.of(raw, keys.ENTRY, place)
+    for key, first, line in duplicate_keys(raw):
+        message = f"duplicate key, first in line {first}"
+        reader.errors.append(ConfigurationError(message, place=place, key=key, line=line))
+    return reader
+
+
+def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
+    try:
+        document = first_document(expand_variables(path.read_text(encoding="utf-8"), environment))
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    except (yaml.YAMLError, ValueError) as error:
+        text, line = describe_error(error)
+        raise ConfigurationError(text, place=str(path), line=line) from error
+    if document is None:
+        return []
+    if not isinstance(document, list):
+        kind = "mapping" if isinstance(document, dict) else type(document).__name__
+        raise ConfigurationError(f"expected a list of entries, found a {kind}", place=str(path))
+    return document
+
+
+def _place(path: Path, number: int, raw: object) -> str:
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    return f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
+
+
+def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) -> Watch | None:
+    """Return the watch of an entry, None if it has no role or playbook; add its kind to ``seen``."""
+    gvk = _read_gvk(reader)
+    if gvk in seen:
+        reader.add_error(keys.KIND.name, f"duplicate GVK: {gvk}")
+    if gvk.version and gvk.kind:
+        seen.add(gvk)
+    content = finder.content(reader)
+    if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
+        reader.add_error(keys.ROLE.name, "must specify Role or Playbook")
+    finalizer = _read_finalizer(reader, finder)
+    watch = partial(
+        Watch,
+        gvk=gvk,
+        variables=reader.read(keys.VARS),
+        # As in the Go runner, 0s means that the flag decides; only the annotation can switch the period off.
+        reconcile_period_seconds=reader.read(keys.RECONCILE_PERIOD) or None,
+        timeout_seconds=reader.read(keys.TIMEOUT) or None,
+        max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
+        manage_status=reader.read(keys.MANAGE_STATUS),
+        ready_conditions=reader.read(keys.READY_CONDITIONS),
+        ready=_read_ready(reader),
+        stalled_after_seconds=reader.read(keys.STALLED_AFTER),
+        watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
+        watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
+        watch_reads=reader.read(keys.WATCH_READS),
+        snake_case_parameters=reader.read(keys.SNAKE_CASE_PARAMETERS),
+        watch_annotations_changes=reader.read(keys.WATCH_ANNOTATIONS_CHANGES),
+        mark_unsafe=reader.read(keys.MARK_UNSAFE),
+        allow_variables=frozenset(str(name) for name in reader.read(keys.ALLOW_VARIABLES)),
+        blacklist=frozenset(_read_gvk(entry) for entry in reader.entries(keys.BLACKLIST)),
+        selector=_read_selector(reader),
+        declared=read_declared(reader, [content, finalizer.content if finalizer else None]),
+        finalizer=finalizer,
+        triggers=tuple(_read_triggers(reader)),
+        sensitive=tuple(_read_sensitive(reader)),
+        status=dict(_read_status(reader)),
+        workers=max_concurrent_reconciles(gvk, finder.environment),
+        verbosity=ansible_verbosity(gvk, finder.environment),
+    )
+    return watch(content=content) if content else None
+
+
+def _read_gvk(reader: MappingReader) -> GVK:
+    gvk = GVK(reader.read(keys.GROUP), reader.read(keys.VERSION), reader.read(keys.KIND))
+    for key in (keys.VERSION, keys.KIND):
+        if reader.get(key) in (None, ""):
+            reader.add_error(key.name, f"invalid GVK: {gvk}: {key.name} must not be empty")
+    return gvk
+
+
+def _read_selector(reader: MappingReader) -> LabelSelector:
+    nested = reader.nested(keys.SELECTOR)
+    if nested is None:
+        return LabelSelector()
+    expressions = [
+        {key.name: value for key in entry.keys if (value := entry.get(key)) is not None}
+        for entry in nested.entries(keys.MATCH_EXPRESSIONS)
+    ]
+    try:
+        return LabelSelector.compile({"matchLabels": nested.read(keys.MATCH_LABELS), "matchExpressions": expressions})
+    except ValueError as error:
+        reader.add_error(keys.SELECTOR.name, f"error constructing predicate from watches selector: {error}")
+        return LabelSelector()
+
+
+def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer | None:
+    nested = reader.nested(keys.FINALIZER)
+    if nested is None:
+        return None
+    name, variables = nested.read(keys.FINALIZER_NAME), nested.read(keys.VARS)
+    if nested.get(keys.FINALIZER_NAME) in (None, ""):
+        nested.add_error(keys.FINALIZER_NAME.name, "finalizer must have name")
+    content = finder.content(nested)
+    if not (nested.get(keys.PLAYBOOK) or nested.get(keys.ROLE) or variables):
+        nested.add_error(keys.ROLE.name, "must specify Role or Playbook, or vars")
+    return Finalizer(name, content, variables)
+
+
+def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
+    for entry in reader.entries(keys.TRIGGERS):
+        gvk = _read_gvk(entry)
+        on = tuple(
+            path for text in entry.read(keys.ON) if (path := _parsed(entry, keys.ON.name, FieldPath.parse, text))
+        )
+        values = {key: entry.read(key) for key in _TRIGGER_REFERENCES}
+        references = [key for key, value in values.items() if entry.get(key) and value is not False]
+        if not references and values[keys.OWNER] is False:
+            entry.add_error(keys.OWNER.name, "expected true, found false")
+            continue
+        if len(references) != 1:
+            found = " and ".join(key.name for key in references) or "none"
+            entry.add_error(keys.OWNER.name, f"expected exactly one of owner, labels and name, found {found}")
+            continue
+        [reference] = references
+        if reference is not keys.OWNER:
+            path = _parsed(entry, reference.name, FieldPath.parse, values[reference])
+            yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
+        elif values[reference]:
+            yield Trigger(gvk, ReferenceType.OWNER, None, on)
+
+
+def _read_ready(reader: MappingReader) -> JSONPath | None:
+    text = reader.read(keys.READY)
+    return _parsed(reader, keys.READY.name, parse_path, text) if text else None
+
+
+def _read_sensitive(reader: MappingReader) -> Iterator[JSONPath]:
+    for text in reader.read(keys.SENSITIVE):
+        if path := _parsed(reader, keys.SENSITIVE.name, parse_path, text):
+            yield path
+
+
+def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:
+    for name, text in reader.read(keys.STATUS).items():
+        if path := _parsed(reader, f"{keys.STATUS.name}.{name}", parse_path, text):
+            yield name, path
+
+
+def _parsed(reader: MappingReader, name: str, parse: Callable[[str], _Path], text: object) -> _Path | None:
+    """Return a parsed JSONPath; None, with an error of the key of this name, if it is none."""
+    try:
+        return parse(_path_text(text))
+    except ValueError as error:
+        reader.add_error(name, str(error))
+        return None
+
+
+def _path_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a JSONPath, found {value!r}")  # noqa: TRY004 - the callers add the place
+    return value

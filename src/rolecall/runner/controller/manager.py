@@ -1,0 +1,212 @@
+"""The manager: runs one informer for each kind and the dispatcher, and starts and stops them in order.
+
+Informers start first. Reconciles start when every informer has synced, or knows that it cannot for now, and, with
+leader election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no
+further request is taken, running reconciles get time to finish and are cancelled after it, and informers stop last, so
+that reconciles see the cluster until they end. If a background task crashes, everything stops.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from rolecall.kube.references import GVK
+from rolecall.runner.controller.controller import Controller
+from rolecall.runner.controller.dispatcher import Dispatcher
+from rolecall.runner.controller.informer import Informer
+from rolecall.runner.controller.reflector import ListerWatcher
+from rolecall.system.clock import Clock
+from rolecall.system.logs import get_logger
+
+logger = get_logger("manager")
+
+DEFAULT_GRACE_SECONDS = 20.0
+CANCELLATION_SECONDS = 7.0
+"""The part of the grace period that is kept for cancelled reconciles: five seconds until a run's processes are killed,
+and the time to write the status. Three quarters of a shorter grace period."""
+
+
+class Leadership(Protocol):
+    """An election that this replica takes part in; ``leader_election.Elector`` is one."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether this replica is the leader."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long this replica may still act as the leader."""
+
+    async def run(self) -> None:
+        """Take part until cancelled. Raises when the leadership is lost."""
+
+    async def elected(self) -> None:
+        """Wait until this replica is the leader."""
+
+    async def release(self) -> None:
+        """Give the leadership back."""
+
+
+class Manager:
+    """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
+
+    Reconciles that are running at the stop have ``grace_seconds`` to end: first by themselves, as in
+    controller-runtime, and for the last ``CANCELLATION_SECONDS`` because they are cancelled. With a ``leadership``
+    reconciles start when it is won; when it is lost, also during the grace period, they are cancelled immediately and
+    ``run`` raises. It is given back only after all of them have ended.
+    """
+
+    def __init__(
+        self,
+        client: ListerWatcher,
+        namespaces: tuple[str, ...] | None,
+        clock: Clock,
+        leadership: Leadership | None = None,
+        grace_seconds: float = DEFAULT_GRACE_SECONDS,
+    ) -> None:
+        self.clock = clock
+        self.dispatcher = Dispatcher()
+        self._client = client
+        self._namespaces = namespaces
+        self._leadership = leadership
+        self._grace_seconds = grace_seconds
+        self._informers: dict[GVK, Informer] = {}
+        self._informer_tasks: set[asyncio.Task[None]] = set()
+        self._dispatcher_tasks: set[asyncio.Task[None]] = set()
+        self._election_tasks: set[asyncio.Task[None]] = set()
+        self._end: asyncio.Future[None] | None = None
+        self._has_settled = False
+
+    @property
+    def has_settled(self) -> bool:
+        """Return whether every informer has synced, or knows that it cannot for now; also on followers."""
+        return self._has_settled
+
+    @property
+    def is_leading(self) -> bool:
+        """Return whether this replica is the leader, or takes part in the work; always without leader election."""
+        return self._leadership is None or self._leadership.is_leading
+
+    @property
+    def blocked_kinds(self) -> dict[GVK, str]:
+        """The kinds that have not been listed yet and cannot be for now, each with the reason."""
+        reasons = {informer.gvk: informer.blocked_reason for informer in self.informers}
+        return {gvk: reason for gvk, reason in reasons.items() if reason}
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """All informers, in the order in which they were requested."""
+        return tuple(self._informers.values())
+
+    def informer_for(self, gvk: GVK) -> Informer:
+        """Return the informer of a kind; the first call makes it.
+
+        Once the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
+        """
+        informer = self._informers.get(gvk)
+        if informer is None:
+            informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
+            if self._end is not None and not self._end.done():
+                self._start_informer(informer)
+        return informer
+
+    def add(self, controller: Controller) -> None:
+        """Add a controller; its reconciles start when ``run`` gets to it."""
+        self.dispatcher.add(controller)
+
+    async def run(self) -> None:
+        """Run until ``stop`` or cancellation. Raises the error of a background task that crashed."""
+        end = self._end = asyncio.get_running_loop().create_future()
+        try:
+            for informer in self.informers:
+                self._start_informer(informer)
+            if self._leadership is not None:
+                self._spawn(self._leadership.run(), "leader election", self._election_tasks)
+            settling = asyncio.create_task(self._wait_until_work_may_start())
+            try:
+                await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                settling.cancel()
+            if not end.done():
+                self._start_dispatcher()
+            await asyncio.shield(end)
+        finally:
+            await self._shut_down()
+
+    def stop(self) -> None:
+        """Let ``run`` stop everything and return."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(None)
+
+    async def _wait_until_work_may_start(self) -> None:
+        for informer in self.informers:
+            await informer.settled()
+        self._has_settled = True
+        if blocked := self.blocked_kinds:
+            kinds = {str(gvk): reason for gvk, reason in blocked.items()}
+            logger.warning("Not waiting for kinds that cannot be listed; all others are reconciled", kinds=kinds)
+        if self._leadership is not None:
+            await self._leadership.elected()
+
+    def _start_informer(self, informer: Informer) -> None:
+        self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
+
+    def _start_dispatcher(self) -> None:
+        self._spawn(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
+        logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self._informers))
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work, name=name)
+        tasks.add(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._end is None or self._end.done():
+            return
+        logger.error("Background task crashed, stopping", task=task.get_name(), reason=repr(error))
+        self._end.set_exception(_only_one(error))
+
+    async def _shut_down(self) -> None:
+        self.stop()
+        self.dispatcher.stop()
+        all_ended = await self._end_reconciles()
+        if not all_ended:
+            logger.error("Reconciles did not end within the grace period", objects=self.dispatcher.running)
+        await self._cancel(self._election_tasks, self._grace_seconds)
+        if self._leadership is not None and all_ended:
+            await self._leadership.release()
+        await self._cancel(self._informer_tasks, self._grace_seconds)
+
+    async def _end_reconciles(self) -> bool:
+        """Let running reconciles finish, cancel those that take too long; return whether all of them have ended."""
+        clock, grace_seconds = asyncio.get_running_loop().time, self._grace_seconds
+        end = clock() + grace_seconds
+        seconds = max(grace_seconds - CANCELLATION_SECONDS, grace_seconds / 4)
+        if self.dispatcher.running and self.is_leading:
+            logger.info("Waiting for running reconciles", objects=self.dispatcher.running, seconds=seconds)
+            # The election continues until the last reconcile has ended; when it ends earlier, the leadership is lost.
+            awaited = self._dispatcher_tasks | self._election_tasks
+            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        left = max(0.0, end - clock())
+        if self._leadership is not None and not self._leadership.is_leading:
+            left = max(0.0, min(left, self._leadership.seconds_left))
+        return await self._cancel(self._dispatcher_tasks, left)
+
+    async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
+        """Cancel tasks and wait for their end; return whether all of them have ended."""
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return True
+        _, left = await asyncio.wait(tasks, timeout=grace_seconds)
+        for task in left:
+            logger.error("Task did not end within the grace period", task=task.get_name())
+        return not left
+
+
+def _only_one(error: BaseException) -> BaseException:
+    """Return the error inside groups that hold nothing else."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,128 @@
+"""One run as a waterfall: its tasks and their requests, each with its place in the time of the run."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from rolecall.runner.dashboard.lists import replica_view
+from rolecall.runner.dashboard.sources import Kind, Sources
+from rolecall.runner.dashboard.views import RequestView, RunView, Span, TaskView
+from rolecall.runner.record.reader import StoredRecord
+from rolecall.runner.record.timeline import RequestStory, Story, TaskStory, story_of
+from rolecall.runner.record.yaml_diff import as_yaml
+
+MOST_REQUESTS: Final = 1000
+MOST_TASKS: Final = 1000
+MOST_LINES: Final = 300
+"""How many lines of the diffs of a request are shown, and of a status."""
+
+_WHOLE: Final = 1000
+
+
+def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
+    """Return the run of a record."""
+    head, end, story = record.head, record.end, story_of(record)
+    metadata = head["object"].get("metadata", {})
+    scale = _Scale.of(head["started"], end["seconds"], story)
+    room = _Room(MOST_REQUESTS)
+    tasks = tuple(room.task(task, scale) for task in story.tasks[:MOST_TASKS])
+    watch = head["watch"]
+    return RunView(
+        replica=replica_view(sources),
+        kind=kind.id,
+        kind_name=kind.gvk.kind,
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or ""),
+        id=str(head["job"]),
+        started=head["started"],
+        seconds=end["seconds"],
+        outcome=end["outcome"],
+        because=tuple(head["causes"]),
+        content=str(watch.get("role") or watch.get("playbook") or ""),
+        is_finalizing=bool(head["finalizing"]),
+        is_complete=bool(end["complete"]),
+        requeue_after_seconds=end["requeueAfterSeconds"],
+        failures=tuple(end["failures"]),
+        status=_cut(as_yaml(end["status"])) if end["status"] else (),
+        tasks=tasks,
+        other_requests=room.requests(story.rest, scale),
+        left_out=max(0, len(record.exchanges) - MOST_REQUESTS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """From the first to the last moment of a run, in seconds since the epoch."""
+
+    start: float
+    seconds: float
+
+    @classmethod
+    def of(cls, started: str, seconds: float, story: Story) -> "_Scale":
+        start = _seconds(started) or 0.0
+        requests = [*story.rest, *(request for task in story.tasks for request in task.requests)]
+        spans: list[Any] = [*story.tasks, *requests]
+        ends = [(begin - start) + each.seconds for each in spans if (begin := _seconds(each.started)) is not None]
+        return cls(start, max([seconds, *ends, 0.001]))
+
+    def span(self, started: str, seconds: float) -> Span | None:
+        """Return the place of something, None if it is not known when it was."""
+        begin = _seconds(started)
+        if begin is None:
+            return None
+        place = min(max(round((begin - self.start) / self.seconds * _WHOLE), 0), _WHOLE - 1)
+        return Span(place, min(max(round(seconds / self.seconds * _WHOLE), 2), _WHOLE - place))
+
+
+@dataclass(slots=True)
+class _Room:
+    """Makes the views of tasks and requests, as long as there is room for requests."""
+
+    left: int
+
+    def task(self, task: TaskStory, scale: _Scale) -> TaskView:
+        return TaskView(
+            name=task.name,
+            host=task.host,
+            place=task.place,
+            result=task.result,
+            seconds=task.seconds,
+            span=scale.span(task.started, task.seconds),
+            is_hidden=task.is_hidden,
+            message=task.message,
+            items=task.items,
+            requests=self.requests(task.requests, scale),
+        )
+
+    def requests(self, requests: tuple[RequestStory, ...], scale: _Scale) -> tuple[RequestView, ...]:
+        shown = tuple(islice(requests, self.left))
+        self.left -= len(shown)
+        return tuple(_request(each, scale) for each in shown)
+
+
+def _request(request: RequestStory, scale: _Scale) -> RequestView:
+    return RequestView(
+        verb=request.verb,
+        target=request.target,
+        status=request.status,
+        has_failed=request.has_failed,
+        seconds=request.seconds,
+        span=scale.span(request.started, request.seconds),
+        notes=tuple(f"{name} left out: {reason}" for name, reason in request.omitted),
+        effects=_cut(list(request.effects)),
+    )
+
+
+def _cut(lines: list[str]) -> tuple[str, ...]:
+    left = len(lines) - MOST_LINES
+    return (*lines[:MOST_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
+
+
+def _seconds(text: str) -> float | None:
+    """Return a time in seconds since the epoch, None if the text is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

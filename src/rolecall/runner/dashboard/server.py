@@ -1,0 +1,161 @@
+"""Answers with the pages, as HTML or, for ``?format=json`` and clients that accept only that, as JSON.
+
+A page asks for its live part again every two seconds, with the tag of what it has: if nothing has changed the answer is
+304, without a body. That needs no connection that stays open, so it works behind every proxy and through
+``kubectl port-forward``, and a client that goes away leaves nothing behind.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+
+from rolecall.kube.client import Client
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.dashboard.addresses import NO_NAMESPACE, query_of
+from rolecall.runner.dashboard.guard import Guard, is_loopback
+from rolecall.runner.dashboard.html import STATIC_TYPES, Pages, static_file
+from rolecall.runner.dashboard.lists import Lists
+from rolecall.runner.dashboard.object_notes import ObjectNote
+from rolecall.runner.dashboard.objects import object_view
+from rolecall.runner.dashboard.record_cache import Stories
+from rolecall.runner.dashboard.runs import run_view
+from rolecall.runner.dashboard.sources import Kind, Sources
+from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
+from rolecall.runner.serving.listener import Address, parse_address, serve
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.servers import tls_of
+from rolecall.runner.serving.token_reviews import TokenReviewer
+from rolecall.system.blocking_work import in_thread
+from rolecall.system.logs import get_logger
+
+logger = get_logger("page")
+
+FLAG: Final = "--ui-bind-address"
+_HTML: Final = "text/html"
+
+
+@asynccontextmanager
+async def serving_page(
+    settings: Settings, client: Client, metrics: OperatorMetrics, sources: Sources
+) -> AsyncIterator[int]:
+    """Serve the page as the settings say, and yield its port.
+
+    Raise ConfigurationError if the operator cannot listen there, or if others could read the page without a token.
+    """
+    address = parse_address(settings.ui_bind_address, FLAG)
+    if address is None:
+        raise ConfigurationError(f"{FLAG}: expected an address, found {settings.ui_bind_address!r}")
+    on_loopback = is_loopback(address.host)
+    if not on_loopback and not (settings.metrics_secure and settings.metrics_require_rbac):
+        raise ConfigurationError(_too_open(address))
+    async with AsyncExitStack() as stack:
+        tls = tls_of(stack, settings, metrics)
+        reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
+        application = page_application(sources, Guard(reviewer, on_loopback))
+        port = await stack.enter_async_context(serve(application, address, tls))
+        url = f"{'https' if tls else 'http'}://{_shown(address.host)}:{port}/"
+        logger.info("Serving the live page", url=url)
+        yield port
+
+
+def _too_open(address: Address) -> str:
+    return (
+        f"{FLAG}: others can reach {str(address)!r}, and the page shows what roles work with: listen on loopback, as "
+        f"in '127.0.0.1:{address.port}', which 'kubectl port-forward' reaches, or give --metrics-secure and "
+        "--metrics-require-rbac, so that a token is needed"
+    )
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host or "localhost"
+
+
+def page_application(sources: Sources, guard: Guard) -> web.Application:
+    """Return the application that serves the pages."""
+    application = web.Application()
+    guard.protect(application)
+    handlers = _Handlers(sources, Lists(sources), Stories(sources.recorder))
+    application.router.add_get("/", handlers.objects)
+    application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
+    application.router.add_get("/kinds/{kind}/{namespace}/{name}/runs/{run}", handlers.run)
+    application.router.add_get("/static/{file}", handlers.static)
+    return application
+
+
+@dataclass(slots=True)
+class _Handlers:
+    sources: Sources
+    lists: Lists
+    stories: Stories
+    pages: Pages = field(default_factory=Pages)
+
+    async def objects(self, request: web.Request) -> web.Response:
+        view = await self.lists.answer(query_of(request.query))
+        return await self._answer(request, "objects", view)
+
+    async def object(self, request: web.Request) -> web.Response:
+        found = self._find(request)
+        if found is None:
+            return self._missing(request, "There is no such object", "It is gone, or this operator does not watch it.")
+        last = await self.stories.last(found[0], found[1].key)
+        return await self._answer(request, "object", object_view(self.sources, *found, last))
+
+    async def run(self, request: web.Request) -> web.Response:
+        found = self._find(request)
+        record = await self.stories.run(found[0], found[1].key, request.match_info["run"]) if found else None
+        if found is None or record is None:
+            text = "Memory keeps the last runs of an object, as far as --record-memory goes; --record-dir keeps more."
+            return self._missing(request, "There is no record of this run", text)
+        view = await in_thread(partial(run_view, self.sources, found[0], record))
+        if _wants_json(request):
+            return _json(view)
+        text = await in_thread(partial(self.pages.page, "run", view))
+        return web.Response(text=text, content_type=_HTML)
+
+    async def static(self, request: web.Request) -> web.Response:
+        name = request.match_info["file"]
+        if name not in STATIC_TYPES:
+            raise web.HTTPNotFound
+        headers = {"Cache-Control": "private, max-age=86400"}  # the address has a digest of the file
+        return web.Response(body=static_file(name), content_type=STATIC_TYPES[name], charset="utf-8", headers=headers)
+
+    def _find(self, request: web.Request) -> tuple[Kind, ObjectNote] | None:
+        kind = self.sources.kind(request.match_info["kind"])
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        key = ObjectKey("" if namespace == NO_NAMESPACE else namespace, name)
+        note = kind.notes.get(key) if kind is not None else None
+        return (kind, note) if kind is not None and note is not None else None
+
+    async def _answer(self, request: web.Request, name: str, view: ListView | ObjectView) -> web.Response:
+        if _wants_json(request):
+            return _json(view)
+        is_part = request.query.get("part") == "live"
+        address = str(request.rel_url.update_query(part="live"))
+        fragment = await in_thread(partial(self.pages.fragment, name, address, view))
+        if is_part and request.headers.get("If-None-Match") == fragment.tag:
+            return web.Response(status=304, headers={"ETag": fragment.tag})
+        text = str(fragment.html) if is_part else self.pages.page(name, view, fragment.html)
+        return web.Response(text=text, content_type=_HTML, headers={"ETag": fragment.tag} if is_part else {})
+
+    def _missing(self, request: web.Request, title: str, text: str) -> web.Response:
+        if _wants_json(request):
+            return web.json_response({"error": f"{title}. {text}"}, status=404)
+        # A page that shows something which has gone meanwhile loads itself again, and then says so.
+        headers = {"HX-Refresh": "true"} if request.query.get("part") == "live" else {}
+        return web.Response(text=self.pages.message(title, text), content_type=_HTML, status=404, headers=headers)
+
+
+def _wants_json(request: web.Request) -> bool:
+    accepted = request.headers.get("Accept", "")
+    return request.query.get("format") == "json" or ("application/json" in accepted and _HTML not in accepted)
+
+
+def _json(view: ListView | ObjectView | RunView) -> web.Response:
+    return web.json_response(to_json(view), dumps=lambda value: json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,71 @@
+"""The operator's side of the guard that kills it before its Lease expires, unless it has stopped by then.
+
+The guard is the operator's parent process, so that it works whatever state the operator is in; see ``guard_process``.
+So no two replicas work at the same time. If the guard itself is killed, so is the operator.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from rolecall.kube.errors import KubeError
+from rolecall.runner.election import lease_watchdog
+from rolecall.runner.election.lease_watchdog import HANDLED, MESSAGE
+from rolecall.system.process_tree import become_subreaper
+
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+class LeaseGuard:
+    """Tells the guard when this process and all below it must have ended."""
+
+    def __init__(self, messages: int) -> None:
+        self._messages = messages
+
+    def end_at(self, when: float) -> None:
+        """Let the guard kill everything at a time of ``CLOCK_BOOTTIME``, infinity for never.
+
+        Raises KubeError if the guard does not read what it is told.
+        """
+        try:
+            os.write(self._messages, MESSAGE.pack(when))
+        except OSError as error:
+            raise KubeError(f"the guard of the Lease, process {os.getppid()}, does not answer: {error}") from error
+
+
+def start_guard() -> LeaseGuard:
+    """Make this process the guard, and return in a new child of it, which is the operator from now on.
+
+    Call it early, before there are threads. The guard forgets what was imported by then; the operator keeps it.
+    """
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    become_subreaper()  # the guard, which keeps it, kills orphans too
+    # A signal waits until the guard can pass it on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    guard = os.getpid()
+    operator = os.fork()
+    if operator:
+        os.close(writing)
+        _become_guard(operator, reading)
+    os.close(reading)
+    os.set_blocking(writing, False)
+    os.setpgid(0, 0)  # a terminal signals a whole group: the operator must not get a signal twice
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != guard:
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return LeaseGuard(writing)
+
+
+def _become_guard(operator: int, messages: int) -> NoReturn:
+    os.set_inheritable(messages, True)  # noqa: FBT003 - the signature of the standard library
+    words = [sys.executable, "-I", "-S", lease_watchdog.__file__, str(operator), str(messages)]
+    try:
+        os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        sys.stderr.write(f"could not start the guard of the Lease, {' '.join(words)}: {error}\n")
+        os._exit(1)  # the operator ends with its parent

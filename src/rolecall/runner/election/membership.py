@@ -1,0 +1,280 @@
+"""What a replica does about shards, decided from the Leases that it has seen and from its own clock, without any I/O.
+
+A replica *looks* at all Leases, and then decides what to *write*. Each write replaces a Lease in the version that was
+seen, so what somebody else has changed meanwhile is refused. Clocks of replicas are never compared: a member is dead
+when its Lease has not changed for its duration since this replica saw it. Its Lease is replaced before its shards are
+taken, so a renewal that is still on its way is refused, and the member ends.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.election.elector import Election
+from rolecall.runner.election.lease_observations import Sightings
+from rolecall.runner.election.leases import LeaseNames, Record, View
+from rolecall.runner.election.quotas import quotas
+
+HEIR_SECONDS = 4.0
+"""How long a free shard is left to the member that it is meant for."""
+
+_RENEW_SHARE = 0.5
+"""Of the renewal deadline: after so long without a sign of a renewal, every member renews the group Lease."""
+
+
+class Purpose(Enum):
+    """What a write is for."""
+
+    GROUP = auto()
+    """Take or renew the Lease of the group."""
+    FENCE = auto()
+    """Take the Lease of a dead member from it."""
+    REMOVE = auto()
+    """Remove the Lease of a member that has ended and whose shards have others."""
+    TAKE = auto()
+    """Become the holder of a shard."""
+    GIVE_UP = auto()
+    """Make a shard free that nothing works for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A Lease to write in the version that was seen; without a ``record`` it is made."""
+
+    purpose: Purpose
+    key: ObjectKey
+    record: Record | None
+    index: int = -1
+    heir: str = ""
+
+
+@dataclass(slots=True)
+class HandOver:
+    """The shard that is being handed over; it ``is_idle`` when nothing works for it any more."""
+
+    index: int
+    heir: str
+    is_idle: bool = False
+
+
+class Membership:
+    """One replica among those that share the work. ``see`` the Leases, then ``decide`` what to write."""
+
+    def __init__(self, election: Election, names: LeaseNames) -> None:
+        self.names = names
+        self.held: set[int] = set()
+        self.hand_over: HandOver | None = None
+        self.is_joined = False
+        self.is_replaced = False
+        self._election = election
+        self._own = names.member(election.identity).name
+        self._view = View(None, {}, {})
+        self._sightings = Sightings()
+        self._looked_at = -math.inf
+        self._group_since = -math.inf
+        self._group_seconds = election.lease_seconds
+
+    def see(self, view: View, started: float, now: float) -> None:
+        """Take note of what a look showed that was sent at ``started``."""
+        self._note_group(view)
+        self._view, self._looked_at = view, started
+        group = (view.group,) if view.group is not None else ()
+        seen = {record.name: record.version for record in (*group, *view.members.values(), *view.shards.values())}
+        missing = dict.fromkeys(self._unseen_holders(view), "")
+        self._sightings.see(seen | missing, now)
+        self._note_shards(view)
+
+    @property
+    def group_since(self) -> float:
+        """When the group Lease was surely still valid for its whole duration; minus infinity if that is not known."""
+        return self._group_since
+
+    @property
+    def group_deadline(self) -> float:
+        """When this replica is lost unless the group Lease is renewed before; infinity while it is no member."""
+        return self._group_since + self._election.renew_deadline_seconds if self.is_joined else math.inf
+
+    @property
+    def group_end(self) -> float:
+        """Until when this replica may work as far as the group Lease is concerned."""
+        election = self._election
+        margin = election.lease_seconds - election.work_seconds
+        return self._group_since + min(self._group_seconds, election.lease_seconds) - margin
+
+    @property
+    def group_holder(self) -> str:
+        """Who holds the group Lease, empty if nobody does."""
+        return "" if self._view.group is None else self._view.group.holder
+
+    def may_join(self, now: float) -> bool:
+        """Return whether the group Lease is held by replicas with the same number of shards, or by nobody."""
+        group = self._view.group
+        return group is None or group.holder in ("", self.names.group_holder) or self._is_over(group, now)
+
+    def why_lost(self, now: float) -> str:
+        """Return why this replica is no longer a member, empty if it is one or has not been one yet."""
+        if not self.is_joined:
+            return ""
+        if self.group_holder not in ("", self.names.group_holder):
+            self.is_replaced = True
+            return f"it is held by {self.group_holder!r} now"
+        seconds = self._election.renew_deadline_seconds
+        return f"it could not be read or renewed for {seconds:g} s" if now >= self.group_deadline else ""
+
+    def members(self, now: float) -> list[str]:
+        """Return the identities of the members that count: seen for as long as their Lease lasts, and still valid."""
+        others = [
+            record.holder
+            for name, record in self._view.members.items()
+            if name != self._own and self._is_alive(record, now) and self._is_established(record, now)
+        ]
+        return sorted([*others, self._election.identity])
+
+    def has_members(self, now: float) -> bool:
+        """Return whether there may be a member, also one that does not count yet."""
+        return any(self._is_alive(record, now) for record in self._view.members.values())
+
+    def decide(self, now: float) -> Iterator[Write]:
+        """Yield what to write after a look, in this order."""
+        if self.may_join(now) and self._should_renew_group(now):
+            yield Write(Purpose.GROUP, self.names.group, self._view.group)
+        if not self.is_joined:
+            return
+        fenced = [record for record in self._view.members.values() if self._is_dead(record, now)]
+        yield from (Write(Purpose.FENCE, self._key(record), record) for record in fenced)
+        if self._is_first(now):
+            yield from (Write(Purpose.REMOVE, self._key(record), record) for record in self._unneeded_members())
+        hand_over = self.hand_over
+        if hand_over is not None and hand_over.is_idle and hand_over.index in self._view.shards:
+            yield self._shard_write(Purpose.GIVE_UP, hand_over.index, hand_over.heir)
+        yield from (self._shard_write(Purpose.TAKE, index) for index in self._shards_to_take(now))
+
+    def written(self, write: Write, started: float) -> None:
+        """Take note that a write, which was sent at ``started``, has succeeded."""
+        if write.purpose is Purpose.GROUP:
+            self._group_since = max(self._group_since, started)
+            self._group_seconds = self._election.lease_seconds
+            self.is_joined = True
+            self._view = replace(self._view, group=None)  # what was seen is over; the next look shows what is there
+        elif write.purpose is Purpose.TAKE:
+            self.held.add(write.index)
+        elif write.purpose is Purpose.GIVE_UP:
+            self.hand_over = None
+
+    def begin_hand_over(self, now: float) -> HandOver | None:
+        """Choose a shard to hand over, which is not held from now on; None if this replica has not too many."""
+        if not self.is_joined or self.hand_over is not None:
+            return None
+        counts = self._counts(now)
+        quota = quotas(counts, self.names.count)
+        lacking = {each: quota[each] - count for each, count in counts.items() if count < quota[each]}
+        if len(self.held) <= quota[self._election.identity] or not lacking:
+            return None
+        heir = min(lacking, key=lambda each: (-lacking[each], each))
+        self.hand_over = HandOver(max(self.held), heir)
+        self.held.remove(self.hand_over.index)
+        return self.hand_over
+
+    def _note_group(self, view: View) -> None:
+        group, before = view.group, self._view.group
+        if group is None:
+            return
+        is_ours = group.holder == self.names.group_holder
+        if is_ours and before is not None and before.version != group.version:
+            # It was renewed after the look before this one had been sent.
+            self._group_since = max(self._group_since, self._looked_at)
+            self._group_seconds = group.seconds or self._election.lease_seconds
+
+    def _note_shards(self, view: View) -> None:
+        mine = {index for index, record in view.shards.items() if record.holder == self._election.identity}
+        if self.hand_over is not None:
+            index = self.hand_over.index
+            if self.hand_over.is_idle and index not in mine:
+                self.hand_over = None
+            mine.discard(index)
+        self.held = mine
+
+    def _should_renew_group(self, now: float) -> bool:
+        if not self.is_joined:
+            return True
+        age = now - self._group_since
+        is_due = age >= self._election.retry_seconds and self._is_first(now)
+        return is_due or age >= self._election.renew_deadline_seconds * _RENEW_SHARE
+
+    def _is_first(self, now: float) -> bool:
+        return self._election.identity == self.members(now)[0]
+
+    def _is_over(self, record: Record, now: float) -> bool:
+        return now >= self._sightings.changed(record.name, now) + (record.seconds or self._election.lease_seconds)
+
+    def _is_alive(self, record: Record, now: float) -> bool:
+        return bool(record.holder) and not self._is_over(record, now)
+
+    def _is_dead(self, record: Record, now: float) -> bool:
+        return record.name != self._own and bool(record.holder) and self._is_over(record, now)
+
+    def _is_established(self, record: Record, now: float) -> bool:
+        return now >= self._sightings.first(record.name, now) + self._election.lease_seconds
+
+    def _unneeded_members(self) -> list[Record]:
+        needed = {self.names.member(record.holder).name for record in self._view.shards.values() if record.holder}
+        return [each for name, each in self._view.members.items() if not each.holder and name not in needed]
+
+    def _unseen_holders(self, view: View) -> set[str]:
+        """Return the names of the member Leases that holders of shards should have and have not."""
+        named = {self.names.member(record.holder).name for record in view.shards.values() if record.holder}
+        return named - view.members.keys()
+
+    def _counts(self, now: float) -> dict[str, int]:
+        """Return how many shards each member holds."""
+        holders = [record.holder for record in self._view.shards.values()]
+        counts = {each: holders.count(each) for each in self.members(now)}
+        return counts | {self._election.identity: len(self.held)}
+
+    def _shards_to_take(self, now: float) -> list[int]:
+        """Return the free shards that this replica takes now: those that are meant for it first."""
+        identity, count = self._election.identity, self.names.count
+        room = quotas(self._counts(now), count)[identity] - len(self.held)
+        handing_over = self.hand_over.index if self.hand_over else -1
+        free = [index for index in range(count) if index != handing_over and self._is_free(index, now)]
+        offset = sum(identity.encode()) % count  # members that start together try different shards
+        free.sort(key=lambda index: (self._heir_of(index) != identity, (index - offset) % count))
+        wanted = [index for index in free if not self._is_left_to_another(index, now)]
+        if room > 0:
+            return wanted[:room]
+        # Whoever should have taken it has not: better one too many than one that nobody works for.
+        return [index for index in wanted if self._has_waited(index, 2 * HEIR_SECONDS, now)][:1]
+
+    def _is_free(self, index: int, now: float) -> bool:
+        record = self._view.shards.get(index)
+        if record is None or not record.holder:
+            return True
+        name = self.names.member(record.holder).name
+        member = self._view.members.get(name)
+        if member is None:  # somebody has removed it by hand, and its holder may not know yet
+            return now >= self._sightings.first(name, now) + self._election.lease_seconds
+        return not member.holder
+
+    def _heir_of(self, index: int) -> str:
+        record = self._view.shards.get(index)
+        return record.heir if record is not None and not record.holder else ""
+
+    def _is_left_to_another(self, index: int, now: float) -> bool:
+        heir = self._heir_of(index)
+        if heir in ("", self._election.identity):
+            return False
+        member = self._view.members.get(self.names.member(heir).name)
+        is_there = member is not None and self._is_alive(member, now)
+        return is_there and not self._has_waited(index, HEIR_SECONDS, now)
+
+    def _has_waited(self, index: int, seconds: float, now: float) -> bool:
+        record = self._view.shards.get(index)
+        return record is not None and now >= self._sightings.changed(record.name, now) + seconds
+
+    def _shard_write(self, purpose: Purpose, index: int, heir: str = "") -> Write:
+        return Write(purpose, self.names.shard(index), self._view.shards.get(index), index, heir)
+
+    def _key(self, record: Record) -> ObjectKey:
+        return ObjectKey(self.names.group.namespace, record.name)

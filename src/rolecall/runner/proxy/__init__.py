@@ -1,0 +1,27 @@
+"""The API endpoint for runs.
+
+Each run gets a URL on loopback and its own secret. Through the proxy it reaches the API server with the operator's
+permissions until the run ends. The proxy injects the primary as the owner of created objects, reports dependent kinds
+so that they are watched, and records the run's writes so that they do not trigger another reconcile.
+"""
+
+from rolecall.runner.proxy.credentials import ProxyCredentials
+from rolecall.runner.proxy.exchanges import Asker, Exchange, OnExchange
+from rolecall.runner.proxy.ownership import Ownership
+from rolecall.runner.proxy.request_interceptor import Gate, GatedRequest
+from rolecall.runner.proxy.server import Proxy
+from rolecall.runner.proxy.sessions import SessionSpec
+from rolecall.runner.proxy.trace_context import NewTraceparent
+
+__all__ = [
+    "Asker",
+    "Exchange",
+    "Gate",
+    "GatedRequest",
+    "NewTraceparent",
+    "OnExchange",
+    "Ownership",
+    "Proxy",
+    "ProxyCredentials",
+    "SessionSpec",
+]

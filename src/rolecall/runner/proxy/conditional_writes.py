@@ -1,0 +1,134 @@
+"""Writes with a precondition, which tell a run's own changes from those of others.
+
+PATCH and PUT return the object's resourceVersion even if they changed nothing. That version may then come from a user,
+whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
+the write succeeds and returns another version, the run, and nobody else, has changed the object. If the precondition
+fails, the proxy tries once more with the current version, and then sends the write as the run sent it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+
+from rolecall.kube.metadata import metadata_of, resource_version_of, uid_of
+from rolecall.kube.references import RawObject
+from rolecall.runner.proxy.bodies import decode, encode, media_type, objects_in
+from rolecall.runner.proxy.body_worker import BodyWorker
+from rolecall.runner.proxy.forward import Upstream
+from rolecall.runner.proxy.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest, read_metadata
+from rolecall.runner.proxy.sessions import Session
+
+JSON_PATCH: Final = "application/json-patch+json"
+_VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
+# A failed ``test`` operation of a JSON patch gives 422 instead of 409.
+_PRECONDITION_FAILED: Final = {HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalBody:
+    """A body with the precondition that the object has this version; ``is_added`` if the run's body had none."""
+
+    body: bytes
+    version: str
+    is_added: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The response to a write, its body, and the objects in it that the write has changed."""
+
+    response: aiohttp.ClientResponse
+    body: bytes
+    changed: tuple[RawObject, ...] = ()
+
+
+def with_precondition(body: bytes, content_type: str, version: str) -> ConditionalBody | None:
+    """Add the precondition to a body that does not have one; return None if the body cannot express it."""
+    content = decode(body, content_type)
+    if media_type(content_type) == JSON_PATCH:
+        if not isinstance(content, list):
+            return None
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+        return _encoded([test, *content], version)
+    if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
+        return None
+    if own := resource_version_of(content):
+        return ConditionalBody(body, own, is_added=False)
+    return _encoded(content | {"metadata": metadata_of(content) | {"resourceVersion": version}}, version)
+
+
+def _encoded(content: object, version: str) -> ConditionalBody | None:
+    try:
+        return ConditionalBody(encode(content), version, is_added=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalWrites:
+    """Sends writes so that their responses show what they have changed."""
+
+    upstream: Upstream
+    worker: BodyWorker
+
+    async def send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
+        """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
+        if write.info.is_dry_run:
+            return await self._send(session, write, headers)
+        if write.info.verb not in {"update", "patch"} or write.info.subresource not in _VERSIONED_SUBRESOURCES:
+            sent = await self._send(session, write, headers)
+            return await self._with_changed_objects(sent, session.last_seen_version(write.info))
+        known = session.last_seen_version(write.info)
+        if known is None:
+            known = await self._current_version(session, write)
+        result = await self._send_conditionally(session, write, headers, known)
+        if result is None and (current := await self._current_version(session, write)) != known:
+            result = await self._send_conditionally(session, write, headers, current)
+        return result or await self._send(session, write, headers)
+
+    async def _send_conditionally(
+        self, session: Session, write: WriteRequest, headers: Mapping[str, str], version: str
+    ) -> WriteResult | None:
+        """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
+        conditional = await self._body_with_precondition(write, version) if version else None
+        if conditional is None:
+            result = await self._send(session, write, headers)
+            is_created = result.response.status == HTTPStatus.CREATED
+            return await self._with_changed_objects(result, "") if is_created else result
+        result = await self._send(session, replace(write, body=conditional.body), headers)
+        if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
+            return None
+        return await self._with_changed_objects(result, conditional.version)
+
+    async def _body_with_precondition(self, write: WriteRequest, version: str) -> ConditionalBody | None:
+        return await self.worker.run(write.body, lambda: with_precondition(write.body, write.content_type, version))
+
+    async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
+        return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
+
+    async def _send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
+        if session.is_revoked:
+            raise ConnectionAbortedError("the run was revoked before its write was sent")
+        async with await self.upstream.send(write.method, write.target, headers, write.body or None) as response:
+            return WriteResult(response, await response.read())
+
+    async def _current_version(self, session: Session, write: WriteRequest) -> str:
+        """Read and record the object's current version, empty if it does not exist or cannot be read."""
+        async with await self.upstream.send("GET", write.object_path, {"Accept": ACCEPT_PARTIAL_METADATA}) as response:
+            body = await response.read()
+        version = resource_version_of(read_metadata(body)) if response.status == HTTPStatus.OK else ""
+        session.record_version(write.info, version)
+        return version
+
+
+def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResult:
+    """Add the changed objects to the result of a successful write: those whose version differs from this one."""
+    status, headers = result.response.status, result.response.headers
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return result
+    content: Any = decode(result.body, headers.get("Content-Type", ""))
+    changed = (obj for obj in objects_in(content) if uid_of(obj) and resource_version_of(obj) not in {"", version})
+    return WriteResult(result.response, result.body, tuple(changed))

@@ -1,0 +1,145 @@
+"""Why a change does not wake: a run must not be started by what it did, or by what it has already seen.
+
+A run changes objects, and the API server reports each change to everybody, the operator included. An event like that
+must not start the next run of the same primary, which would never end, yet must start runs of other primaries that
+look at the same object. Three rules apply, in this order:
+
+1. A version that a run of the same primary wrote does not wake it, nor does the deletion of an object by that run. The
+   exception is a run that changed its primary's own spec without asking for a requeue.
+2. A version of the primary that the last run started from, or an older one, does not wake it.
+3. Everything else wakes.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.controller.work_queue import Cause
+
+Request = tuple[GVK, ObjectKey]
+KEEP_SECONDS = 600.0
+"""How long a write is remembered. An older event comes from a list, and lists show no versions in between."""
+
+_REMOVED = "removed"
+_NEVER_STARTED = ("", "", -math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryCause(Cause):
+    """A change of the primary itself; ``changed_spec`` when its generation rose."""
+
+    changed_spec: bool = False
+
+
+@dataclass(slots=True)
+class OwnWrites:
+    """The versions that the runs of each primary wrote lately; ``now`` is a monotonic clock in seconds.
+
+    An event of any other version is somebody else's. What is forgotten after a while costs one run too many at worst.
+    ``is_complete`` is false if runs of other replicas write too, which are not known here.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    is_complete: bool = True
+    _versions: dict[Request, OrderedDict[tuple[str, str], float]] = field(default_factory=dict)
+    _last_writes: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """When runs of any primary last wrote each object, by its uid; the oldest first."""
+
+    def record_write(self, request: Request, obj: RawObject) -> None:
+        """Remember that a run of this primary, or the operator for it, wrote this version of an object."""
+        self._remember(request, uid_of(obj), resource_version_of(obj))
+
+    def record_removal(self, request: Request, uid: str) -> None:
+        """Remember that a run of this primary deleted an object for good: no other object ever has that uid."""
+        self._remember(request, uid, _REMOVED)
+
+    def contains(self, request: Request, uid: str, resource_version: str) -> bool:
+        """Return whether the primary's runs wrote exactly this version of the object."""
+        return (uid, resource_version) in self._versions.get(request, ())
+
+    def has_removed(self, request: Request, uid: str) -> bool:
+        """Return whether the primary's runs removed this object."""
+        return self.contains(request, uid, _REMOVED)
+
+    def may_have_written(self, uid: str, since: float) -> bool:
+        """Return whether a run of any primary may have written this object since a time of ``now``."""
+        return not self.is_complete or not uid or self._last_writes.get(uid, -math.inf) >= since
+
+    def writers(self, uid: str, resource_version: str) -> list[Request]:
+        """Return the primaries whose runs wrote this version of an object."""
+        return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
+
+    def forget(self, request: Request) -> None:
+        """Drop what is known about a primary that is gone."""
+        self._versions.pop(request, None)
+
+    def _remember(self, request: Request, uid: str, version: str) -> None:
+        if not (uid and version):
+            return
+        now = self.now()
+        versions = self._versions.setdefault(request, OrderedDict())
+        versions[(uid, version)] = now
+        self._last_writes[uid] = now
+        self._last_writes.move_to_end(uid)
+        for times in (versions, self._last_writes):
+            while times and next(iter(times.values())) < now - KEEP_SECONDS:
+                times.popitem(last=False)
+
+
+@dataclass(slots=True)
+class SelfTriggers:
+    """Decides for the primaries of one kind which causes their own runs are behind."""
+
+    gvk: GVK
+    own_writes: OwnWrites
+    _started: dict[ObjectKey, tuple[str, str, float]] = field(default_factory=dict)
+    """The uid and version from which each primary's last run started, and when."""
+    _requested_requeue: set[ObjectKey] = field(default_factory=set)
+
+    def run_started(self, key: ObjectKey, obj: RawObject) -> None:
+        """Remember the version of the primary that a run starts from."""
+        self._started[key] = (uid_of(obj), resource_version_of(obj), self.own_writes.now())
+        self._requested_requeue.discard(key)
+
+    def requeue_requested(self, key: ObjectKey) -> None:
+        """Remember that the run itself said when to come back."""
+        self._requested_requeue.add(key)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about a primary that is gone."""
+        self._started.pop(key, None)
+        self._requested_requeue.discard(key)
+        self.own_writes.forget((self.gvk, key))
+
+    def may_be_in_loop(self, key: ObjectKey, cause: Cause) -> bool:
+        """Return whether a run may have written the changed object since the last run of this primary began.
+
+        Primaries that trigger each other without end do so by what their runs write.
+        """
+        _, _, started_at = self._started.get(key, _NEVER_STARTED)
+        return self.own_writes.may_have_written(cause.uid, started_at)
+
+    def is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
+        """Return whether a run of this primary would only meet again what its last run did or saw."""
+        if not cause.resource_version:
+            return False
+        is_primary = isinstance(cause, PrimaryCause)
+        if cause.is_removal and not is_primary and self.own_writes.has_removed((self.gvk, key), cause.uid):
+            return True
+        if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
+            changed_spec = isinstance(cause, PrimaryCause) and cause.changed_spec
+            return not changed_spec or key in self._requested_requeue
+        return is_primary and self._was_read(key, cause)
+
+    def _was_read(self, key: ObjectKey, cause: Cause) -> bool:
+        uid, version, _ = self._started.get(key, _NEVER_STARTED)
+        # Versions of one object are ordered since Kubernetes 1.35; any other text is compared for equality alone.
+        if uid != cause.uid:
+            return False
+        if version.isdigit() and cause.resource_version.isdigit():
+            return int(cause.resource_version) <= int(version)
+        return version == cause.resource_version

@@ -1,0 +1,217 @@
+"""The access set of a kind: what its runs have asked the API server for, and which tasks did.
+
+It is the base of the rules that the operator needs (``rolecall rbac``), so it is kept for as long as the operator runs.
+It holds no values: verbs, resources, names, and the places of tasks. A name that is a secret value of the run is left
+out. Of names that differ from object to object only a bounded number is kept.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.bodies import decode, decompress, objects_in
+from rolecall.runner.proxy.body_worker import MAX_INSPECTED_BYTES
+from rolecall.runner.record.run_record import KeptExchange, RunRecord
+
+FORMAT: Final = 1
+ANY: Final = "*"
+"""Stands for a name if there are too many to keep."""
+
+OWN: Final = "."
+"""Stands for the namespace of the object that the run is for."""
+
+MAX_NAMES: Final = 50
+_SEVERAL: Final = 2
+_CREATED: Final = 201
+_FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Access:
+    """One thing that runs have asked for."""
+
+    group: str
+    resource: str
+    subresource: str
+    verb: str
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Usage:
+    """Who has asked for it: the places of tasks (empty for an unknown task), and up to two primaries."""
+
+    tasks: set[str] = field(default_factory=set)
+    primaries: set[str] = field(default_factory=set)
+    is_refused: bool = False
+    details: set[str] = field(default_factory=set)
+    """For a binding, the roles that were given."""
+
+    def add(self, task: str, primary: str, status: int | None) -> None:
+        """Add one request."""
+        self.tasks.add(task)
+        if len(self.primaries) < _SEVERAL:
+            self.primaries.add(primary)
+        self.is_refused |= status == _FORBIDDEN
+
+
+@dataclass(slots=True)
+class AccessSet:
+    """The access set of one kind. ``add`` returns whether a run has added something new."""
+
+    gvk: GVK
+    content: str
+    usages: dict[Access, Usage] = field(default_factory=dict)
+    dependents: set[tuple[str, str]] = field(default_factory=set)
+    """The resources of objects that name a primary as their owner."""
+    blocks_deletion: bool = False
+    """Whether runs have written owner references that block the deletion of a primary."""
+    exercised: set[str] = field(default_factory=set)
+    """The places of the tasks of the role or playbook that have run and were not skipped."""
+    is_written: bool = False
+    """Whether there is a file of it."""
+
+    def add(self, record: RunRecord, hides: Callable[[str], bool] = _nothing) -> bool:
+        """Add what a run has asked for; ``hides`` tells whether a text has a secret value of the run."""
+        before = self._size
+        hides = lru_cache(maxsize=None)(hides)
+        places = {task.ident: task.path for task in record.tasks.values()}
+        primary = _shown(str(record.key), hides)
+        for kept in record.exchanges:
+            exchange = kept.exchange
+            if exchange.status == _NOT_FOUND and any(map(hides, (exchange.info.group, exchange.info.resource))):
+                continue  # the API server has no such resource
+            for access in self._accesses(exchange, record):
+                shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))
+                usage = self.usages.setdefault(self._bounded(shown), Usage())
+                usage.add(places.get(exchange.asker.task, ""), primary, exchange.status)
+                if len(usage.details) < MAX_NAMES:
+                    usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
+            self._add_references(record, kept)
+        taken = {task.path for task in record.tasks.values() if task.has_run}
+        self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
+        return self._size != before
+
+    @property
+    def folder(self) -> str:
+        """The directory of the role, or that of the playbook."""
+        return self.content.rpartition("/")[0] if self.content.endswith((".yml", ".yaml")) else self.content
+
+    def to_json(self, plurals: Mapping[GVK, str]) -> dict[str, Any]:
+        """Return the set as it stands in its file, with the plural names of the kinds in the watch."""
+        return {
+            "format": FORMAT,
+            "group": self.gvk.group,
+            "version": self.gvk.version,
+            "kind": self.gvk.kind,
+            "content": self.content,
+            "plurals": [[*astuple(gvk), plural] for gvk, plural in sorted(plurals.items())],
+            "dependents": [list(each) for each in sorted(self.dependents)],
+            "blocksDeletion": self.blocks_deletion,
+            "exercised": sorted(self.exercised),
+            "accesses": [_to_json(access, self.usages[access]) for access in sorted(self.usages)],
+        }
+
+    def _add_references(self, record: RunRecord, kept: KeptExchange) -> None:
+        info = kept.exchange.info
+        resource = (info.group, info.resource)
+        if resource in self.dependents and (self.blocks_deletion or not info.is_write):
+            return  # nothing new, and to look takes time
+        for reference in _references(record, kept):
+            self.dependents.add(resource)
+            self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
+
+    @property
+    def _size(self) -> int:
+        inner = sum(len(each.tasks) + len(each.primaries) + len(each.details) for each in self.usages.values())
+        flags = self.blocks_deletion + sum(each.is_refused for each in self.usages.values())
+        return inner + flags + len(self.usages) + len(self.dependents) + len(self.exercised)
+
+    def _bounded(self, access: Access) -> Access:
+        """Return the access with any name, if too many names are known already."""
+        if access in self.usages:
+            return access
+        alike = sum(
+            (known.group, known.resource, known.subresource, known.verb)
+            == (access.group, access.resource, access.subresource, access.verb)
+            for known in self.usages
+        )
+        return access if alike < MAX_NAMES else Access(*_without_name(access), ANY)
+
+    def _accesses(self, exchange: Exchange, record: RunRecord) -> Iterator[Access]:
+        info = exchange.info
+        for header, value in exchange.impersonated:
+            if header.lower() in _IMPERSONATED:
+                yield Access("", _IMPERSONATED[header.lower()], "", "impersonate", "", value)
+        if not info.is_resource:
+            return
+        is_namespace = (info.group, info.resource) == ("", "namespaces")
+        own = record.key.namespace
+        namespace = "" if is_namespace else OWN if info.namespace and info.namespace == own else info.namespace
+        base = (info.group, info.resource, info.subresource)
+        yield Access(*base, info.verb, namespace, info.name)
+        if info.verb == "patch" and exchange.status == _CREATED:
+            yield Access(*base, "create", namespace, "")
+
+
+def _shown(text: str, hides: Callable[[str], bool]) -> str:
+    return ANY if hides(text) else text
+
+
+_IMPERSONATED: Final = {
+    "impersonate-user": "users",
+    "impersonate-group": "groups",
+    "impersonate-uid": "uids",
+}
+
+
+def _without_name(access: Access) -> tuple[str, str, str, str, str]:
+    return access.group, access.resource, access.subresource, access.verb, access.namespace
+
+
+def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
+    """Yield the owner references to the primary in an answer."""
+    uid = str(metadata_of(record.obj).get("uid") or "")
+    if not uid or kept.answer is None or not kept.may_refer or not kept.exchange.info.is_resource:
+        return
+    body = decompress(record.bodies.get(kept.answer), MAX_INSPECTED_BYTES)
+    if body and uid.encode() in body:
+        for obj in objects_in(decode(body, kept.exchange.answer_type)):
+            references = metadata_of(obj).get("ownerReferences") or ()
+            yield from (reference for reference in references if reference.get("uid") == uid)
+
+
+def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:
+    """Yield the role that a request for a binding gives away."""
+    exchange = kept.exchange
+    if exchange.info.group != "rbac.authorization.k8s.io" or kept.body is None:
+        return
+    obj: RawObject | None = decode(record.bodies.get(kept.body), exchange.content_type)
+    if isinstance(obj, dict) and (given := obj.get("roleRef")):
+        yield json.dumps(given, sort_keys=True)
+
+
+def _to_json(access: Access, usage: Usage) -> dict[str, Any]:
+    return {
+        "group": access.group,
+        "resource": access.resource,
+        "subresource": access.subresource,
+        "verb": access.verb,
+        "namespace": access.namespace,
+        "name": access.name,
+        "primaries": sorted(usage.primaries),
+        "tasks": sorted(usage.tasks),
+        "refused": usage.is_refused,
+        "details": sorted(usage.details),
+    }

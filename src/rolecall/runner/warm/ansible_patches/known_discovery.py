@@ -1,0 +1,162 @@
+"""Modules of kubernetes.core know what is served without asking and without a file. Saves 1 to 10 ms of a module.
+
+The 10 ms are for 300 kinds in a group that a module uses, or in groups that any module has ever asked for.
+kubernetes.core keeps discovery in a file of the directory for temporary files, one for each API server and user. Every
+module decodes the whole file, and whoever finds something missing writes it again, while others may be reading it. Here
+its class reads what the operator has handed to the run, and decodes the versions that it is asked for. The API server
+is asked directly when nothing is found, as before; when the run has changed what is served; and for what is not known.
+Clients of other API servers do as before.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rolecall.runner.runs.discovery_image import RunDiscovery
+
+_MODULE = "ansible_collections.kubernetes.core.plugins.module_utils.client.discovery"
+_ADDED = ("prefix", "group", "api_version", "client", "preferred")
+"""What a resource is given beside what discovery says of it."""
+
+_LIST = "List"
+"""What kubernetes.core appends to a kind for lists of it."""
+
+_PREFIXES = {"api": True, "apis": False}
+"""The first part of a path of discovery, and whether it is that of the core group."""
+
+
+def install(known: RunDiscovery, host: str) -> None:
+    """Use what is known of the API server at ``host`` from now on, in this process and those that it forks.
+
+    Does nothing if the server has not imported kubernetes.core: a module that imports it then does as before.
+    """
+    module = sys.modules.get(_MODULE)
+    if module is None:
+        return
+    discoverer = module.Discoverer
+    patch = _KnownDiscovery(known, host, module)
+    discoverer._Discoverer__init_cache = patch.around_init(discoverer._Discoverer__init_cache)  # noqa: SLF001 - the patch
+    discoverer._write_cache = patch.around_write(discoverer._write_cache)  # noqa: SLF001 - the patch
+    discoverer.get_resources_for_api_version = patch.around_resources(discoverer.get_resources_for_api_version)
+
+
+class _KnownDiscovery:
+    """The three wrappers."""
+
+    def __init__(self, known: RunDiscovery, host: str, module: Any) -> None:
+        self._known, self._host = known, host
+        self._resource = module.kubernetes.dynamic.Resource
+        self._resource_list = module.ResourceList
+        self._group = module.kubernetes.dynamic.discovery.ResourceGroup
+        self._library_version = module.__version__
+
+    def around_init(self, original: Callable[..., None]) -> Callable[..., None]:
+        def init_cache(discoverer: Any, refresh: bool = False) -> None:  # noqa: FBT001, FBT002 - as the original
+            if not self._is_about(discoverer):
+                original(discoverer, refresh)
+                return
+            discoverer.asks_directly = refresh or not self._known.is_current
+            discoverer._cache = {"library_version": self._library_version}  # noqa: SLF001 - as the original
+            discoverer._cache["version"] = {"kubernetes": dict(self._known.image.version)}  # noqa: SLF001 - as above
+            if not discoverer.asks_directly:
+                discoverer._cache["resources"] = self._groups(discoverer)  # noqa: SLF001 - as above
+            discoverer._load_server_info()  # noqa: SLF001 - as above
+            discoverer.discover()
+
+        return init_cache
+
+    def around_write(self, original: Callable[..., None]) -> Callable[..., None]:
+        def write_cache(discoverer: Any) -> None:
+            if not self._is_about(discoverer):
+                original(discoverer)
+
+        return write_cache
+
+    def around_resources(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_resources(discoverer: Any, prefix: str, group: str, version: str, preferred: bool) -> Any:  # noqa: FBT001
+            found = None
+            if self._is_about(discoverer) and not discoverer.asks_directly and _PREFIXES.get(prefix) is (not group):
+                found = self._known.image.resources(group, version)
+            if found is None:
+                return original(discoverer, prefix, group, version, preferred)
+            place = {"prefix": prefix, "group": group, "api_version": version}
+            return self._made(discoverer.client, place, found, is_preferred=preferred)
+
+        return get_resources
+
+    def _is_about(self, discoverer: Any) -> bool:
+        """Return whether a client asks the API server of the run."""
+        return bool(self._host) and discoverer.client.configuration.host == self._host
+
+    def _groups(self, discoverer: Any) -> dict[str, Any]:
+        """Return all groups and versions; their resources are looked up when somebody asks for them."""
+        known = self._known.image.groups
+
+        def versions_of(name: str) -> dict[str, Any]:
+            first = next(iter(known[name]), None)
+            return {each: self._group(each == first, resources={}) for each in known[name]}
+
+        found: dict[str, Any] = discoverer.default_groups()
+        found["apis"] = _Lazy(filter(None, known), versions_of, found["apis"])
+        return found
+
+    def _made(
+        self, client: Any, place: dict[str, str], found: list[dict[str, Any]], *, is_preferred: bool
+    ) -> dict[str, list[Any]]:
+        """Return the resources of a version by kind, and those of their lists, as the original makes them."""
+        by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        subresources: dict[str, dict[str, Any]] = defaultdict(dict)
+        for item in found:
+            plural, slash, name = item["name"].partition("/")
+            if slash:
+                subresources[plural][name] = item
+            else:
+                by_kind[item["kind"]].append(item)
+
+        def made(item: dict[str, Any]) -> Any:
+            own = {name: value for name, value in item.items() if name not in _ADDED}
+            return self._resource(
+                **place, client=client, preferred=is_preferred, subresources=subresources.get(item["name"]), **own
+            )
+
+        def listed(item: dict[str, Any]) -> Any:
+            group, version = place["group"], place["api_version"]
+            lookup = {**place, "kind": item["kind"], "name": item["name"]}
+            return self._resource_list(
+                client, group=group, api_version=version, base_kind=item["kind"], base_resource_lookup=lookup
+            )
+
+        def resources_of(kind: str) -> list[Any]:
+            lists = by_kind.get(kind.removesuffix(_LIST), []) if kind.endswith(_LIST) else []
+            return [*map(made, by_kind.get(kind, ())), *map(listed, lists)]
+
+        return _Lazy((name for kind in by_kind for name in (kind, f"{kind}{_LIST}")), resources_of)
+
+
+class _Lazy(dict[str, Any]):
+    """A mapping whose values are made when somebody asks for them, beside values that are known."""
+
+    def __init__(
+        self, names: Iterable[str], make: Callable[[str], Any], known: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__({**dict.fromkeys(names), **(known or {})})
+        self._make = make
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if value is None:
+            value = self[name] = self._make(name)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value as ``[]`` does."""
+        return self[name] if name in self else default  # noqa: SIM401 - that would be this method
+
+    def items(self) -> Any:
+        """Return all names and values, which are made now."""
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        """Return all values, which are made now."""
+        return [self[name] for name in self]

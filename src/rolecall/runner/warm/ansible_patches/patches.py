@@ -1,0 +1,413 @@
+"""The patches of this package: the functions that each replaces or relies on, and which patches can be used.
+
+A patch is used if each of its functions is, by its fingerprint, the same as in a tested release, and if the patches
+that it needs are used. An unknown function disables its own patch and those that need it; runs still fork, without
+these patches. Only without ``fork`` do runs start cold.
+
+The names of patches appear in the log, in ``rolecall version``, and as a label of a metric. Nothing here imports
+Ansible: what a release has moved must not end the fork server before this check.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import distributions
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from rolecall.runner.config.ansible_core import release_numbers
+from rolecall.runner.config.ansible_defaults import collection_directories
+from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
+
+_COLLECTION = "ansible_collections.kubernetes.core"
+_PACKAGES = {
+    "ansible": "ansible-core",
+    "ansible_runner": "ansible-runner",
+    "ansible_collections": "kubernetes.core",
+    "kubernetes": "kubernetes",
+}
+"""The package of a module, by the first part of its name."""
+
+TRUSTS_TEMPLATES = (5, 3, 0)
+"""The first release of kubernetes.core whose option ``template`` ansible-core 2.19 and newer render."""
+
+State = Literal["in use", "disabled", "not needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch: its name, its module below ``rolecall.runner.runs``, and its functions as ``module:qualified.name``.
+
+    It can't work without the patches in ``needs``. ``optional`` are functions that some releases don't have, which the
+    patch handles. With ``before``, the patch is for versions of kubernetes.core below that one.
+    """
+
+    name: str
+    module: str
+    functions: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    before: tuple[int, ...] = ()
+
+    def load(self) -> ModuleType:
+        """Import the module of the patch, and with it Ansible. Raises whatever a changed Ansible makes it raise."""
+        return import_module(f"rolecall.runner.{self.module}")
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Whether a patch is used, and the reason if it isn't.
+
+    ``lacks`` names the patch that it needs if that alone is the reason.
+    """
+
+    name: str
+    state: State
+    reason: str = ""
+    lacks: str = ""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether runs use the patch."""
+        return self.state == "in use"
+
+
+PATCHES = (
+    # Only what the fork of ansible-playbook can't do without: everything else needs it.
+    Patch(
+        "fork",
+        "warm.ansible_patches.reset_state",
+        (
+            "ansible.cli:init_plugin_loader",
+            "ansible.cli.playbook:main",
+            "ansible.constants:set_constant",
+            "ansible.plugins.loader:_load_plugin_filter",
+            "ansible.plugins.loader:init_plugin_loader",
+            "ansible.utils.vars:get_unique_id",
+            "ansible.utils.vars:random_int",
+            "ansible_runner.display_callback.callback.awx_display:EventContext.__init__",
+            "ansible_runner.display_callback.callback.awx_display:event_context",
+        ),
+    ),
+    Patch(
+        "config-warnings",
+        "warm.ansible_patches.reset_state",
+        ("ansible.config.manager:ConfigManager.DEPRECATED", "ansible.config.manager:ConfigManager.WARNINGS"),
+        optional=(
+            "ansible.constants:handle_config_noise",
+            "ansible.utils.display:_report_config_warnings",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
+        "display-events",
+        "warm.ansible_patches.display_hooks",
+        (
+            "ansible.executor.task_queue_manager:TaskQueueManager.load_callbacks",
+            "ansible_runner.display_callback.callback.awx_display:with_context",
+            "ansible_runner.display_callback.callback.awx_display:with_verbosity",
+            "ansible_runner.display_callback.callback.awx_display:display_with_context",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
+        "caller-frames",
+        "warm.ansible_patches.caller_frames",
+        (),
+        optional=(
+            "ansible.module_utils._internal._deprecator:get_caller_plugin_info",
+            "ansible.module_utils._internal._stack:caller_frame",
+            "ansible.module_utils._internal._stack:iter_stack",
+            "ansible.module_utils._internal._traceback:maybe_capture_traceback",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
+        "event-channel",
+        "warm.ansible_patches.event_channel",
+        (
+            "ansible_runner.display_callback.callback.awx_display:AnsibleJSONEncoderLocal",
+            "ansible_runner.display_callback.callback.awx_display:EventContext",
+            "ansible_runner.runner:Runner.event_callback",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
+        "parsed-yaml",
+        "warm.ansible_patches.parsed_yaml",
+        (
+            "ansible.parsing.dataloader:DataLoader._get_file_contents",
+            "ansible.parsing.dataloader:DataLoader.load",
+            "ansible.parsing.dataloader:DataLoader.load_from_file",
+            "ansible.parsing.dataloader:copy",
+        ),
+        optional=(
+            "ansible._internal._datatag._tags:TrustedAsTemplate",
+            "ansible.module_utils._internal._datatag:AnsibleTagHelper.tags",
+            "ansible.parsing.dataloader:DataLoader.get_text_file_contents",
+            "ansible.template:trust_as_template",
+        ),
+        needs=("fork",),
+    ),
+    # Compiles the templates in parsed files.
+    Patch(
+        "compiled-templates",
+        "warm.ansible_patches.compiled_templates",
+        (),
+        optional=(
+            "ansible._internal._templating._engine:TemplateEngine.environment",
+            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.__init__",
+            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile",  # today Jinja's own
+            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile_expression",
+            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.from_string",
+            "ansible._internal._templating._jinja_bits:AnsibleLexer",
+            "ansible._internal._templating._jinja_bits:_TemplateCompileContext",
+            "ansible.playbook.conditional:Conditional._check_conditional",
+            "ansible.template:AnsibleEnvironment",
+            "ansible.template:AnsibleEnvironment.compile",  # today Jinja's own
+            "ansible.template:JinjaPluginIntercept.__getitem__",
+            "ansible.template:Templar.do_template",
+        ),
+        needs=("parsed-yaml",),
+    ),
+    Patch(
+        "forked-modules",
+        "warm.ansible_patches.forked_modules",
+        (
+            "ansible.executor.module_common:_extract_interpreter",
+            "ansible.executor.module_common:_find_module_utils",
+            "ansible.executor.module_common:_get_ansible_module_fqn",
+            "ansible.executor.module_common:_get_shebang",
+            "ansible.executor.module_common:modify_module",
+            "ansible.module_utils.common.warnings:_global_deprecations",
+            "ansible.module_utils.common.warnings:_global_warnings",
+            "ansible.plugins.action:ActionBase._configure_module",
+            "ansible.plugins.action:ActionBase._execute_module",
+            "ansible.plugins.action:ActionBase._is_pipelining_enabled",
+            "ansible.plugins.action:ActionBase._low_level_execute_command",
+            "ansible.plugins.action:modify_module",
+            "ansible.plugins.connection.local:Connection.exec_command",
+        ),
+        optional=(
+            "ansible.executor.module_common:ANSIBALLZ_TEMPLATE",
+            "ansible.executor.module_common:_BuiltModule",
+            "ansible.module_utils._internal._ansiballz._loader:run_module",
+            "ansible.module_utils._internal._traceback:_is_module_traceback_enabled",
+            "ansible.module_utils._internal._traceback:_is_traceback_enabled",
+            "ansible.module_utils._internal:get_controller_serialize_map",
+            "ansible.module_utils._internal:import_controller_module",
+            "ansible.module_utils._internal:is_controller",
+            "ansible.module_utils.basic:_ANSIBLE_PROFILE",
+            "ansible.module_utils.basic:_PARSED_MODULE_ARGS",
+            "ansible.module_utils.common.json:AnsibleJSONEncoder",
+            "ansible.module_utils.common.json:get_module_encoder",
+        ),
+        needs=("fork",),
+    ),
+    Patch(
+        "temporary-directories",
+        "warm.ansible_patches.temporary_directories",
+        (
+            "ansible.plugins.action:ActionBase._make_tmp_path",
+            "ansible.plugins.action:ActionBase._remove_tmp_path",
+            "ansible.plugins.action:ActionBase._should_remove_tmp_path",
+            "ansible.plugins.shell:ShellBase._generate_temp_dir_name",
+        ),
+        needs=("fork",),
+    ),
+    # The wrappers of forked-modules restart a task in a worker if it would start a program.
+    Patch(
+        "in-process-tasks",
+        "warm.ansible_patches.in_process_tasks",
+        (
+            "ansible.executor.process.worker:WorkerProcess",
+            "ansible.executor.process.worker:WorkerQueue",
+            "ansible.executor.task_executor:TaskExecutor._get_action_handler_with_module_context",
+            "ansible.executor.task_executor:TaskExecutor._get_connection",
+            "ansible.executor.task_executor:TaskExecutor._get_loop_items",
+            "ansible.executor.task_executor:TaskExecutor._run_loop",
+            "ansible.executor.task_executor:TaskExecutor.run",
+            "ansible.executor.task_queue_manager:FinalQueue",
+            "ansible.plugins.strategy:StrategyBase._queue_task",
+            "ansible.plugins.strategy:WorkerProcess",
+            "ansible.utils.display:Display.set_queue",
+        ),
+        optional=(
+            "ansible._internal._task:TaskContext",
+            "ansible._internal._templating._jinja_plugins:JinjaPluginIntercept._invoke_plugin",
+            "ansible.template:JinjaPluginIntercept.__getitem__",
+        ),
+        needs=("forked-modules",),
+    ),
+    Patch(
+        "known-discovery",
+        "warm.ansible_patches.known_discovery",
+        (
+            f"{_COLLECTION}.plugins.module_utils.client.discovery:Discoverer",
+            f"{_COLLECTION}.plugins.module_utils.client.resource:ResourceList.__init__",
+            "kubernetes.dynamic.discovery:Discoverer",
+            "kubernetes.dynamic.discovery:ResourceGroup.__init__",
+            "kubernetes.dynamic.resource:Resource.__init__",
+        ),
+        needs=("forked-modules",),
+    ),
+    Patch(
+        "trusted-templates",
+        "warm.ansible_patches.trusted_templates",
+        (
+            "ansible.template:Templar.do_template",
+            f"{_COLLECTION}.plugins.action.k8s:ActionModule.get_template_data",
+            f"{_COLLECTION}.plugins.action.k8s:ActionModule.load_template",
+        ),
+        optional=("ansible.template:trust_as_template",),
+        needs=("fork",),
+        before=TRUSTS_TEMPLATES,
+    ),
+    # Without any one of these, a plan could change something.
+    Patch(
+        "planned-runs",
+        "runs.planned.hooks",
+        (
+            "ansible.executor.task_executor:TaskExecutor._get_action_handler_with_module_context",
+            "ansible.executor.task_executor:TaskExecutor._run_loop",
+            "ansible.executor.task_executor:TaskExecutor.run",
+            "ansible.executor.task_executor:time",
+            "ansible.executor.task_queue_manager:TaskQueueManager.run",
+            "ansible.parsing.dataloader:DataLoader.path_dwim",
+            "ansible.parsing.dataloader:DataLoader.path_dwim_relative",
+            "ansible.parsing.dataloader:DataLoader.path_dwim_relative_stack",
+            "ansible.plugins.action:ActionBase._execute_module",
+            "ansible.plugins.loader:PluginLoader.get_with_context",
+            "ansible.plugins.strategy:StrategyBase._execute_meta",
+            "ansible.plugins.strategy:StrategyBase._process_pending_results",
+            "ansible.plugins.strategy:StrategyBase._queue_task",
+            "ansible.vars.manager:VariableManager.set_nonpersistent_facts",
+        ),
+        optional=(
+            "ansible._internal._task:TaskContext",
+            "ansible._internal._task:TaskContext.get_register_projections",
+            "ansible._internal._task:TaskContext.update_task_vars",
+            "ansible._internal._task:UnifiedTaskResult.create_from_action_exception",
+            "ansible._internal._task:UnifiedTaskResult.finalize_registered_values",
+            "ansible._internal._templating._transform:_type_transform_mapping",
+            "ansible.executor.module_common:get_action_args_with_defaults",
+            "ansible.executor.task_executor:TaskExecutor._execute",
+            "ansible.executor.task_executor:TaskExecutor._execute_internal",
+            "ansible.executor.task_executor:remove_omit",
+            "ansible.module_utils._internal._datatag:_untaggable_types",
+            "ansible.template.vars:AnsibleJ2Vars.__getitem__",
+            "ansible.template:AnsibleContext.resolve_or_missing",
+            "ansible.template:AnsibleEnvironment.getattr",  # today Jinja's own
+            "ansible.template:AnsibleEnvironment.getitem",  # as above
+            "ansible.template:Templar.template",
+        ),
+    ),
+)
+
+
+def installed_patches() -> list[PatchStatus]:
+    """Return the status of each patch for a run in the environment of this process. Raises OSError and ValueError."""
+    return patch_statuses(Fingerprints.load(), installed_search_path(os.environ))
+
+
+def patch_statuses(
+    fingerprints: Fingerprints, search_path: Sequence[str], patches: Sequence[Patch] = PATCHES
+) -> list[PatchStatus]:
+    """Return the status of each patch for the sources in these directories; a patch comes after those that it needs."""
+    functions = dict.fromkeys(function for patch in patches for function in (*patch.functions, *patch.optional))
+    found = fingerprints.releases_of(functions, search_path)
+    statuses: dict[str, PatchStatus] = {}
+    for patch in patches:
+        statuses[patch.name] = _status(patch, found, statuses, search_path)
+    return list(statuses.values())
+
+
+def can_fork(statuses: Iterable[PatchStatus]) -> bool:
+    """Return whether runs can be forked at all."""
+    return any(status.name == "fork" and status.is_in_use for status in statuses)
+
+
+def without(statuses: Iterable[PatchStatus], problems: Mapping[str, str]) -> list[PatchStatus]:
+    """Return the statuses with these patches disabled, by name with the reason, and those that need one of them."""
+    patches = {patch.name: patch for patch in PATCHES}
+    found: dict[str, PatchStatus] = {}
+    for status in statuses:
+        if not status.is_in_use:
+            found[status.name] = status
+        elif reason := problems.get(status.name):
+            found[status.name] = PatchStatus(status.name, "disabled", reason)
+        else:
+            found[status.name] = _lacking(patches[status.name], found) or status
+    return list(found.values())
+
+
+def installed_search_path(environment: Mapping[str, str]) -> list[str]:
+    """Return the directories where a run in this environment finds Python packages and collections, in this order."""
+    return [*collection_directories(environment), *sys.path]
+
+
+def _status(
+    patch: Patch, found: Mapping[str, tuple[str, list[str]]], earlier: Mapping[str, PatchStatus], path: Sequence[str]
+) -> PatchStatus:
+    if any(package_of(function) == "kubernetes.core" for function in patch.functions) or patch.before:
+        installed = kubernetes_core_version(path)
+        if installed is None:
+            return PatchStatus(patch.name, "not needed", "kubernetes.core isn't installed")
+        if patch.before and release_numbers(installed) >= patch.before:
+            return PatchStatus(patch.name, "not needed", f"kubernetes.core {installed} doesn't need it")
+    if lacking := _lacking(patch, earlier):
+        return lacking
+    if function := _unknown(patch, found):
+        package, problem = package_of(function), "missing" if found[function][0] == ABSENT else "unknown"
+        return PatchStatus(patch.name, "disabled", f"{function} of {package} {_version(package, path)} is {problem}")
+    return PatchStatus(patch.name, "in use")
+
+
+def _lacking(patch: Patch, earlier: Mapping[str, PatchStatus]) -> PatchStatus | None:
+    """Return the status of a patch that needs another one which isn't used; None if all are used."""
+    lacks = next((name for name in patch.needs if not earlier[name].is_in_use), "")
+    return PatchStatus(patch.name, "disabled", f"it needs {lacks}", lacks) if lacks else None
+
+
+def _unknown(patch: Patch, found: Mapping[str, tuple[str, list[str]]]) -> str:
+    """Return the first function that isn't as in any tested release; an empty string if there is none.
+
+    That an optional function is absent counts as known if a tested release lacks it too and has all others as here.
+    """
+    for function in (*patch.functions, *patch.optional):
+        digest, releases = found[function]
+        if digest == ABSENT:
+            if function not in patch.optional:
+                return function
+            others = [each for each in (*patch.functions, *patch.optional) if package_of(each) == package_of(function)]
+            releases = list(set(releases).intersection(*(found[each][1] for each in others)))
+        if not releases:
+            return function
+    return ""
+
+
+def package_of(function: str) -> str:
+    """Return the name of the package with a function or module."""
+    return _PACKAGES[function.partition(":")[0].partition(".")[0]]
+
+
+def _version(package: str, search_path: Sequence[str]) -> str:
+    if package == "kubernetes.core":
+        return kubernetes_core_version(search_path) or "?"
+    return next((each.version for each in distributions(name=package, path=list(search_path))), "?")
+
+
+def kubernetes_core_version(search_path: Sequence[str]) -> str | None:
+    """Return the version in the manifest of kubernetes.core; "?" if it has none, None if it isn't installed."""
+    for directory in search_path:
+        collection = Path(directory, *_COLLECTION.split("."))
+        if collection.is_dir():
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                return str(json.loads((collection / "MANIFEST.json").read_bytes())["collection_info"]["version"])
+            return "?"
+    return None

@@ -1,0 +1,205 @@
+"""The warm way to start a run: fork it from a process that has imported Ansible already.
+
+A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
+there is no fork server, because it has died, does not answer, or has imported a file that has changed since, a run
+waits for the next server. If that one does not get ready either, runs start in a new interpreter for a while. They
+always do if Ansible has changed where the fork relies on it; see ``ansible_patches.patches``.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from rolecall.runner.runs.run_processes import kill_run_processes
+from rolecall.runner.runs.runner import RunProcess, RunSpec
+from rolecall.runner.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
+from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
+from rolecall.runner.warm.client import ForkServer, StaleServerError
+from rolecall.runner.warm.forked_process import ServerGoneError
+from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
+from rolecall.system.blocking_work import in_thread
+from rolecall.system.logs import get_logger
+
+logger = get_logger("forkserver")
+
+_READY_LIMIT_SECONDS = 60.0
+"""Two busy CPUs take a tenth of it. A pod with a tenth of a CPU takes 30 seconds: three seconds of CPU time."""
+
+_COLD_AFTER_FAILURE_SECONDS = 60.0
+
+OnReplaced = Callable[[str], None]
+OnPatches = Callable[[Sequence[PatchStatus]], None]
+
+
+class ForkserverStarter:
+    """Starts each run as a fork of a server; use it as an asynchronous context manager.
+
+    ``contents`` are the directories of the roles and playbooks for which the server prepares itself. A server that has
+    grown by more than ``growth_limit_bytes`` is replaced. ``on_replaced`` is told of each server that takes no further
+    runs, and why: ``stale``, ``died``, ``hanging`` or ``not-ready``. ``on_patches`` gets the status of each patch of
+    Ansible when a server is ready.
+    """
+
+    def __init__(
+        self,
+        contents: Sequence[Path] = (),
+        growth_limit_bytes: int = GROWTH_LIMIT_BYTES,
+        on_replaced: OnReplaced = lambda _reason: None,
+        on_patches: OnPatches = lambda _statuses: None,
+    ) -> None:
+        self._growth_limit_bytes = growth_limit_bytes
+        self._contents = tuple(contents)
+        self._on_replaced = on_replaced
+        self._on_patches = on_patches
+        self._patches: Sequence[PatchStatus] = ()
+        self._subprocess = SubprocessStarter()
+        self._server: ForkServer | None = None
+        self._preparing: asyncio.Task[ForkServer | None] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._cold_until = 0.0
+
+    async def __aenter__(self) -> Self:
+        """Launch the server, which prepares itself in the background; log the patches that can't be used."""
+        await self._launch()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the server, and those that wait for their last runs."""
+        unfinished = [*self._retiring, *([self._preparing] if self._preparing else [])]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        if self._server:
+            await self._server.stop()
+
+    @property
+    def server(self) -> ForkServer | None:
+        """The server that forks new runs, if there is one."""
+        return self._server
+
+    async def start(self, spec: RunSpec) -> RunProcess:
+        """Fork the process of a run, or start a new interpreter if there is no server; see ``runner.Starter``."""
+        try:
+            process = await self._fork(spec)
+        except asyncio.CancelledError:
+            await in_thread(lambda: kill_run_processes(spec.ident))
+            raise
+        return process or await self._subprocess.start(spec)
+
+    async def _fork(self, spec: RunSpec) -> RunProcess | None:
+        """Return the forked process; None when the run has to start in a new interpreter. Raises OSError."""
+        surroundings = {"directory": os.getcwd(), "environment": inherited_environment()}  # noqa: PTH109 - as it is
+        lines = [json.dumps(surroundings).encode() + b"\n", runner_input(spec).to_line()]
+        for _ in range(2):
+            server = await self._ready_server()
+            if not server:
+                return None
+            try:
+                return await server.start(spec.ident, lines, spec.discovery.descriptors if spec.discovery else ())
+            except StaleServerError as error:
+                logger.info("Replacing the fork server", reason=str(error))
+                self._retire(server, "stale")
+            except ServerGoneError:
+                pass  # the next one is tried
+        return None
+
+    async def _ready_server(self) -> ForkServer | None:
+        """Return a server that takes requests, a new one if need be; None when that does not work.
+
+        All runs wait for the same one, and go on waiting when one of them is cancelled.
+        """
+        if self._preparing is None:
+            self._preparing = asyncio.create_task(self._prepare())
+            self._preparing.add_done_callback(self._prepared)
+        return await asyncio.shield(self._preparing)
+
+    def _prepared(self, _: object) -> None:
+        self._preparing = None
+
+    async def _prepare(self) -> ForkServer | None:
+        if self._server and not self._server.is_alive:
+            self._discard(self._server)
+        if not self._server and time.monotonic() >= self._cold_until:
+            await self._launch()
+        server = self._server
+        if not server:
+            return None
+        try:
+            async with asyncio.timeout(_READY_LIMIT_SECONDS):
+                patches = await asyncio.shield(server.ready)
+        except (ServerGoneError, TimeoutError) as error:
+            self._start_cold(error)
+            self._retire(server, "not-ready")
+            return None
+        if not can_fork(patches):
+            self._cold_until = float("inf")
+            self._put_away(server)
+            return None
+        return server
+
+    async def _launch(self) -> None:
+        try:
+            self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+        except OSError as error:
+            self._start_cold(error)
+        else:
+            self._server.ready.add_done_callback(self._report_patches)
+
+    def _report_patches(self, ready: asyncio.Future[list[PatchStatus]]) -> None:
+        """Log each patch that an unknown function disables, once, and report all patches."""
+        if ready.cancelled() or ready.exception():
+            return
+        statuses = ready.result()
+        for status in statuses:
+            if status.state == "disabled" and not status.lacks and status not in self._patches:
+                message = "A patch of Ansible isn't in use: runs go on without it"
+                if status.name == "fork":
+                    message = "Runs start cold, which takes about ten times as long: they can't be forked"
+                also = [each.name for each in statuses if each.lacks == status.name]
+                logger.warning(message, patch=status.name, reason=status.reason, also=also)
+        self._patches = statuses
+        self._on_patches(statuses)
+
+    def _start_cold(self, error: Exception) -> None:
+        logger.warning(
+            "Runs start cold for a while: the fork server did not get ready",
+            error=repr(error),
+            next_attempt_seconds=_COLD_AFTER_FAILURE_SECONDS,
+        )
+        self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
+
+    def _discard(self, server: ForkServer) -> None:
+        """Put aside a server that has ended or does not answer; the runs of one that does not answer go on."""
+        if server.is_hanging:
+            logger.warning(
+                "The fork server does not answer; starting another one. It is killed when its runs have ended",
+                pid=server.process.pid,
+            )
+            self._retire(server, "hanging")
+        else:
+            logger.warning("The fork server has died; starting another one")
+            self._retire(server, "died")
+
+    def _retire(self, server: ForkServer, reason: str) -> None:
+        """Let a server finish its runs, then stop it."""
+        if self._server is server:
+            self._on_replaced(reason)
+            self._put_away(server)
+
+    def _put_away(self, server: ForkServer) -> None:
+        if self._server is server:
+            self._server = None
+            task = asyncio.create_task(_stop_when_idle(server))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+
+async def _stop_when_idle(server: ForkServer) -> None:
+    try:
+        await server.idle.wait()
+    finally:
+        await server.stop()

@@ -1,0 +1,121 @@
+"""What the requests of planned runs did to objects: their writes, and each object before and after them.
+
+What the controllers of the shadow did is not among them: an object is as the API server answered the last write of a
+run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from rolecall.kube.metadata import resource_version_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.bodies import decode_object
+from rolecall.runner.proxy.request_info import RequestInfo
+from rolecall.runner.record.run_record import KeptExchange, RunRecord
+from rolecall.workbench.plan.baselines import Baselines, Place
+from rolecall.workbench.plan.results import ObjectChange, PlannedWrite, TaskName
+
+_SUCCESSES: Final = range(200, 300)
+_SCALE: Final = "scale"
+_STATUS: Final = "status"
+
+
+@dataclass(slots=True)
+class _Touched:
+    """An object that runs have written, as the last write left it."""
+
+    gvk: GVK
+    after: RawObject | None
+    tasks: dict[TaskName, None] = field(default_factory=dict)
+    has_status: bool = False
+    """Whether a run has written the status itself."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """Collects the writes of the runs for one object, run by run."""
+
+    baselines: Baselines
+    writes: list[PlannedWrite] = field(default_factory=list)
+    _touched: dict[Place, _Touched] = field(default_factory=dict)
+
+    def add(self, record: RunRecord) -> int:
+        """Take note of the writes of a run; return how many objects they have changed."""
+        changed = 0
+        for kept in record.exchanges:
+            info = kept.exchange.info
+            if not info.is_write or info.is_dry_run:
+                continue
+            task = _task_of(kept, record)
+            self.writes.append(_planned(kept, record, task))
+            if kept.exchange.status in _SUCCESSES:
+                changed += sum(self._touch(place, obj, info, task) for place, obj in self._results(kept, record))
+        return changed
+
+    def objects(self) -> tuple[ObjectChange, ...]:
+        """Return the objects in the order in which they were written first."""
+        return tuple(self._change(place, touched) for place, touched in self._touched.items())
+
+    def latest(self) -> list[tuple[GVK, ObjectKey, RawObject]]:
+        """Return the objects that were written and exist, as the last write left them."""
+        return [(each.gvk, place[2], each.after) for place, each in self._touched.items() if each.after is not None]
+
+    def _results(self, kept: KeptExchange, record: RunRecord) -> Iterator[tuple[Place, RawObject | None]]:
+        """Yield what a write has left of each object that it was for."""
+        info = kept.exchange.info
+        if info.verb == "deletecollection":
+            wanted = (info.group, info.resource)
+            for place in self.baselines.before:
+                if place[:2] == wanted and info.namespace in ("", place[2].namespace):
+                    yield place, None
+            return
+        answer = decode_object(record.bodies.get(kept.answer), kept.exchange.answer_type) if kept.answer else None
+        key = info.key if info.name else ObjectKey.of_object(answer or {})
+        if not key.name:
+            return
+        yield (info.group, info.resource, key), None if info.is_removal else answer
+
+    def _touch(self, place: Place, obj: RawObject | None, info: RequestInfo, task: TaskName) -> bool:
+        known = self._touched.get(place)
+        previous = known.after if known else self.baselines.before.get(place)
+        if info.subresource == _SCALE and obj is not None:
+            obj = _scaled(previous, obj)
+        elif info.subresource not in ("", _STATUS):
+            return False
+        is_same = previous is not None and obj is not None and resource_version_of(previous) == resource_version_of(obj)
+        if is_same or (previous is None and obj is None):
+            return False
+        gvk = GVK.of_object(obj) if obj else self.baselines.kinds.get(place[:2], GVK(place[0], info.version, place[1]))
+        touched = self._touched.setdefault(place, _Touched(gvk, obj))
+        touched.after = obj
+        touched.tasks[task] = None
+        touched.has_status |= info.subresource == _STATUS
+        return True
+
+    def _change(self, place: Place, touched: _Touched) -> ObjectChange:
+        before = self.baselines.before.get(place)
+        writes_status = touched.has_status or place[:2] in self.baselines.without_status
+        return ObjectChange(touched.gvk, place[2], before, touched.after, tuple(touched.tasks), writes_status)
+
+
+def _task_of(kept: KeptExchange, record: RunRecord) -> TaskName:
+    asker = kept.exchange.asker
+    task = record.tasks.get((asker.task, asker.host))
+    if task is None:
+        return TaskName("", is_hidden=asker.is_hidden)
+    return TaskName(task.name, task.path, asker.is_hidden or task.is_hidden)
+
+
+def _planned(kept: KeptExchange, record: RunRecord, task: TaskName) -> PlannedWrite:
+    exchange = kept.exchange
+    body = record.bodies.get(kept.body) if kept.body else b""
+    return PlannedWrite(task, exchange.method, exchange.target, exchange.content_type, body, exchange.status or 0)
+
+
+def _scaled(previous: RawObject | None, scale: RawObject) -> RawObject | None:
+    if previous is None:
+        return None
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    metadata = {**previous["metadata"], "resourceVersion": resource_version_of(scale)}
+    return {**previous, "metadata": metadata, "spec": {**previous.get("spec", {}), "replicas": replicas}}

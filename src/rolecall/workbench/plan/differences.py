@@ -1,0 +1,229 @@
+"""What a plan changes, as it is shown: without what the API server sets, and without secrets.
+
+An object that differs only in what the API server keeps for itself is not changed. Defaults of the server are shown. A
+secret value that changes is shown as changed, not with its values.
+"""
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from rolecall.kube.metadata import is_being_deleted, metadata_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.reconcile.status import says_the_same
+from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
+from rolecall.runner.record.yaml_diff import diff_lines, without_server_fields
+from rolecall.workbench.plan.results import ExitCode, ObjectChange, ObjectPlan, Plan, TaskName
+from rolecall.workbench.plan.shown_texts import SENSITIVE, ShownTexts, generated_texts
+
+_SET_BY_CONTROLLERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision"})
+_SET_AT_DELETION: Final = "deletionGracePeriodSeconds"
+_SECRET: Final = GVK("", "v1", "Secret")
+_Show = Callable[[str], str]
+
+
+class Action(StrEnum):
+    """What happens to an object."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An object, or a status, before and after; both as they are shown, None where it does not exist."""
+
+    before: RawObject | None
+    after: RawObject | None
+
+    def lines(self) -> list[str]:
+        """Return the lines of a diff, see ``diff_lines``."""
+        return diff_lines(self.before, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedObject:
+    """An object that would be changed, and the tasks that would do it."""
+
+    action: Action
+    gvk: GVK
+    key: ObjectKey
+    difference: Difference
+    tasks: tuple[TaskName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The plan of one object as it is shown; ``status`` is None if the status stays as it is, or is not known.
+
+    What an incomplete plan says about the end of the runs is not shown: it is the end of the plan.
+    """
+
+    plan: ObjectPlan
+    changes: tuple[ChangedObject, ...]
+    status: Difference | None
+    texts: ShownTexts
+
+    @property
+    def result(self) -> ExitCode:
+        """What the exit code says about this object."""
+        if self.plan.stopped_at:
+            return ExitCode.INCOMPLETE
+        if self.plan.failure:
+            return ExitCode.FAILED
+        return ExitCode.DIFFERENT if self.changes or self.status else ExitCode.SAME
+
+    @property
+    def failure(self) -> str:
+        """Why the runs would fail, as it is shown; empty if they would not, or if that is not known."""
+        return "" if self.plan.stopped_at else self.texts.shown(self.plan.failure)
+
+
+def findings_of(plan: Plan) -> tuple[Findings, ...]:
+    """Return what a plan has found out about each object, in the plan's order."""
+    generated = generated_texts(plan)
+    return tuple(_findings(each, ShownTexts(each, generated)) for each in plan.objects)
+
+
+def _findings(plan: ObjectPlan, texts: ShownTexts) -> Findings:
+    primary = (plan.gvk.group, plan.gvk.kind, plan.key)
+    changed = []
+    for change in plan.changes:
+        is_primary = (change.gvk.group, change.gvk.kind, change.key) == primary  # its status is shown by itself
+        changed.append(_changed(change, texts, with_status=change.writes_status and not is_primary))
+    return Findings(plan, tuple(each for each in changed if each), _status(plan, texts), texts)
+
+
+def _status(plan: ObjectPlan, texts: ShownTexts) -> Difference | None:
+    before, after = dict(plan.status_before), dict(plan.status_after)
+    if plan.stopped_at or before == after or (before and says_the_same(before, after)):
+        return None
+    return _difference(_without_times(before), _without_times(after), texts.shown)
+
+
+def _without_times(status: dict[str, Any]) -> dict[str, Any]:
+    """Return a status without the times at which the operator writes it: they change with every run."""
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return status
+    return {**status, "conditions": [_condition_without_times(each) for each in conditions]}
+
+
+def _condition_without_times(condition: Any) -> Any:
+    if not isinstance(condition, dict):
+        return condition
+    kept = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+    result = kept.get("ansibleResult")
+    if isinstance(result, dict):
+        kept["ansibleResult"] = {key: value for key, value in result.items() if key != "completion"}
+    return kept
+
+
+def _changed(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> ChangedObject | None:
+    before = change.before and _cleaned(change.before, with_status=with_status)
+    after = change.after and _cleaned(change.after, with_status=with_status)
+    if _owner_uids_agree(before or {}, after or {}):
+        before, after = before and _without_owner_uids(before), after and _without_owner_uids(after)
+    if before == after:
+        return None
+    if (change.gvk.group, change.gvk.kind) == (_SECRET.group, _SECRET.kind):
+        difference = _difference_of_secrets(before, after, texts.shown)
+    elif any(task.is_hidden for task in change.tasks):
+        difference = _difference(before, after, lambda _: SENSITIVE, texts.shown)
+    else:
+        difference = _difference(before, after, texts.shown)
+    return ChangedObject(_action(before, after), change.gvk, texts.key(change.key), difference, change.tasks)
+
+
+def _action(before: RawObject | None, after: RawObject | None) -> Action:
+    if before is None:
+        return Action.CREATE
+    if after is None or (is_being_deleted(after) and not is_being_deleted(before)):
+        return Action.DELETE
+    return Action.CHANGE
+
+
+def _cleaned(obj: RawObject, *, with_status: bool) -> RawObject:
+    """Return an object without what the API server and controllers keep in it."""
+    cleaned = without_server_fields(obj)
+    metadata = {key: value for key, value in metadata_of(cleaned).items() if key != _SET_AT_DELETION}
+    if isinstance(annotations := metadata.pop("annotations", None), dict):
+        kept = {name: value for name, value in annotations.items() if name not in _SET_BY_CONTROLLERS}
+        metadata |= {"annotations": kept} if kept else {}
+    kept = {key: value for key, value in cleaned.items() if key != "status" or with_status} | {"metadata": metadata}
+    return {key: kept[key] for key in ("apiVersion", "kind", "metadata") if key in kept} | kept
+
+
+def _owner_uids_agree(before: RawObject, after: RawObject) -> bool:
+    """Return whether every owner that both name is the same object; its uid then tells nothing."""
+    old, new = _owner_uids(before), _owner_uids(after)
+    return all(uid == new[owner] for owner, uid in old.items() if owner in new)
+
+
+def _owner_uids(obj: RawObject) -> dict[tuple[Any, Any], Any]:
+    return {(each.get("kind"), each.get("name")): each.get("uid") for each in _owners(obj)}
+
+
+def _owners(obj: RawObject) -> list[dict[str, Any]]:
+    return [each for each in metadata_of(obj).get("ownerReferences") or () if isinstance(each, dict)]
+
+
+def _without_owner_uids(obj: RawObject) -> RawObject:
+    owners = [{key: value for key, value in each.items() if key != "uid"} for each in _owners(obj)]
+    return obj | {"metadata": metadata_of(obj) | {"ownerReferences": owners}} if owners else obj
+
+
+def _difference(
+    before: RawObject | None, after: RawObject | None, show: _Show, show_names: _Show | None = None
+) -> Difference:
+    return Difference(
+        None if before is None else _shown(before, before, show, show_names or show),
+        None if after is None else _shown(after, before, show, show_names or show),
+    )
+
+
+def _difference_of_secrets(before: RawObject | None, after: RawObject | None, show: _Show) -> Difference:
+    shown = _difference(before, after, show)
+    for part, size in (("data", _encoded_size), ("stringData", _size)):
+        values = _difference({part: (before or {}).get(part)}, {part: (after or {}).get(part)}, size, str)
+        for secret, found in ((shown.before, values.before), (shown.after, values.after)):
+            if secret is not None and part in secret:
+                secret[part] = (found or {})[part]
+    return shown
+
+
+def _shown(value: Any, counterpart: Any, show: _Show, show_names: _Show) -> Any:
+    """Return a value as it is shown; ``show_names`` is for keys, and for the texts that identify objects."""
+    if isinstance(value, str):
+        text = show(value)
+        is_other = isinstance(counterpart, str) and counterpart != value and show(counterpart) == text
+        return _marked_as_changed(text) if is_other else text
+    if isinstance(value, list):
+        others = [*(counterpart if isinstance(counterpart, list) else ()), *([None] * len(value))]
+        return [_shown(item, other, show, show_names) for item, other in zip(value, others, strict=False)]
+    if not isinstance(value, dict):
+        return value
+    known = counterpart if isinstance(counterpart, dict) else {}
+    return {
+        show_names(str(key)): _shown(inner, known.get(key), show_names if key in IDENTIFYING else show, show_names)
+        for key, inner in value.items()
+    }
+
+
+def _marked_as_changed(text: str) -> str:
+    whole = text.startswith("(sensitive") and text.endswith(")")
+    return f"{text[:-1]}, changed)" if whole else f"{text} (changed)"
+
+
+def _encoded_size(text: str) -> str:
+    try:
+        return f"(sensitive, {len(base64.b64decode(text, validate=True))} bytes)"
+    except ValueError:
+        return SENSITIVE
+
+
+def _size(text: str) -> str:
+    return f"(sensitive, {len(text.encode(errors='surrogatepass'))} bytes)"

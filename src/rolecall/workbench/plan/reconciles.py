@@ -1,0 +1,176 @@
+"""Reconciles one object of a shadow as the operator would, and keeps what its runs did.
+
+The reconcile is the operator's own, with its conditions, finalizers and periods. Its runs are planned ones: what is not
+Kubernetes is withheld, see docs/concepts/planned-runs.md.
+"""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rolecall.kube.client import Client
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.proxy import Ownership, Proxy
+from rolecall.runner.reconcile.event_recorder import EventSpec
+from rolecall.runner.reconcile.event_reporter import EventReporter
+from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
+from rolecall.runner.reconcile.primaries import Primaries
+from rolecall.runner.reconcile.readiness import Readiness
+from rolecall.runner.reconcile.reconciler import Reconciler
+from rolecall.runner.reconcile.status_writer import StatusWriter
+from rolecall.runner.record.bodies import Bodies
+from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.runner import Runner
+from rolecall.system.blocking_work import in_thread
+from rolecall.workbench.plan.baselines import PlanGate
+from rolecall.workbench.plan.planned_run import NotWithheldError, PlannedOutcome, PlannedRun
+from rolecall.workbench.plan.request import PlanError
+from rolecall.workbench.plan.results import TaskName
+
+ROOM_BYTES: Final = 256 << 20
+"""What the bodies of one run may take."""
+
+_COMPLETE: Final = "complete up to task "
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWorld:
+    """What all planned objects share: the shadow's client, the proxy before it, and what runs roles.
+
+    ``root`` is a directory for files of the runs. With ``runs_commands`` nothing is withheld.
+    """
+
+    settings: Settings
+    client: Client
+    proxy: Proxy
+    gate: PlanGate
+    runner: Runner
+    root: Path
+    runs_commands: bool = False
+
+
+@dataclass(slots=True)
+class KeptRuns:
+    """Keeps the records of planned runs, whole and in memory."""
+
+    records: list[RunRecord] = field(default_factory=list)
+
+    def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
+        """Return the record of a run that starts now."""
+        texts = tuple(cause.text for cause in causes)
+        record = RunRecord(watch.gvk, obj, ident, Bodies(), ROOM_BYTES, texts)
+        self.records.append(record)
+        return record
+
+    async def finish(self, _watch: Watch, record: RunRecord, ending: Ending) -> None:
+        """Keep how the reconcile ended."""
+        record.ending = ending
+
+    def forget(self, gvk: GVK, key: ObjectKey) -> None:
+        """Keep what is known: a planned deletion is a part of the plan."""
+
+
+@dataclass(slots=True)
+class PlannedReconciles:
+    """The reconciles of one object of the shadow."""
+
+    world: PlanWorld
+    watch: Watch
+    key: ObjectKey
+    runs: KeptRuns = field(default_factory=KeptRuns)
+    dependents: set[GVK] = field(default_factory=set)
+    """The kinds of the objects that the runs own."""
+
+    withheld: dict[TaskName, None] = field(default_factory=dict)
+    """The tasks that were not run, in their order."""
+
+    stopped_at: str = ""
+    """Up to which task the runs are complete, and why; empty if they are complete."""
+
+    async def reconcile(self, causes: tuple[Cause, ...]) -> Result:
+        """Reconcile the object once. Raises PlanError if a run withheld nothing although it should have."""
+        known = len(self.runs.records)
+        directory = await in_thread(lambda: tempfile.mkdtemp(prefix="files-", dir=self.world.root))
+        planned = PlannedRun(Path(directory), self.world.runs_commands)
+        result = await self._reconciler(planned).reconcile(self.key, causes)
+        for record in self.runs.records[known:]:
+            self._note(record, await in_thread(lambda: _outcome_of(planned)))
+        return result
+
+    @property
+    def last_summary(self) -> RunSummary | None:
+        """How the last run ended, None if there was none."""
+        ending = self.runs.records[-1].ending if self.runs.records else None
+        return ending.summary if ending else None
+
+    def _note(self, record: RunRecord, outcome: PlannedOutcome | None) -> None:
+        if outcome is None and record.tasks:
+            raise PlanError(f"{self.watch.gvk.kind} {self.key}: the run was not a planned one, so nothing is known")
+        if outcome is not None:
+            self.withheld |= dict.fromkeys(TaskName(each.task, each.place) for each in outcome.withheld)
+            if outcome.ended is not None and not self.stopped_at:
+                self.stopped_at = outcome.ended.message.removeprefix(_COMPLETE)
+        self.stopped_at = self.stopped_at or self._unanswered_in(record)
+
+    def _unanswered_in(self, record: RunRecord) -> str:
+        """Return the task of the first request that the shadow could not answer, and why; empty if there is none."""
+        for problem in self.world.gate.shadow.problems:
+            if problem.ident == record.ident:
+                task = next((each.name for each in record.tasks.values() if each.ident == problem.task), "")
+                return f"{task or 'an unknown task'}: {problem.text}"
+        return ""
+
+    def _reconciler(self, planned: PlannedRun) -> Reconciler:
+        world, watch, own_writes = self.world, self.watch, OwnWrites()
+        access = ApiAccess(
+            client=world.client,
+            proxy=world.proxy,
+            own_writes=own_writes,
+            on_dependent=self._on_dependent,
+            directory=world.root,
+            inject_owner=world.settings.inject_owner_reference,
+            environment=planned.environment(),
+        )
+        primaries = Primaries(world.client, watch.gvk, own_writes)
+        return Reconciler(
+            watch=watch,
+            primaries=primaries,
+            launcher=Launcher(watch, world.runner, access, world.settings, world.root),
+            status=StatusWriter(primaries, Readiness.of_watch(watch, default=world.settings.ready_conditions)),
+            self_triggers=SelfTriggers(watch.gvk, own_writes),
+            events=EventReporter(_no_event),
+            observer=_Unmeasured(),
+            default_period_seconds=world.settings.reconcile_period_seconds,
+            recorder=self.runs,
+        )
+
+    def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:
+        self.dependents.add(resource.gvk)
+
+
+class _Unmeasured:
+    """Measures nothing: the runs of a plan are not the operator's."""
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Do nothing."""
+
+
+def _no_event(_obj: RawObject, _event: EventSpec) -> None:
+    """Write no Event: nobody would see it."""
+
+
+def _outcome_of(planned: PlannedRun) -> PlannedOutcome | None:
+    """Return what was withheld, None if the run ended before its first task."""
+    try:
+        return planned.outcome()
+    except NotWithheldError:
+        return None

@@ -1,0 +1,204 @@
+"""The kinds that a record knows, from its discovery and its head, and CustomResourceDefinitions for them.
+
+Definitions are those of the project as far as it has them. For other kinds they are made from what discovery says, with
+a schema that takes every field: the record does not tell the schema.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rolecall.kube.discovery import ApiResource, read_resource_list
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.record.files import DISCOVERY
+from rolecall.runner.record.reader import StoredRecord
+from rolecall.workbench.project.crds import CrdFiles
+
+DEFINITION_DIRECTORIES: Final = (Path("deploy/crds"), Path("config/crd/bases"))
+_BUILT_IN: Final = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+_SCALE: Final = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+_ANY_FIELD: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_APPROVAL: Final = {"api-approved.kubernetes.io": "unapproved, this stands in for the definition of another cluster"}
+"""The API server asks for it in groups that end in ``k8s.io``."""
+
+
+def project_definitions(project: Path) -> tuple[RawObject, ...]:
+    """Return the CustomResourceDefinitions in the files of a project."""
+    paths = [project / each for each in DEFINITION_DIRECTORIES if (project / each).is_dir()]
+    return tuple(json.loads(json.dumps(each.value)) for each in CrdFiles.read(paths).found)
+
+
+class RecordedKinds:
+    """The kinds of one record; ``definitions`` are those of the project."""
+
+    def __init__(self, record: StoredRecord, definitions: Iterable[RawObject] = ()) -> None:
+        self._resources: dict[GVK, ApiResource] = {}
+        self._definitions = tuple(definitions)
+        self._groups: dict[str, list[str]] = {}
+        for path, answer in _discovered(record):
+            self._add_discovery(path, answer)
+        for resource in map(_of_head, record.head.get("resources", ())):
+            self._add(resource)
+        self._recorded = {*self._resources, GVK.of_object(record.head["object"])}
+        for definition in self._definitions:
+            self._add_defined(definition["spec"])
+
+    def find(self, group: str, plural: str) -> ApiResource | None:
+        """Return a kind by its plural name, in any version; None if the record does not know it."""
+        alike = (each for each in self._resources.values() if (each.gvk.group, each.plural) == (group, plural))
+        return next(alike, None)
+
+    def by_kind(self, gvk: GVK) -> ApiResource | None:
+        """Return a kind, None if the record does not know it."""
+        return self._resources.get(gvk)
+
+    def groups(self) -> RawObject:
+        """Return the APIGroupList of the cluster, as far as the record knows it."""
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*each) for each in self._groups.items()]}
+
+    def definitions_of(self, group: str) -> list[RawObject]:
+        """Return the CustomResourceDefinitions of a group, none for a group that every API server has."""
+        if "." not in group or group in _BUILT_IN:
+            return []
+        by_plural: dict[str, list[ApiResource]] = {}
+        for resource in self._resources.values():
+            if resource.gvk.group == group:
+                by_plural.setdefault(resource.plural, []).append(resource)
+        return [self._definition(each) for each in by_plural.values()]
+
+    def _definition(self, resources: list[ApiResource]) -> RawObject:
+        """Return the definition of a kind: that of the project, unless it does not have what the record has."""
+        wanted = resources[0].gvk
+        recorded = [each for each in resources if each.gvk in self._recorded]
+        for definition in self._definitions:
+            spec = definition["spec"]
+            if (spec.get("group"), spec["names"].get("kind")) == (wanted.group, wanted.kind):
+                served = {each["name"] for each in spec["versions"] if each.get("served") is not False}
+                if not recorded or {each.gvk.version for each in recorded} & served:
+                    return definition
+        return _made(recorded)
+
+    def _add_discovery(self, path: str, answer: RawObject) -> None:
+        kind = answer.get("kind")
+        if kind == "APIGroupList":
+            for group in answer.get("groups") or ():
+                self._groups[group["name"]] = [each["version"] for each in group["versions"]]
+        elif kind == "APIResourceList":
+            group, version = _group_version(path)
+            for resource in read_resource_list(group, version, answer):
+                self._add(resource)
+        elif kind == "APIGroupDiscoveryList":
+            for resource in _aggregated(answer):
+                self._add(resource)
+
+    def _add_defined(self, spec: RawObject) -> None:
+        """Add the kind of a definition: the run need not have asked for what the role asks for today."""
+        for version in (each for each in spec["versions"] if each.get("served") is not False):
+            gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
+            subresources = frozenset(version.get("subresources") or ())
+            is_namespaced = spec.get("scope") == "Namespaced"
+            self._add(ApiResource(gvk, spec["names"]["plural"], is_namespaced, frozenset(), subresources))
+
+    def _add(self, resource: ApiResource) -> None:
+        gvk = resource.gvk
+        self._resources.setdefault(gvk, resource)
+        if gvk.group:
+            versions = self._groups.setdefault(gvk.group, [])
+            versions += [] if gvk.version in versions else [gvk.version]
+
+
+def _discovered(record: StoredRecord) -> Iterator[tuple[str, RawObject]]:
+    """Yield the paths and answers of discovery, as far as their files are beside the record."""
+    known = {(each["path"], each.get("answer", {}).get("discovery")) for each in record.exchanges}
+    for path, digest in sorted((path, digest) for path, digest in known if digest):
+        file = record.path.parent / DISCOVERY / f"{digest.replace(':', '-')}.json"
+        try:
+            answer = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue  # what the head says of the kinds has to do
+        if isinstance(answer, dict):
+            yield path, answer
+
+
+def _group_version(path: str) -> tuple[str, str]:
+    parts = path.strip("/").split("/")
+    return ("", parts[-1]) if parts[0] == "api" else (parts[-2], parts[-1])
+
+
+def _aggregated(answer: RawObject) -> Iterator[ApiResource]:
+    for group in answer.get("items") or ():
+        for version in group.get("versions") or ():
+            for each in version.get("resources") or ():
+                yield ApiResource(
+                    GVK(group["metadata"].get("name", ""), version["version"], each["responseKind"]["kind"]),
+                    each["resource"],
+                    each["scope"] == "Namespaced",
+                    frozenset(each.get("verbs") or ()),
+                    frozenset(sub["subresource"] for sub in each.get("subresources") or ()),
+                )
+
+
+def _of_head(line: dict[str, Any]) -> ApiResource:
+    return ApiResource(
+        GVK(line["group"], line["version"], line["kind"]),
+        line["resource"],
+        line["namespaced"],
+        frozenset(line["verbs"]),
+        frozenset(line["subresources"]),
+    )
+
+
+def _group(name: str, versions: list[str]) -> RawObject:
+    found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": found, "preferredVersion": found[0]}
+
+
+def _made(resources: list[ApiResource]) -> RawObject:
+    """Return a definition for the versions of one kind."""
+    first = resources[0]
+    kind = first.gvk.kind
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{first.plural}.{first.gvk.group}", "annotations": dict(_APPROVAL)},
+        "spec": {
+            "group": first.gvk.group,
+            "scope": "Namespaced" if first.namespaced else "Cluster",
+            "names": {"plural": first.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
+            "versions": [_version(each, is_stored=each is first) for each in resources],
+        },
+    }
+
+
+def _version(resource: ApiResource, *, is_stored: bool) -> RawObject:
+    known: dict[str, RawObject] = {"status": {}, "scale": dict(_SCALE)}
+    subresources = {name: value for name, value in known.items() if name in resource.subresources}
+    return {
+        "name": resource.gvk.version,
+        "served": True,
+        "storage": is_stored,
+        "schema": {"openAPIV3Schema": dict(_ANY_FIELD)},
+        **({"subresources": subresources} if subresources else {}),
+    }

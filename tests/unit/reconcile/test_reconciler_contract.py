@@ -1,7 +1,0 @@
-"""The cases of a reconcile against the cluster in memory; ``tests/integration`` has them against a real one."""
-
-from tests.unit.reconcile.reconciler_contract import ReconcilerContract
-
-
-class TestClusterInMemory(ReconcilerContract):
-    """Every case, with the fixture ``world`` of this folder."""

@@ -1,3 +1,0 @@
-from tests.unit.proxy.conftest import api_server, leadership, proxy, start_run
-
-__all__ = ["api_server", "leadership", "proxy", "start_run"]

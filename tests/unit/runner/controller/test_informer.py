@@ -1,0 +1,508 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, UnknownKindError, UnreachableError
+from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.controller.changes import Change, ChangeType
+from rolecall.runner.controller.informer import Informer
+from rolecall.runner.controller.store import Entry
+from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
+
+PHASE = FieldPath.parse("$.status.phase")
+WEB = ObjectKey("default", "web")
+
+
+class World:
+    """A server, an informer of it, and the changes that the informer reported."""
+
+    def __init__(self, server: FakeServer, namespaces: tuple[str, ...] | None = None) -> None:
+        self.server = server
+        self.clock = ManualClock()
+        self.informer = Informer(server, WIDGET, namespaces, self.clock)
+        self.changes: list[Change] = []
+        self.informer.subscribe(self.changes.append, (PHASE,))
+
+    @property
+    def reported(self) -> list[str]:
+        """The changes since the last call, as text."""
+        texts = [str(change) for change in self.changes]
+        self.changes.clear()
+        return texts
+
+    async def pass_seconds(self, seconds: float, step: float = 0.1) -> None:
+        """Advance the clock in steps, and let tasks run in between."""
+        for _ in range(round(seconds / step)):
+            await self.clock.advance_and_settle(step)
+
+
+@contextlib.asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    task = asyncio.create_task(world.informer.run())
+    try:
+        await settle()
+        yield world
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+def warnings_of(logs: list[Any]) -> list[str]:
+    return [line["event"] for line in logs if line["log_level"] == "warning"]
+
+
+async def test_what_is_there_is_told_as_initial_and_not_live(server: FakeServer) -> None:
+    for name in "abcde":
+        server.put(name)
+    async with running(World(server)) as world:
+        await world.informer.synced()
+        assert [(change.type, change.in_initial_list, change.from_watch) for change in world.changes] == [
+            (ChangeType.ADDED, True, False)
+        ] * 5
+        assert [change.obj["kind"] for change in world.changes] == ["Widget"] * 5
+        assert len(world.informer.store) == 5
+
+
+async def test_who_waits_for_the_informer_goes_on_when_everything_is_listed(server: FakeServer) -> None:
+    world = World(server)
+    waiting = [asyncio.create_task(world.informer.synced()), asyncio.create_task(world.informer.settled())]
+    await settle()
+    assert not any(task.done() for task in waiting)
+    async with running(world):
+        assert all(task.done() for task in waiting)
+
+
+async def test_changes_at_the_watch_are_told_live_with_old_and_new(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        assert world.informer.has_synced
+        server.put("web", status={"phase": "Pending"})
+        server.put("web", status={"phase": "Running"})
+        server.delete("web")
+        await settle()
+        added, modified, deleted = world.changes
+    assert (added.type, modified.type, deleted.type) == (ChangeType.ADDED, ChangeType.MODIFIED, ChangeType.DELETED)
+    assert all(change.from_watch and not change.in_initial_list for change in world.changes)
+    assert modified.old is added.new
+    assert modified.has_changed((PHASE,))
+    assert deleted.new is None
+    assert deleted.old is modified.new
+    assert deleted.obj["metadata"]["resourceVersion"] == "103"
+    assert world.informer.store.get(WEB) is None
+
+
+async def test_only_fields_that_were_asked_for_can_stay_unchanged(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.put("web", status={"phase": "Running"}, spec={"a": 1})
+        server.put("web", status={"phase": "Running"}, spec={"a": 2})
+        await settle()
+        change = world.changes[-1]
+    assert not change.has_changed((PHASE,))
+    assert change.has_changed((PHASE, FieldPath.parse("$.spec.b")))
+
+
+async def test_a_field_asked_for_later_counts_as_changed_once(server: FakeServer) -> None:
+    path = FieldPath.parse("$.spec.a")
+    async with running(World(server)) as world:
+        server.put("web", spec={"a": 1})
+        await settle()
+        world.informer.subscribe(lambda _: None, (path,))
+        server.put("web", spec={"a": 1})
+        await settle()
+        server.put("web", spec={"a": 1})
+        await settle()
+        assert [change.has_changed((path,)) for change in world.changes] == [True, True, False]
+
+
+async def test_a_stream_that_ends_is_resumed_from_the_last_version_without_a_list(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.put("a")
+        await settle()
+        server.end_streams()
+        server.put("b")
+        await world.pass_seconds(0.3)
+        assert world.reported == ["Widget default/a added", "Widget default/b added"]
+        assert server.watched_from == ["100", "101"]
+        assert server.lists == 1
+
+
+async def test_a_bookmark_moves_the_version_to_resume_from(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.bookmark()
+        await settle()
+        server.end_streams()
+        await world.pass_seconds(0.3)
+        assert server.watched_from == ["100", "101"]
+        assert world.reported == []
+
+
+@pytest.mark.parametrize("as_event", [True, False])
+async def test_gone_leads_to_a_list_and_only_differences_are_told(server: FakeServer, *, as_event: bool) -> None:
+    for name in ("same", "changed", "removed", "replaced"):
+        server.put(name)
+    async with running(World(server)) as world:
+        assert len(world.reported) == 4
+        stream_error = GoneError(410, "Expired", "") if as_event else UnreachableError("reset")
+        server.end_streams(stream_error)
+        server.put("changed", spec={"a": 2})
+        server.delete("removed")
+        server.delete("replaced")
+        server.put("replaced", uid="another")
+        server.put("new")
+        server.forget_history()
+        await world.pass_seconds(1)
+        assert server.lists == 2
+        assert not any(change.from_watch or change.in_initial_list for change in world.changes)
+        assert sorted(world.reported) == [
+            "Widget default/changed modified",
+            "Widget default/new added",
+            "Widget default/removed deleted",
+            "Widget default/replaced added",
+            "Widget default/replaced deleted",
+        ]
+
+
+async def test_a_deletion_found_by_a_list_has_names_version_and_labels(server: FakeServer) -> None:
+    server.put("web", labels={"app": "nginx"})
+    async with running(World(server)) as world:
+        server.end_streams(GoneError(410, "Expired", ""))
+        server.delete("web")
+        await world.pass_seconds(1)
+        assert world.changes[-1].obj == {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "metadata": {
+                "name": "web",
+                "namespace": "default",
+                "uid": "uid-web",
+                "resourceVersion": "101",
+                "labels": {"app": "nginx"},
+            },
+        }
+
+
+async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        with capture_logs() as logs:
+            server.failure = UnreachableError("connection refused")
+            server.end_streams(UnreachableError("reset"))
+            await world.pass_seconds(20)
+            assert server.streams == 0
+            server.failure = None
+            server.put("new")
+            await world.pass_seconds(2)
+        assert world.reported == ["Widget default/new added"]
+        assert server.lists == 1
+        assert warnings_of(logs) == ["API server is unreachable; retrying"]
+        assert logs[-1]["event"] == "Watching this kind again"
+
+
+async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(server: FakeServer) -> None:
+    server.failure = UnknownKindError(WIDGET)
+    with capture_logs() as logs:
+        async with running(World(server)) as world:
+            await world.informer.settled()
+            await world.pass_seconds(30)
+            assert not world.informer.has_synced
+            server.failure = None
+            server.put("web")
+            await world.pass_seconds(4)
+            assert world.reported == ["Widget default/web added"]
+            assert world.informer.has_synced
+    assert warnings_of(logs) == ["Kind is not installed; waiting for it"]
+    assert "example.com/v1, Kind=Widget" in str(logs[0]["reason"])
+
+
+async def test_a_kind_that_is_removed_and_installed_anew_is_listed_again(server: FakeServer) -> None:
+    server.put("web")
+    async with running(World(server)) as world:
+        server.failure = UnknownKindError(WIDGET)
+        server.end_streams(UnknownKindError(WIDGET))
+        await world.pass_seconds(10)
+        del server.objects[WEB]
+        server.failure = None
+        await world.pass_seconds(4)
+        assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
+
+
+async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server: FakeServer) -> None:
+    server.failure = None
+    server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
+    with capture_logs() as logs:
+        async with running(World(server)) as world:
+            await world.informer.settled()
+            await world.pass_seconds(120, step=0.5)
+            assert not world.informer.has_synced
+            server.forbidden_namespaces.clear()
+            await world.pass_seconds(30, step=0.5)
+            assert world.informer.has_synced
+    assert warnings_of(logs) == ["Not permitted to watch this kind; its changes will not trigger reconciles"]
+
+
+async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.failure = ForbiddenError(403, "Forbidden", "roles are not read yet")
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(1)
+        server.failure = None
+        server.put("web")
+        await world.pass_seconds(2)
+        assert world.reported == ["Widget default/web added"]
+
+
+@pytest.mark.parametrize("status", [401, 405, 429, 500])
+async def test_other_refusals_are_retried_too(server: FakeServer, status: int) -> None:
+    server.failure = ApiError(status, "Reason", "message")
+    async with running(World(server)) as world:
+        await world.pass_seconds(3)
+        server.failure = None
+        await world.pass_seconds(10)
+        assert world.informer.has_synced
+
+
+async def test_streams_that_end_at_once_are_not_reopened_without_a_pause(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        for _ in range(100):
+            server.end_streams()
+            await settle()
+        assert len(server.watched_from) <= 2
+        for _ in range(100):
+            server.end_streams()
+            await world.pass_seconds(0.1)
+        assert len(server.watched_from) < 20
+
+
+async def test_a_failing_handler_stops_neither_the_informer_nor_the_other_handlers(server: FakeServer) -> None:
+    world = World(server)
+
+    def fail(_change: Change) -> None:
+        raise RuntimeError("handler broke")
+
+    seen: list[Change] = []
+    world.informer.subscribe(fail)
+    world.informer.subscribe(seen.append)
+    with capture_logs() as logs:
+        async with running(world):
+            server.put("a")
+            server.put("b")
+            await settle()
+    assert len(seen) == 2
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["Event handler failed"] * 2
+
+
+async def test_each_namespace_is_watched_by_itself_and_one_that_is_forbidden_stops_no_other(
+    server: FakeServer,
+) -> None:
+    server.put("web", "one")
+    server.put("web", "two")
+    server.put("web", "three")
+    server.forbidden_namespaces["two"] = ForbiddenError(403, "Forbidden", "no")
+    async with running(World(server, ("one", "two"))) as world:
+        await world.informer.settled()
+        assert not world.informer.has_synced
+        assert world.reported == ["Widget one/web added"]
+        server.put("new", "one")
+        server.put("new", "three")
+        await settle()
+        assert world.reported == ["Widget one/new added"]
+        server.forbidden_namespaces.clear()
+        await world.pass_seconds(2)
+        assert world.reported == ["Widget two/web added"]
+        assert world.informer.has_synced
+
+
+async def test_a_list_of_one_namespace_leaves_the_objects_of_others(server: FakeServer) -> None:
+    server.put("web", "one")
+    server.put("web", "two")
+    async with running(World(server, ("one", "two"))) as world:
+        server.end_streams(GoneError(410, "Expired", ""))
+        server.delete("web", "one")
+        await world.pass_seconds(1)
+        assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
+
+
+async def test_cluster_scoped_kinds_are_watched_once_whatever_the_namespaces() -> None:
+    server = FakeServer(namespaced=False)
+    server.put("web")
+    async with running(World(server, ("one", "two"))) as world:
+        assert world.reported == ["Widget web added"]
+        assert server.streams == 1
+        assert world.informer.has_synced
+
+
+async def test_a_change_of_no_version_is_not_told_twice(server: FakeServer) -> None:
+    server.put("web")
+    async with running(World(server)) as world:
+        server.end_streams(GoneError(410, "Expired", ""))
+        await world.pass_seconds(1)
+        assert server.lists == 2
+        assert world.reported == ["Widget default/web added"]
+
+
+async def test_an_object_replaced_between_two_events_is_told_as_deleted_and_added(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.put("web")
+        server.put("web", uid="another")
+        await settle()
+        assert world.reported == ["Widget default/web added", "Widget default/web deleted", "Widget default/web added"]
+
+
+async def test_the_deletion_of_an_object_that_was_not_known_is_told(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        obj = server.put("web")
+        world.informer.on_watch_event("DELETED", obj)
+        assert world.reported[0] == "Widget default/web deleted"
+
+
+async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: FakeServer) -> None:
+    async with running(World(server)) as world:
+        server.failure = UnreachableError("connection refused")
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(20)
+        server.put("new")
+        server.forget_history()
+        server.failure = None
+        while len(server.watched_from) < 2:
+            await world.pass_seconds(0.1)
+        await world.pass_seconds(0.2)
+        assert world.reported == ["Widget default/new added"]
+
+
+async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_lists_all_the_time(
+    server: FakeServer,
+) -> None:
+    async with running(World(server)) as world:
+        server.forget_everything = True
+        server.end_streams(UnreachableError("reset"))
+        await world.pass_seconds(60)
+        assert server.lists < 20
+        server.forget_everything = False
+        server.put("new")
+        await world.pass_seconds(12)
+        assert world.reported == ["Widget default/new added"]
+
+
+async def test_an_object_that_cannot_be_read_is_skipped_and_what_is_behind_it_is_not(server: FakeServer) -> None:
+    server.put("web")
+    server.put("deep", unreadable=True)
+    server.put("after")
+    async with running(World(server)) as world:
+        assert world.informer.has_synced
+        server.put("web", unreadable=True)
+        server.put("later")
+        await settle()
+        assert world.reported == [f"Widget default/{name} added" for name in ("web", "after", "later")]
+        server.put("web", spec={"a": 1})
+        server.delete("deep")
+        await settle()
+        assert world.reported == ["Widget default/web modified", "Widget default/deep deleted"]
+        assert server.watched_from == ["103"]
+
+
+async def test_a_list_does_not_delete_an_object_that_cannot_be_read_any_more(server: FakeServer) -> None:
+    server.put("web")
+    async with running(World(server)) as world:
+        server.put("web", unreadable=True)
+        server.forget_history()
+        server.end_streams(GoneError(410, "Expired", ""))
+        await world.pass_seconds(1)
+        assert server.lists == 2
+        assert world.reported == ["Widget default/web added"]
+        assert world.informer.store.get(WEB) is not None
+
+
+@pytest.mark.parametrize("is_in_list", [True, False])
+async def test_an_object_too_deep_for_its_fingerprints_is_skipped_with_its_name(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, *, is_in_list: bool
+) -> None:
+    entry_of = Entry.of
+
+    def of(obj: RawObject, fields: Any = ()) -> Entry:
+        if obj["metadata"]["name"] == "deep":
+            raise RecursionError
+        return entry_of(obj, fields)
+
+    monkeypatch.setattr(Entry, "of", of)
+    if is_in_list:
+        server.put("deep")
+    with capture_logs() as logs:
+        async with running(World(server)) as world:
+            server.put("deep")
+            server.put("web")
+            await settle()
+            assert world.reported == ["Widget default/web added"]
+    skipped = [line["object"] for line in logs if line["event"] == "Skipping an object that is nested too deeply"]
+    assert set(skipped) == {"default/deep"}
+
+
+async def test_a_list_that_expires_before_its_end_is_listed_anew_and_holds_back_no_other_kind(
+    server: FakeServer,
+) -> None:
+    for name in "abc":
+        server.put(name)
+    server.expiring = True
+    async with running(World(server)) as world:
+        await world.pass_seconds(10)
+        assert not world.informer.has_synced
+        assert world.informer.blocked_reason == "Lists expire before their end; listing again"
+        server.expiring = False
+        await world.pass_seconds(20)
+        assert world.informer.has_synced
+        assert sorted(world.reported) == [f"Widget default/{name} added" for name in "abc"]
+
+
+@pytest.mark.parametrize("is_in_list", [True, False])
+async def test_objects_that_take_long_leave_other_tasks_their_turn(server: FakeServer, *, is_in_list: bool) -> None:
+    server.page_size = 500
+    world = World(server)
+    world.informer.subscribe(lambda _change: world.clock.advance(0.02))
+    turns: set[int] = set()
+
+    async def other() -> None:
+        while len(world.changes) < 50:
+            await asyncio.sleep(0)
+            turns.add(len(world.changes))
+
+    def put_all() -> None:
+        for number in range(50):
+            server.put(f"w{number}")
+
+    if is_in_list:
+        put_all()
+    task = asyncio.create_task(other())
+    async with running(world):
+        if not is_in_list:
+            put_all()
+        await asyncio.wait_for(task, 10)
+    assert len(turns) >= 25
+
+
+async def test_a_kind_that_is_installed_anew_with_another_scope_is_listed_by_that_scope(server: FakeServer) -> None:
+    server.put("web", "one")
+    async with running(World(server, ("one", "two"))) as world:
+        for is_namespaced, expected in (
+            (False, ["Widget one/web deleted", "Widget web added"]),
+            (True, ["Widget web deleted", "Widget one/web added"]),
+        ):
+            world.changes.clear()
+            server.failure = UnknownKindError(WIDGET)
+            server.end_streams(UnknownKindError(WIDGET))
+            await world.pass_seconds(5)
+            server.objects.clear()
+            server.namespaced = is_namespaced
+            server.failure = None
+            server.put("web", "one")
+            await world.pass_seconds(10)
+            assert world.reported == expected
+            assert server.streams == (2 if is_namespaced else 1)

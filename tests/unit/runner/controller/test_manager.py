@@ -1,0 +1,327 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, NoAnswerInTimeError, UnreachableError
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.controller.changes import Change
+from rolecall.runner.controller.controller import Controller, Result
+from rolecall.runner.controller.manager import Manager
+from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.election.elector import LeadershipLostError
+from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
+
+CAUSE = Cause("test")
+GADGET = GVK("example.com", "v1", "Gadget")
+
+
+class Campaign:
+    """A leadership that the test gives and takes."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.won = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.log = log
+        self.seconds_left = 5.0
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether it is won and not lost."""
+        return self.won.is_set() and not self.lost.is_set()
+
+    async def run(self) -> None:
+        """Wait for the loss."""
+        await self.lost.wait()
+        raise LeadershipLostError("lost")
+
+    async def elected(self) -> None:
+        """Wait for the win."""
+        await self.won.wait()
+
+    async def release(self) -> None:
+        """Note when it is given back."""
+        self.log.append(f"release, leading: {self.is_leading}")
+
+
+class Operator:
+    """A manager with one controller, whose reconciles wait for ``gate``, on a server with one object."""
+
+    def __init__(self, *, grace_seconds: float = 0.2, has_campaign: bool = False) -> None:
+        self.server = FakeServer()
+        self.server.put("web")
+        self.clock = ManualClock()
+        self.log: list[str] = []
+        self.campaign = Campaign(self.log)
+        leadership = self.campaign if has_campaign else None
+        self.manager = Manager(self.server, None, self.clock, leadership, grace_seconds)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
+        self.controller = Controller("widget-v1-controller", self.queue, 1, self.reconcile)
+        self.manager.informer_for(WIDGET).subscribe(lambda change: self.queue.add(change.key, CAUSE))
+        self.manager.add(self.controller)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.ignores_cancellation = False
+
+    async def reconcile(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+        """Note how the reconcile starts and ends."""
+        self.log.append(f"start {request}")
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.log.append(f"cancel {request}, {self.server.streams} streams")
+            while self.ignores_cancellation:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self.gate.wait()
+            raise
+        self.log.append(f"end {request}")
+        return Result()
+
+
+@pytest.fixture
+async def operator() -> Operator:
+    return Operator()
+
+
+@contextlib.asynccontextmanager
+async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(operator.manager.run())
+    await settle()
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_what_is_there_is_reconciled_after_the_informers_are_synced(operator: Operator) -> None:
+    async with running(operator):
+        assert operator.log == ["start default/web", "end default/web"]
+    assert operator.server.streams == 0
+
+
+async def test_workers_wait_until_the_informers_know_what_is_there(operator: Operator) -> None:
+    operator.server.failure = UnreachableError("connection refused")
+    async with running(operator):
+        operator.queue.add(ObjectKey("default", "early"), CAUSE)
+        await settle()
+        assert operator.log == []
+        operator.server.failure = None
+        await operator.clock.advance_and_settle(2)
+        assert "start default/web" in operator.log
+
+
+async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operator) -> None:
+    operator.server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
+    async with running(operator):
+        operator.queue.add(ObjectKey("default", "early"), CAUSE)
+        await settle()
+        assert operator.log == ["start default/early", "end default/early"]
+        assert not operator.manager.informers[0].has_synced
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ApiError(500, "InternalError", "conversion webhook for example.com/v2, Kind=Gadget failed"),
+        ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+        NoAnswerInTimeError("GET /apis/example.com/v1/gadgets got no answer"),
+    ],
+)
+@pytest.mark.parametrize("in_discovery", [False, True])
+async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(
+    operator: Operator, failure: KubeError, *, in_discovery: bool
+) -> None:
+    broken = operator.server.undiscoverable_kinds if in_discovery else operator.server.broken_kinds
+    broken[GADGET] = failure
+    gadgets = operator.manager.informer_for(GADGET)
+    with capture_logs() as logs:
+        async with running(operator):
+            assert not operator.manager.has_settled
+            for _ in range(200):
+                await operator.clock.advance_and_settle(0.1)
+            assert operator.manager.has_settled
+            assert operator.log == ["start default/web", "end default/web"]
+            assert list(operator.manager.blocked_kinds) == [GADGET]
+            broken.clear()
+            for _ in range(200):
+                await operator.clock.advance_and_settle(0.1)
+            assert gadgets.has_synced
+            assert operator.manager.blocked_kinds == {}
+    assert [line["event"] for line in logs].count(
+        "Not waiting for kinds that cannot be listed; all others are reconciled"
+    ) == 1
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 2
+
+
+async def test_all_kinds_wait_while_the_api_server_is_unreachable(operator: Operator) -> None:
+    operator.server.failure = UnreachableError("connection refused")
+    async with running(operator):
+        for _ in range(600):
+            await operator.clock.advance_and_settle(0.1)
+        assert not operator.manager.has_settled
+        assert operator.manager.blocked_kinds == {}
+
+
+async def test_there_is_one_informer_for_each_kind(operator: Operator) -> None:
+    widgets = operator.manager.informer_for(WIDGET)
+    assert operator.manager.informer_for(WIDGET) is widgets
+    assert operator.manager.informer_for(GADGET) is not widgets
+    assert [informer.gvk for informer in operator.manager.informers] == [WIDGET, GADGET]
+
+
+async def test_an_informer_asked_for_at_run_time_starts_and_tells_everything(operator: Operator) -> None:
+    async with running(operator):
+        changes: list[Change] = []
+        operator.manager.informer_for(GADGET).subscribe(changes.append)
+        await settle()
+        assert [change.key.name for change in changes] == ["web"]
+        assert operator.server.streams == 2
+    assert operator.server.streams == 0
+
+
+async def test_stop_lets_a_running_reconcile_finish_and_starts_no_other() -> None:
+    operator = Operator(grace_seconds=60)
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.queue.add(ObjectKey("default", "later"), CAUSE)
+        operator.manager.stop()
+        await settle()
+        operator.gate.set()
+        await asyncio.wait_for(task, 60)
+    assert operator.log == ["start default/web", "end default/web"]
+
+
+async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_immediately() -> None:
+    operator = Operator(grace_seconds=3600, has_campaign=True)
+    operator.campaign.won.set()
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.manager.stop()
+        await settle()
+        assert operator.log == ["start default/web"]
+        operator.campaign.lost.set()
+        await asyncio.wait_for(task, 60)
+    assert operator.log[1] == "cancel default/web, 1 streams"
+
+
+async def test_stop_cancels_running_reconciles_while_informers_still_watch(operator: Operator) -> None:
+    operator.gate.clear()
+    async with running(operator) as task:
+        operator.manager.stop()
+        await asyncio.wait_for(task, 60)
+    assert operator.log == ["start default/web", "cancel default/web, 1 streams"]
+    assert operator.server.streams == 0
+
+
+async def test_cancelling_run_stops_everything_too(operator: Operator) -> None:
+    operator.gate.clear()
+    async with running(operator):
+        pass
+    assert operator.log == ["start default/web", "cancel default/web, 1 streams"]
+    assert operator.server.streams == 0
+
+
+async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_hold_up_the_end() -> None:
+    operator = Operator(grace_seconds=0.01)
+    operator.gate.clear()
+    operator.ignores_cancellation = True
+    with capture_logs() as logs:
+        async with running(operator) as task:
+            operator.manager.stop()
+            await asyncio.wait_for(task, 60)
+    assert ("Reconciles did not end within the grace period", ["widget-v1-controller default/web"]) in [
+        (line["event"], line.get("objects")) for line in logs
+    ]
+    operator.ignores_cancellation = False
+    operator.gate.set()
+    await settle()
+
+
+async def test_a_background_task_that_crashes_ends_the_manager_with_its_error(operator: Operator) -> None:
+    async with running(operator) as task:
+        operator.server.end_streams(ZeroDivisionError())
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(task, 60)
+    assert operator.server.streams == 0
+
+
+async def test_a_stop_before_the_informers_are_synced_ends_at_once(operator: Operator) -> None:
+    operator.server.failure = UnreachableError("connection refused")
+    async with running(operator) as task:
+        operator.manager.stop()
+        operator.manager.stop()
+        await asyncio.wait_for(task, 60)
+    assert operator.log == []
+
+
+async def test_a_stop_without_a_run_does_nothing(operator: Operator) -> None:
+    operator.manager.stop()
+    async with running(operator):
+        assert operator.log == ["start default/web", "end default/web"]
+
+
+@pytest.fixture
+async def elected() -> Operator:
+    operator = Operator(has_campaign=True)
+    operator.campaign.won.set()
+    return operator
+
+
+async def test_only_workers_wait_for_the_leadership() -> None:
+    operator = Operator(has_campaign=True)
+    async with running(operator):
+        assert operator.manager.has_settled
+        assert operator.server.streams == 1
+        assert operator.log == []
+        operator.campaign.won.set()
+        await settle()
+        assert operator.log == ["start default/web", "end default/web"]
+
+
+async def test_the_leadership_is_given_back_after_the_last_reconcile(elected: Operator) -> None:
+    elected.gate.clear()
+    async with running(elected) as task:
+        elected.manager.stop()
+        await task
+    assert elected.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
+
+
+async def test_the_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
+    operator = Operator(has_campaign=True, grace_seconds=0.01)
+    operator.campaign.won.set()
+    operator.gate.clear()
+    operator.ignores_cancellation = True
+    async with running(operator) as task:
+        operator.manager.stop()
+        await task
+    assert "release, leading: True" not in operator.log
+    operator.ignores_cancellation = False
+    operator.gate.set()
+
+
+async def test_a_lost_leadership_ends_reconciles_within_the_time_left() -> None:
+    operator = Operator(has_campaign=True, grace_seconds=3600)
+    operator.campaign.won.set()
+    operator.campaign.seconds_left = 0.01
+    operator.gate.clear()
+    operator.ignores_cancellation = True
+    async with running(operator) as task:
+        operator.campaign.lost.set()
+        with pytest.raises(LeadershipLostError):
+            await asyncio.wait_for(task, 60)
+    assert operator.log[1].startswith("cancel default/web")
+    operator.ignores_cancellation = False
+    operator.gate.set()
+
+
+async def test_a_follower_stops_at_once() -> None:
+    operator = Operator(has_campaign=True)
+    operator.campaign.seconds_left = float("-inf")
+    async with running(operator) as task:
+        operator.manager.stop()
+        await task
+    assert operator.log == ["release, leading: False"]

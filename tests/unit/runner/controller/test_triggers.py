@@ -1,0 +1,264 @@
+from typing import Any
+
+import pytest
+
+from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.controller.triggers import (
+    ReferenceType,
+    Trigger,
+    TriggerIndex,
+    requests_for_annotation,
+    requests_for_owner,
+)
+from tests.unit.runner.controller.samples import POD, make_change, make_object
+
+FOO = GVK("example.com", "v1", "Foo")
+PHASE = FieldPath.parse("$.status.phase")
+X, Y = ObjectKey("default", "x"), ObjectKey("default", "y")
+NGINX = make_object(labels={"app": "nginx", "tier": "web"})
+
+
+def labels_index(*, on: tuple[FieldPath, ...] = ()) -> TriggerIndex:
+    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), on)
+    return TriggerIndex(trigger, FOO)
+
+
+def names_index(path: str = "$.spec.names") -> TriggerIndex:
+    return TriggerIndex(Trigger(POD, ReferenceType.NAME, FieldPath.parse(path)), FOO)
+
+
+def owner_index() -> TriggerIndex:
+    return TriggerIndex(Trigger(POD, ReferenceType.OWNER), FOO)
+
+
+def foo(**spec: Any) -> RawObject:
+    return {"metadata": {"uid": "foo-uid"}, "spec": spec}
+
+
+def found(index: TriggerIndex, old: RawObject | None, new: RawObject | None) -> list[ObjectKey]:
+    change = make_change(old, new, index.trigger.on)
+    return [key for key, _ in index.requests_for(change)]
+
+
+def owned(name: str = "x", uid: str = "foo-uid", api_version: str = "example.com/v1", kind: str = "Foo") -> RawObject:
+    return make_object(ownerReferences=[{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])
+
+
+def test_labels_find_the_primaries_whose_labels_the_other_carries_all_of() -> None:
+    index = labels_index()
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    index.update_primary(Y, foo(selector={"app": "nginx", "tier": "db"}))
+    assert found(index, None, NGINX) == [X]
+    assert found(index, NGINX, NGINX) == [X]
+    assert found(index, NGINX, None) == [X]
+
+
+def test_the_reason_names_the_other_object() -> None:
+    index = labels_index()
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    assert list(index.requests_for(make_change(None, NGINX))) == [(X, "Pod default/web created")]
+
+
+def test_old_and_new_labels_both_match() -> None:
+    index = labels_index()
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    index.update_primary(Y, foo(selector={"app": "apache"}))
+    assert found(index, NGINX, make_object(labels={"app": "apache"})) == [X, Y]
+    assert found(index, NGINX, make_object()) == [X]
+
+
+@pytest.mark.parametrize("selector", [{}, None, "app=nginx", ["app"], {"app": 1}, {"app": None}])
+def test_what_is_no_map_of_labels_matches_nothing(selector: Any) -> None:
+    index = labels_index()
+    index.update_primary(X, foo(selector=selector))
+    assert found(index, None, make_object(labels={"app": "nginx", "1": "1"})) == []
+    assert found(index, None, make_object()) == []
+
+
+def test_several_maps_of_labels_each_match() -> None:
+    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selectors[*]"))
+    index = TriggerIndex(trigger, FOO)
+    index.update_primary(X, foo(selectors=[{"app": "nginx"}, {"app": "apache"}]))
+    assert found(index, None, make_object(labels={"app": "apache"})) == [X]
+    assert found(index, None, NGINX) == [X]
+
+
+def test_labels_of_another_namespace_do_not_match() -> None:
+    index = labels_index()
+    index.update_primary(ObjectKey("other", "x"), foo(selector={"app": "nginx"}))
+    assert found(index, None, NGINX) == []
+
+
+def test_a_cluster_scoped_primary_looks_into_all_namespaces() -> None:
+    index = labels_index()
+    index.update_primary(ObjectKey("", "x"), foo(selector={"app": "nginx"}))
+    for namespace in ("default", "other", ""):
+        assert found(index, None, make_object(namespace=namespace, labels={"app": "nginx"})) == [ObjectKey("", "x")]
+
+
+def test_a_cluster_scoped_other_concerns_the_primaries_of_all_namespaces() -> None:
+    index = names_index()
+    index.update_primary(X, foo(names="web"))
+    index.update_primary(ObjectKey("other", "x"), foo(names="web"))
+    assert found(index, None, make_object(namespace="")) == [X, ObjectKey("other", "x")]
+
+
+def test_a_primary_that_changes_or_goes_is_found_by_what_it_says_now() -> None:
+    index = labels_index()
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    index.update_primary(X, foo(selector={"app": "apache"}))
+    assert found(index, None, NGINX) == []
+    assert found(index, None, make_object(labels={"app": "apache"})) == [X]
+    index.update_primary(X, foo())
+    assert found(index, None, make_object(labels={"app": "apache"})) == []
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    index.remove_primary(X)
+    index.remove_primary(X)
+    assert found(index, None, NGINX) == []
+    assert index._references._terms_by_attribute == {}
+    assert index._references._terms_by_primary == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "matches"),
+    [("web", True), (["db", "web"], True), ([], False), ("", False), (None, False), (7, False), ([["web"]], False)],
+)
+def test_names_match_one_or_several(names: Any, *, matches: bool) -> None:
+    index = names_index()
+    index.update_primary(X, foo(names=names))
+    assert found(index, None, make_object()) == ([X] if matches else [])
+
+
+def test_a_path_with_several_matches_gives_several_names() -> None:
+    index = names_index("$.spec.volumes[*].secret.name")
+    index.update_primary(X, foo(volumes=[{"secret": {"name": "db"}}, {"config": {}}, {"secret": {"name": "web"}}]))
+    assert found(index, None, make_object()) == [X]
+    assert found(index, None, make_object("other")) == []
+
+
+def test_a_name_in_another_namespace_does_not_match() -> None:
+    index = names_index()
+    index.update_primary(X, foo(names="web"))
+    assert found(index, None, make_object(namespace="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "matches"),
+    [
+        (owned(), True),
+        (owned(api_version="example.com/v1beta1"), True),
+        (owned(uid="of one that is gone"), False),
+        (owned(kind="Bar"), False),
+        (owned(api_version="other.com/v1"), False),
+        (owned("unknown"), False),
+        (make_object(), False),
+    ],
+)
+def test_owners_match_by_uid_group_and_kind(other: RawObject, *, matches: bool) -> None:
+    index = owner_index()
+    index.update_primary(X, foo())
+    assert found(index, None, other) == ([X] if matches else [])
+
+
+def test_an_owner_reference_that_an_update_adds_or_removes_counts() -> None:
+    index = owner_index()
+    index.update_primary(X, foo())
+    assert found(index, owned(), make_object()) == [X]
+    assert found(index, make_object(), owned()) == [X]
+    index.remove_primary(X)
+    assert found(index, owned(), make_object()) == []
+
+
+def test_a_cluster_scoped_owner_is_found_from_any_namespace() -> None:
+    index = owner_index()
+    index.update_primary(ObjectKey("", "x"), foo())
+    assert found(index, None, owned()) == [ObjectKey("", "x")]
+
+
+def test_with_on_an_update_counts_only_when_a_value_changed() -> None:
+    index = labels_index(on=(PHASE,))
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    running = NGINX | {"status": {"phase": "Running"}}
+    assert found(index, NGINX, running) == [X]
+    assert found(index, running, running | {"spec": {"node": "a"}}) == []
+    assert found(index, None, running) == [X]
+    assert found(index, running, None) == [X]
+
+
+def test_with_on_an_update_that_makes_or_cuts_the_tie_counts() -> None:
+    index = labels_index(on=(PHASE,))
+    index.update_primary(X, foo(selector={"app": "nginx"}))
+    index.update_primary(Y, foo(selector={"tier": "web"}))
+    assert found(index, NGINX, make_object(labels={"tier": "web"})) == [X]
+    assert found(index, make_object(labels={"tier": "web"}), NGINX) == [X]
+
+
+@pytest.mark.parametrize(
+    ("reference", "path", "expected"),
+    [
+        (ReferenceType.OWNER, PHASE, "no path"),
+        (ReferenceType.LABELS, None, "a path into the primary"),
+        (ReferenceType.NAME, None, "a path into the primary"),
+    ],
+)
+def test_a_trigger_needs_a_path_unless_it_is_by_owner(
+    reference: ReferenceType, path: FieldPath | None, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected {expected}, found"):
+        Trigger(POD, reference, path)
+
+
+def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
+    index = labels_index()
+    for number in range(1000):
+        index.update_primary(ObjectKey("default", f"x{number}"), foo(selector={"app": "nginx", "n": str(number)}))
+    assert found(index, None, make_object(labels={"app": "nginx", "n": "500"})) == [ObjectKey("default", "x500")]
+    largest = max(len(terms) for drawer in index._references._terms_by_attribute.values() for terms in drawer.values())
+    assert largest <= 2
+
+
+@pytest.mark.parametrize(
+    ("other", "keys"),
+    [
+        (owned(), {X, ObjectKey("", "x")}),
+        (owned(api_version="example.com/v9", uid="any"), {X, ObjectKey("", "x")}),
+        (owned(kind="Bar"), set()),
+        (owned(api_version="v1"), set()),
+        (owned() | {"metadata": owned()["metadata"] | {"namespace": ""}}, {ObjectKey("", "x")}),
+    ],
+)
+def test_dependents_name_their_owners_in_their_own_namespace_or_in_none(other: RawObject, keys: set[ObjectKey]) -> None:
+    for change in (make_change(None, other), make_change(other, make_object())):
+        assert {key for key, _uid in requests_for_owner(change, FOO)} == keys
+
+
+def annotated(resource: str, kind: str) -> RawObject:
+    names = {"operator-sdk/primary-resource": resource, "operator-sdk/primary-resource-type": kind}
+    return make_object(annotations=names)
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind", "keys"),
+    [
+        ("default/x", "Foo.example.com", {X}),
+        ("x", "Foo.example.com", {ObjectKey("", "x")}),
+        ("default/x", "Foo.other.com", set()),
+        ("default/x", "Foo", set()),
+        ("", "Foo.example.com", set()),
+        ("default/", "Foo.example.com", set()),
+    ],
+)
+def test_dependents_name_their_primary_by_annotations(resource: str, kind: str, keys: set[ObjectKey]) -> None:
+    assert requests_for_annotation(make_change(None, annotated(resource, kind)), FOO) == keys
+
+
+def test_old_and_new_annotations_both_count() -> None:
+    change = make_change(annotated("default/x", "Foo.example.com"), annotated("default/y", "Foo.example.com"))
+    assert requests_for_annotation(change, FOO) == {X, Y}
+
+
+@pytest.mark.parametrize("kind", ["Secret", "Secret."])
+def test_a_primary_of_the_core_group_is_named_with_or_without_a_dot(kind: str) -> None:
+    change = make_change(None, annotated("default/x", kind))
+    assert requests_for_annotation(change, GVK("", "v1", "Secret")) == {X}

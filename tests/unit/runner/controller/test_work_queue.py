@@ -1,0 +1,622 @@
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from rolecall.runner.controller.backoff import Backoff
+from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.request_state import RequestState
+from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from tests.unit.manual_clock import ManualClock
+
+OWN = Cause("own write", "uid", "1")
+FOREIGN = Cause("user's write", "uid", "2")
+CAUSE = Cause("because")
+LOW = Cause("period", priority=Priority.LOW)
+HIGH = Cause("changed", priority=Priority.HIGH)
+
+
+def take(queue: WorkQueue[str]) -> tuple[str, tuple[Cause, ...]] | None:
+    """Take what is due now, None when nothing is."""
+    return queue.take() if queue else None
+
+
+def fail(queue: WorkQueue[str], request: str, times: int) -> None:
+    """Let a request fail that many times; it waits in backoff then."""
+    for _ in range(times):
+        queue.add(request, CAUSE)
+        assert take(queue)
+        queue.add_rate_limited(request, CAUSE)
+        queue.done(request)
+
+
+def not_own(cause: Cause) -> bool:
+    return cause.text != OWN.text
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> WorkQueue[str]:
+    return WorkQueue(clock, Backoff(1, 300))
+
+
+async def test_requests_come_in_the_order_in_which_they_were_added(queue: WorkQueue[str]) -> None:
+    for request in "cab":
+        queue.add(request, CAUSE)
+    assert [queue.take()[0] for _ in range(3)] == ["c", "a", "b"]
+
+
+async def test_a_request_added_twice_is_handed_out_once_with_both_causes(queue: WorkQueue[str]) -> None:
+    queue.add("a", OWN)
+    queue.add("a", FOREIGN)
+    assert len(queue) == 1
+    assert queue.take() == ("a", (OWN, FOREIGN))
+    assert take(queue) is None
+
+
+async def test_at_most_eight_causes_are_told(queue: WorkQueue[str]) -> None:
+    for number in range(20):
+        queue.add("a", Cause(f"cause {number}"))
+    assert len(queue.take()[1]) == 8
+
+
+async def test_an_add_while_processing_is_handed_out_only_after_done(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    queue.take()
+    assert queue.is_processing("a")
+    queue.add("a", FOREIGN)
+    assert take(queue) is None
+    queue.done("a")
+    assert not queue.is_processing("a")
+    assert queue.take() == ("a", (FOREIGN,))
+
+
+async def test_causes_that_are_not_kept_start_nothing(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    queue.take()
+    queue.add("a", OWN)
+    queue.done("a", not_own)
+    assert take(queue) is None
+
+
+async def test_one_kept_cause_among_many_own_ones_is_enough(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    queue.take()
+    for version in range(1000):
+        queue.add("a", Cause("own", "uid", str(version)))
+    queue.add("a", FOREIGN)
+    queue.done("a", lambda cause: cause == FOREIGN)
+    assert queue.take() == ("a", (FOREIGN,))
+
+
+async def test_more_causes_than_are_remembered_count_as_a_foreign_one(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    queue.take()
+    for version in range(5000):
+        queue.add("a", Cause("own", "uid", str(version)))
+    queue.done("a", lambda _: False)
+    assert take(queue) is not None
+
+
+async def test_done_without_a_take_is_an_error(queue: WorkQueue[str]) -> None:
+    with pytest.raises(KeyError):
+        queue.done("a")
+
+
+async def test_a_delayed_request_comes_when_its_time_has_come(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_after("a", 10, CAUSE)
+    clock.advance(9.9)
+    assert take(queue) is None
+    assert queue.waiting == 1
+    clock.advance(0.1)
+    assert queue.waiting == 0
+    assert take(queue) == ("a", (CAUSE,))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, -1e9])
+async def test_a_delay_that_is_over_means_now(queue: WorkQueue[str], seconds: float) -> None:
+    queue.add_after("a", seconds, CAUSE)
+    assert take(queue) == ("a", (CAUSE,))
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan])
+async def test_a_delay_must_be_finite(queue: WorkQueue[str], seconds: float) -> None:
+    with pytest.raises(ValueError, match="request a: expected a finite number of seconds, got"):
+        queue.add_after("a", seconds, CAUSE)
+
+
+async def test_a_time_of_the_wall_clock_is_met(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_at("a", clock.now() + 5, CAUSE)
+    queue.add_at("b", clock.now() - 5, CAUSE)
+    assert take(queue) == ("b", (CAUSE,))
+    clock.advance(5)
+    assert take(queue) == ("a", (CAUSE,))
+
+
+@pytest.mark.parametrize("delays", [(10, 3), (3, 10)])
+async def test_the_earliest_of_two_times_counts_and_the_other_is_forgotten(
+    queue: WorkQueue[str], clock: ManualClock, delays: tuple[int, int]
+) -> None:
+    for delay in delays:
+        queue.add_after("a", delay, Cause(f"after {delay}"))
+    clock.advance(3)
+    assert take(queue) == ("a", (Cause("after 3"),))
+    queue.done("a")
+    clock.advance(60)
+    assert take(queue) is None
+
+
+async def test_taking_a_request_cancels_its_timer(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_after("a", 10, CAUSE)
+    queue.add("a", FOREIGN)
+    assert take(queue) == ("a", (FOREIGN,))
+    queue.done("a")
+    clock.advance(20)
+    assert take(queue) is None
+    assert clock.handles == 0
+
+
+async def test_a_timer_started_while_processing_survives_done(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add("a", CAUSE)
+    take(queue)
+    queue.add_after("a", 5, FOREIGN)
+    queue.done("a")
+    clock.advance(5)
+    assert take(queue) == ("a", (FOREIGN,))
+
+
+async def test_failures_double_the_delay_up_to_the_maximum(queue: WorkQueue[str]) -> None:
+    assert [queue.add_rate_limited("a", CAUSE) for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert queue.failures("a") == 11
+    assert Backoff(1, 300).delay_seconds(100_000) == 300
+
+
+async def test_forget_lets_the_next_failure_start_at_the_minimum(queue: WorkQueue[str]) -> None:
+    queue.add_rate_limited("a", CAUSE)
+    queue.add_rate_limited("a", CAUSE)
+    queue.forget("a")
+    assert queue.failures("a") == 0
+    assert queue.add_rate_limited("a", CAUSE) == 1
+
+
+async def test_an_add_makes_a_request_in_back_off_due_now_and_keeps_its_failures(queue: WorkQueue[str]) -> None:
+    queue.add_rate_limited("a", CAUSE)
+    queue.add("a", FOREIGN)
+    assert take(queue) == ("a", (FOREIGN,))
+    assert queue.failures("a") == 1
+
+
+async def test_retry_within_shortens_every_back_off_and_leaves_other_timers(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add_after("periodic", 60, CAUSE)
+    fail(queue, "a", 3)
+    queue.retry_within(1, FOREIGN)
+    assert take(queue) is None
+    clock.advance(1)
+    assert take(queue) == ("a", (FOREIGN,))
+    assert take(queue) is None
+    assert queue.waiting == 1
+
+
+async def test_retry_within_delays_no_back_off_that_is_shorter(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_rate_limited("a", CAUSE)
+    queue.retry_within(1000, FOREIGN)
+    clock.advance(1)
+    assert take(queue) == ("a", (CAUSE,))
+
+
+async def test_retry_within_keeps_the_order_and_the_failures(queue: WorkQueue[str], clock: ManualClock) -> None:
+    for name, failures in (("last", 9), ("first", 7), ("between", 8)):
+        fail(queue, name, failures)
+    queue.retry_within(1)
+    clock.advance(1)
+    assert list(queue._order) == ["first", "between", "last"]
+    assert queue.failures("last") == 9
+
+
+async def test_retry_within_leaves_alone_what_is_forgotten(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_rate_limited("forgotten", CAUSE)
+    queue.add_rate_limited("forgotten", CAUSE)
+    queue.forget("forgotten")
+    queue.retry_within(0.1)
+    clock.advance(0.1)
+    assert take(queue) is None
+    assert queue.waiting == 1
+
+
+async def test_retry_within_also_concerns_what_is_being_processed_if_it_fails(queue: WorkQueue[str]) -> None:
+    fail(queue, "a", 5)
+    queue.add("a", CAUSE)
+    take(queue)
+    queue.retry_within(1)
+    assert queue.add_rate_limited("a", FOREIGN) == 1
+    queue.done("a")
+    queue.add("a", CAUSE)
+    take(queue)
+    assert queue.add_rate_limited("a", FOREIGN) == 64
+
+
+async def test_retry_within_does_not_repeat_what_succeeds(queue: WorkQueue[str]) -> None:
+    queue.add("a", CAUSE)
+    take(queue)
+    queue.retry_within(1)
+    queue.done("a")
+    assert take(queue) is None
+    assert queue.waiting == 0
+
+
+async def test_many_timers_share_one_handle_of_the_clock(queue: WorkQueue[str], clock: ManualClock) -> None:
+    for number in range(10_000):
+        queue.add_after(str(number), 100 + number, CAUSE)
+    assert queue.waiting == 10_000
+    assert clock.handles == 1
+    clock.advance(100)
+    assert take(queue) == ("0", (CAUSE,))
+
+
+async def test_timers_that_are_replaced_over_and_over_do_not_pile_up(queue: WorkQueue[str]) -> None:
+    for _ in range(1000):
+        queue.add_after("a", 36_000, CAUSE)
+        queue.add("a", CAUSE)
+        take(queue)
+        queue.done("a")
+    queue.add_after("a", 36_000, CAUSE)
+    assert len(queue._timers._heap) < 100
+
+
+async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up_and_the_order_stays(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    for number in range(5, 0, -1):
+        queue.add_after(str(number), number, CAUSE)
+    for _ in range(1000):
+        queue.add_after("a", 36_000, CAUSE)
+        queue.add("a", CAUSE)
+        take(queue)
+        queue.done("a")
+    assert 5 <= len(queue._timers._heap) < 200
+    clock.advance(5)
+    assert list(queue._order) == ["1", "2", "3", "4", "5"]
+
+
+async def test_who_subscribed_hears_of_each_request_that_becomes_due(queue: WorkQueue[str], clock: ManualClock) -> None:
+    heard: list[int] = []
+    queue.subscribe(lambda: heard.append(len(queue)))
+    queue.add("a", CAUSE)
+    queue.add("a", FOREIGN)
+    queue.add_after("b", 5, CAUSE)
+    assert heard == [1]
+    clock.advance(5)
+    assert heard == [1, 2]
+    queue.take()
+    queue.add("a", CAUSE)
+    assert heard == [1, 2]
+    queue.done("a")
+    assert heard == [1, 2, 2]
+
+
+async def test_the_more_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
+    for request, cause in (("low", LOW), ("middle", CAUSE), ("high", HIGH), ("higher", HIGH)):
+        queue.add(request, cause)
+    assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "middle", "low"]
+
+
+async def test_a_request_that_becomes_more_urgent_goes_to_the_end_of_its_new_priority_with_its_causes(
+    queue: WorkQueue[str],
+) -> None:
+    for request, cause in (("first", LOW), ("second", LOW), ("urgent", HIGH)):
+        queue.add(request, cause)
+    queue.add("second", HIGH)
+    assert [queue.take() for _ in range(3)] == [("urgent", (HIGH,)), ("second", (LOW, HIGH)), ("first", (LOW,))]
+
+
+async def test_a_less_urgent_cause_leaves_a_request_at_its_place(queue: WorkQueue[str]) -> None:
+    queue.add("first", HIGH)
+    queue.add("second", HIGH)
+    queue.add("first", LOW)
+    assert [queue.take() for _ in range(2)] == [("first", (HIGH, LOW)), ("second", (HIGH,))]
+
+
+async def test_a_ninth_cause_that_is_not_told_still_makes_a_request_urgent(queue: WorkQueue[str]) -> None:
+    queue.add("other", CAUSE)
+    for number in range(8):
+        queue.add("a", Cause(f"cause {number}", priority=Priority.LOW))
+    queue.add("a", HIGH)
+    assert queue.take()[0] == "a"
+
+
+async def test_a_request_can_be_lowered_and_never_raised_that_way(queue: WorkQueue[str]) -> None:
+    queue.add("a", HIGH)
+    queue.add("b", LOW)
+    queue.lower("a", Priority.LOW)
+    queue.lower("b", Priority.HIGH)
+    queue.lower("unknown", Priority.LOW)
+    assert [queue.take() for _ in range(2)] == [("b", (LOW,)), ("a", (HIGH,))]
+
+
+async def test_what_came_during_the_processing_counts_with_its_highest_priority(queue: WorkQueue[str]) -> None:
+    queue.add("a", LOW)
+    queue.take()
+    for cause in (LOW, HIGH, CAUSE):
+        queue.add("a", cause)
+    queue.add("b", CAUSE)
+    queue.done("a")
+    assert queue.take() == ("a", (LOW, HIGH, CAUSE))
+
+
+async def test_a_cause_that_is_not_kept_makes_nothing_urgent(queue: WorkQueue[str]) -> None:
+    own = Cause("own write", "uid", "3", priority=Priority.HIGH)
+    queue.add("a", LOW)
+    queue.take()
+    queue.add("a", own)
+    queue.add("a", LOW)
+    queue.add("b", CAUSE)
+    queue.done("a", lambda cause: cause is not own)
+    assert [queue.take() for _ in range(2)] == [("b", (CAUSE,)), ("a", (LOW,))]
+
+
+async def test_the_priority_of_a_cause_that_is_one_too_many_counts(queue: WorkQueue[str]) -> None:
+    queue.add("a", LOW)
+    queue.take()
+    for version in range(4096):
+        queue.add("a", Cause("own", "uid", str(version)))
+    queue.add("a", HIGH)
+    queue.add("b", HIGH)
+    queue.done("a", lambda _: False)
+    assert [queue.take()[0] for _ in range(2)] == ["b", "a"]
+    assert queue.head is None
+
+
+async def test_a_timer_has_the_priority_of_its_cause_and_the_earliest_wins(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    queue.add_after("a", 5, LOW)
+    queue.add_after("a", 9, HIGH)
+    queue.add_after("b", 9, LOW)
+    queue.add_after("b", 5, HIGH)
+    clock.advance(9)
+    assert [queue.take() for _ in range(2)] == [("b", (HIGH,)), ("a", (LOW,))]
+    assert queue.waiting == 0
+
+
+async def test_a_timer_makes_a_waiting_request_more_urgent(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add("other", CAUSE)
+    queue.add("a", LOW)
+    queue.add_after("a", 5, HIGH)
+    clock.advance(5)
+    assert queue.take() == ("a", (LOW, HIGH))
+
+
+async def test_the_head_tells_the_highest_priority_and_since_when_its_first_request_has_it(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    assert queue.head is None
+    queue.add("a", LOW)
+    clock.advance(1)
+    queue.add("b", LOW)
+    assert queue.head == (Priority.LOW, 0)
+    clock.advance(1)
+    queue.add("a", HIGH)
+    assert queue.head == (Priority.HIGH, 2)
+    queue.take()
+    assert queue.head == (Priority.LOW, 1)
+
+
+async def test_shut_down_drops_what_waits_and_accepts_nothing(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add("processed", CAUSE)
+    queue.add("queued", CAUSE)
+    take(queue)
+    queue.add("processed", FOREIGN)
+    queue.add_after("b", 5, CAUSE)
+    queue.shut_down()
+    queue.add("a", CAUSE)
+    queue.add_after("a", 5, CAUSE)
+    queue.done("processed")
+    assert (len(queue), queue.waiting, queue.processing, clock.handles) == (0, 0, 0, 0)
+    with pytest.raises(ValueError, match="empty"):
+        queue.take()
+
+
+REQUESTS = st.sampled_from(["a", "b", "c", "d"])
+PRIORITIES = st.sampled_from(Priority)
+
+
+class WorkQueueMachine(RuleBasedStateMachine):
+    """Compare the queue with a model that a person can check."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.queue: WorkQueue[str] = WorkQueue(self.clock, Backoff(1, 8))
+        self.due: dict[Priority, list[str]] = {priority: [] for priority in sorted(Priority, reverse=True)}
+        self.turns_without = dict.fromkeys(Priority, 0)
+        self.processing: dict[str, list[Priority]] = {}
+        self.timers: dict[str, tuple[float, Priority]] = {}
+        self.failures: dict[str, int] = {}
+
+    def make_due(self, request: str, priority: Priority) -> None:
+        """Note in the model that a request is due, or dirty while it is processed."""
+        if request in self.processing:
+            self.processing[request].append(priority)
+            return
+        present = next((each for each, line in self.due.items() if request in line), None)
+        if present is None or present < priority:
+            for line in self.due.values():
+                if request in line:
+                    line.remove(request)
+            self.due[priority].append(request)
+
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def add(self, request: str, priority: Priority) -> None:
+        """Add a request."""
+        self.queue.add(request, Cause("user's write", "uid", "2", priority=priority))
+        self.make_due(request, priority)
+
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def add_own(self, request: str, priority: Priority) -> None:
+        """Add a request for an own write, which counts unless the request is processed."""
+        self.queue.add(request, Cause(OWN.text, "uid", "1", priority=priority))
+        if request not in self.processing:
+            self.make_due(request, priority)
+
+    @rule(request=REQUESTS, delay=st.integers(-1, 10), priority=PRIORITIES)
+    def add_after(self, request: str, delay: int, priority: Priority) -> None:
+        """Add a request for later."""
+        self.queue.add_after(request, delay, Cause("timer", priority=priority))
+        self.start_timer(request, delay, priority)
+
+    @rule(request=REQUESTS)
+    def add_rate_limited(self, request: str) -> None:
+        """Add a request after a failure; its delay follows from the failures so far."""
+        delay = self.queue.add_rate_limited(request, FOREIGN)
+        assert delay == min(2 ** self.failures.get(request, 0), 8)
+        self.failures[request] = self.failures.get(request, 0) + 1
+        self.start_timer(request, delay, FOREIGN.priority)
+
+    def start_timer(self, request: str, delay: float, priority: Priority) -> None:
+        """Note in the model when a request becomes due."""
+        if delay <= 0:
+            self.make_due(request, priority)
+            return
+        due = self.clock.monotonic() + delay
+        if request not in self.timers or due < self.timers[request][0]:
+            self.timers[request] = (due, priority)
+
+    @rule(request=REQUESTS)
+    def forget(self, request: str) -> None:
+        """Forget the failures of a request."""
+        self.queue.forget(request)
+        self.failures.pop(request, None)
+
+    @rule(request=REQUESTS, priority=PRIORITIES)
+    def lower(self, request: str, priority: Priority) -> None:
+        """Move a request to a lower priority."""
+        self.queue.lower(request, priority)
+        for present, line in self.due.items():
+            if request in line and present > priority:
+                line.remove(request)
+                self.due[priority].append(request)
+                return
+
+    @rule(seconds=st.integers(0, 12))
+    def advance(self, seconds: int) -> None:
+        """Move the clock second by second; what becomes due in one second does so in any order."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            now = self.clock.monotonic()
+            became_due = {request: timer[1] for request, timer in self.timers.items() if timer[0] <= now}
+            actual = list(self.queue._order)
+            for request in sorted(became_due, key=lambda one: actual.index(one) if one in actual else -1):
+                del self.timers[request]
+                self.make_due(request, became_due[request])
+
+    @rule()
+    def take(self) -> None:
+        """Take the first request of the highest priority, or of a lower one that has waited for its turn."""
+        waiting = [priority for priority, line in self.due.items() if line]
+        taken = take(self.queue)
+        if not waiting:
+            assert taken is None
+            return
+        assert taken is not None
+        request = taken[0]
+        priority = next(each for each in waiting if self.due[each][0] == request)
+        for each in waiting:
+            self.turns_without[each] += 1
+        is_owed = self.turns_without[priority] > 8
+        assert priority == max(waiting) or is_owed
+        self.turns_without[priority] = 0
+        assert all(self.turns_without[each] < 10 for each in (Priority.LOW, Priority.MIDDLE))
+        self.due[priority].pop(0)
+        self.timers.pop(request, None)
+        self.processing[request] = []
+
+    @precondition(lambda self: self.processing)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        """End one of the requests that are processed."""
+        request = data.draw(st.sampled_from(sorted(self.processing)))
+        self.queue.done(request, not_own)
+        meanwhile = self.processing.pop(request)
+        if meanwhile:
+            self.make_due(request, max(meanwhile))
+
+    @invariant()
+    def same_as_the_model(self) -> None:
+        """Compare everything that can be seen."""
+        assert list(self.queue._order) == [request for line in self.due.values() for request in line]
+        head = self.queue.head
+        assert (head and head[0]) == next((priority for priority, line in self.due.items() if line), None)
+        assert self.queue.waiting == len(self.timers)
+        assert self.queue.processing == len(self.processing)
+        assert {name: self.queue.failures(name) for name in self.failures} == self.failures
+        assert self.clock.handles == (1 if self.timers else 0)
+
+
+TestWorkQueueMachine = WorkQueueMachine.TestCase
+TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+async def test_a_queue_refuses_what_it_does_not_accept_whichever_way_it_comes(clock: ManualClock) -> None:
+    accepted = {"ours"}
+    queue: WorkQueue[str] = WorkQueue(clock, accepts=accepted.__contains__)
+    queue.add("ours", CAUSE)
+    queue.add("theirs", CAUSE)
+    queue.add_after("theirs", 1, CAUSE)
+    clock.advance(2)
+    assert take(queue) == ("ours", (CAUSE,))
+    queue.add("ours", CAUSE)
+    accepted.clear()
+    queue.add_rate_limited("ours", CAUSE)
+    queue.done("ours")
+    clock.advance(1000)
+    assert take(queue) is None
+
+
+async def test_discarded_requests_are_forgotten_with_their_timers_and_failures(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    fail(queue, "a failed", 3)
+    queue.add("a due", CAUSE)
+    queue.add_after("a later", 5, CAUSE)
+    queue.add("b due", CAUSE)
+    queue.discard(lambda request: request.startswith("a"))
+    clock.advance(1000)
+    assert take(queue) == ("b due", (CAUSE,))
+    assert take(queue) is None
+    assert queue.failures("a failed") == 0
+
+
+async def test_where_a_request_stands_can_be_looked_up(queue: WorkQueue[str], clock: ManualClock) -> None:
+    assert queue.look_up("a") == RequestState()
+    clock.advance(5)
+    queue.add("a", HIGH)
+    assert queue.look_up("a") == RequestState(priority=Priority.HIGH, queued_since=5.0, causes=("changed",))
+    queue.take()
+    assert queue.look_up("a") == RequestState(is_processing=True)
+    queue.done("a")
+    queue.add_after("a", 60, LOW)
+    assert queue.look_up("a") == RequestState(due=65.0, causes=("period",))
+
+
+async def test_a_request_in_back_off_says_so_and_after_how_many_failures(queue: WorkQueue[str]) -> None:
+    fail(queue, "a", 2)
+    state = queue.look_up("a")
+    assert (state.failures, state.is_backing_off, state.due, state.causes) == (2, True, 2.0, ("because",))
+    queue.forget("a")
+    assert not queue.look_up("a").is_backing_off
+
+
+async def test_to_look_a_request_up_changes_nothing(queue: WorkQueue[str]) -> None:
+    queue.add("b", CAUSE)
+    for request in "ab":
+        queue.look_up(request)
+    assert (len(queue), queue.waiting, queue.processing) == (1, 0, 0)
+    assert queue.take() == ("b", (CAUSE,))

@@ -1,0 +1,78 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from rolecall.kube.errors import KubeError
+from rolecall.kube.references import RawObject
+from rolecall.runner.dashboard.guard import Guard
+from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.sources import Kind, Sources
+from rolecall.runner.proxy import Exchange
+from rolecall.runner.record.history import RunHistory
+from rolecall.runner.record.memory import RecordMemory
+from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.runs.events import RunSummary
+from tests.integration.things import THING
+from tests.unit.fake_cluster import FakeCluster
+from tests.unit.runner.record.records import make_record
+from tests.unit.runner.test_watch_controller import Bench
+
+OPEN = Guard(None, is_on_loopback=True)
+
+
+@dataclass(slots=True)
+class Shown:
+    """An operator that stands still, and its page."""
+
+    bench: Bench
+    sources: Sources
+    recorder: Recorder
+
+    @property
+    def kind(self) -> Kind:
+        """The watched kind."""
+        return self.sources.kinds[0]
+
+    def add_run(
+        self, obj: RawObject, *exchanges: Exchange, ident: str = "7", ending: Ending | None = None
+    ) -> RunRecord:
+        """Record a run for an object."""
+        record = make_record(*exchanges, bodies=self.recorder.memory.bodies)
+        record.gvk, record.obj, record.ident = THING, obj, ident
+        record.ending = ending or Ending(
+            "succeeded", RunSummary("successful", duration_seconds=0.25), obj.get("status")
+        )
+        assert self.recorder.history is not None
+        self.recorder.history.add(record)
+        self.recorder.memory.add(record)
+        return record
+
+    async def get(self, path: str, guard: Guard = OPEN, **headers: str) -> tuple[int, str]:
+        """Return the status and the text of an answer."""
+        async with TestClient(TestServer(page_application(self.sources, guard))) as client:
+            response = await client.get(path, headers=headers)
+            return response.status, await response.text()
+
+    async def json(self, path: str) -> Any:
+        """Return the JSON of a page."""
+        status, text = await self.get(path, Accept="application/json")
+        assert status == 200, text
+        return json.loads(text)
+
+
+async def _unknown(*_: object) -> None:
+    raise KubeError("a cluster of a test serves no discovery")
+
+
+@pytest.fixture
+def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
+    monkeypatch.setattr(cluster, "resource_for_path", _unknown)
+    bench = Bench(cluster, tmp_path)
+    recorder = Recorder(cluster, RecordMemory(1 << 20, most_runs=3), history=RunHistory())
+    sources = Sources("1.2.3", (Kind.of(bench.controller),), bench.manager, bench.clock, recorder)
+    return Shown(bench, sources, recorder)

@@ -1,0 +1,86 @@
+import base64
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from rolecall.runner.dashboard.guard import HEADERS, Guard, is_loopback
+from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.serving.token_reviews import TokenReviewer
+from tests.unit.runner.dashboard.conftest import Shown
+from tests.unit.runner.serving.test_token_reviews import ApiServer
+
+
+@pytest.mark.parametrize("path", ["/", "/static/style.css", "/nothing", "/kinds/A/b/c"])
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+async def test_every_answer_has_the_strict_policy(shown: Shown, path: str, host: str) -> None:
+    async with TestClient(TestServer(page_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+        response = await client.get(path, headers={"Host": host})
+        assert HEADERS.items() <= dict(response.headers).items()
+        policy = response.headers["Content-Security-Policy"]
+        assert "unsafe" not in policy
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+async def test_nothing_can_be_written(shown: Shown, method: str) -> None:
+    async with TestClient(TestServer(page_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+        response = await client.request(method, "/")
+        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8090", 200),
+        ("127.0.0.1:8090", 200),
+        ("127.1.2.3", 200),
+        ("[::1]:8090", 200),
+        ("page.localhost", 200),
+        ("evil.example:8090", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("", 421),
+    ],
+)
+async def test_on_loopback_the_host_must_be_loopback(shown: Shown, host: str, status: int) -> None:
+    assert (await shown.get("/", Host=host))[0] == status
+
+
+@pytest.mark.parametrize(("host", "expected"), [("", False), ("0.0.0.0", False), ("::", False), ("::1", True)])  # noqa: S104 - to be told apart
+def test_all_interfaces_are_not_loopback(host: str, expected: bool) -> None:  # noqa: FBT001 - a parameter of a test
+    assert is_loopback(host) is expected
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer good", 200),
+        (basic("anybody:good"), 200),
+        (basic(":good"), 200),
+        (basic("good:bad"), 401),
+        (basic("good"), 401),
+        ("Basic good", 401),
+        ("Basic \u00ff", 401),
+        ("Bearer bad", 401),
+        ("", 401),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/?format=json", "/static/page.js"])
+async def test_where_a_token_is_needed_it_may_be_the_password(
+    shown: Shown, path: str, authorization: str, status: int
+) -> None:
+    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    assert (await shown.get(path, guard, Authorization=authorization))[0] == status
+
+
+async def test_a_browser_is_told_to_ask_for_it(shown: Shown) -> None:
+    guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
+    async with TestClient(TestServer(page_application(shown.sources, guard))) as client:
+        response = await client.get("/")
+        assert response.headers["WWW-Authenticate"].startswith("Basic ")
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]

@@ -1,0 +1,209 @@
+"""Objects and runs as pages: what they show, that hostile texts stay texts, and that no secret comes through."""
+
+import base64
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.controller.triggers import ReferenceType, Trigger
+from rolecall.runner.dashboard.addresses import object_path, run_path
+from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.views import kind_id
+from rolecall.runner.record.run_record import Ending
+from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
+from tests.integration.things import THING
+from tests.unit.runner.dashboard.conftest import OPEN, Shown
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange
+
+PATH = object_path(kind_id(THING), "default", "one")
+RUN = run_path(kind_id(THING), "default", "one", "7")
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+PLANTED = "planted-Pa55word"
+SINCE = "2026-11-22T10:00:00Z"
+
+
+def failure(message: str) -> RawObject:
+    entry = {"type": "Failure", "status": "True", "reason": "Failed", "lastTransitionTime": SINCE, "message": message}
+    return {"conditions": [entry]}
+
+
+class Elements(HTMLParser):
+    """The elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember an element."""
+        self.found.append((tag, dict(attrs)))
+
+
+def check_policy(text: str) -> None:
+    """Assert that a page has nothing that its policy forbids, and that it says which language it is in."""
+    found = Elements(text).found
+    for tag, attributes in found:
+        assert not [name for name in attributes if name == "style" or name.startswith("on")], tag
+        assert tag != "style"
+        assert tag != "script" or (attributes.get("src") or "").startswith("/static/")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "/").startswith(("/", "#", "?"))
+
+
+@pytest.fixture
+def failed(shown: Shown) -> Shown:
+    """Give an object whose run has read a Secret, has written what was in it, and failed with it."""
+    encoded = base64.b64encode(PLANTED.encode()).decode()
+    secret = {"kind": "Secret", "metadata": {"name": "s"}, "data": {"password": encoded}}
+    message = f"cannot use {PLANTED}"
+    record = shown.add_run(
+        shown.bench.tell(THING, status=failure(message)),
+        exchange("GET", "/api/v1/namespaces/ns/secrets/s", None, secret),
+        exchange("POST", CONFIG_MAPS, config_map(PLANTED), config_map(PLANTED), 201),
+        ending=Ending("failed", RunSummary("failed", failures=(TaskFailure("Write", "", message),)), failure(message)),
+    )
+    record.on_event(RunEvent(name="runner_on_failed", task="Fail", task_id="task-2", host="localhost", message=message))
+    return shown
+
+
+@pytest.mark.parametrize("path", ["/", PATH, RUN, f"{PATH}?part=live", "/?format=json", f"{PATH}?format=json"])
+async def test_no_page_shows_a_secret(failed: Shown, path: str) -> None:
+    status, text = await failed.get(path)
+    assert status == 200
+    assert "planted" not in text
+    assert base64.b64encode(PLANTED.encode()).decode() not in text
+
+
+async def test_a_message_is_shown_as_the_record_has_it(failed: Shown) -> None:
+    (condition,) = (await failed.json(PATH))["conditions"]
+    assert re.fullmatch(r"cannot use [A-Za-z0-9]{16}", condition["message"]), condition["message"]
+
+
+async def test_a_message_that_no_record_has_is_not_shown(shown: Shown) -> None:
+    shown.bench.tell(THING, status=failure(PLANTED))
+    (condition,) = (await shown.json(PATH))["conditions"]
+    assert (condition["type"], condition["reason"], condition["message"]) == ("Failure", "Failed", "")
+
+
+async def test_a_run_shows_its_requests_below_their_tasks_and_writes_as_diffs(failed: Shown) -> None:
+    view = await failed.json(RUN)
+    assert [task["name"] for task in view["tasks"]] == ["Write", "Fail"]
+    read, written = view["tasks"][0]["requests"]
+    assert (read["verb"], written["verb"], written["status"]) == ("get", "create", 201)
+    assert "+data:" in written["effects"]
+    assert 0 <= written["span"]["start"] < 1000
+    assert view["failures"]
+    assert "  reason: Failed" in view["status"]
+
+
+async def test_a_run_that_memory_has_dropped_is_not_found_and_has_no_link(failed: Shown) -> None:
+    failed.recorder.memory.forget(THING, failed.bench.controller.primaries.store.get(_one(failed)).key)  # type: ignore[union-attr] # it is there
+    assert (await failed.get(RUN))[0] == 404
+    assert RUN not in (await failed.get(PATH))[1]
+    assert "None since" not in (await failed.get(PATH))[1]
+
+
+def _one(shown: Shown) -> Any:
+    (note,) = shown.kind.notes
+    return note.key
+
+
+async def test_earlier_runs_of_an_object_can_be_looked_at(shown: Shown) -> None:
+    obj = shown.bench.tell(THING)
+    for ident in "1234":
+        shown.add_run(obj, ident=ident)
+    runs = (await shown.json(PATH))["runs"]
+    assert [(run["id"], run["hasRecord"]) for run in runs] == [("4", True), ("3", True), ("2", True), ("1", False)]
+    assert (await shown.json(run_path(kind_id(THING), "default", "one", "2")))["id"] == "2"
+
+
+async def test_an_object_says_what_wakes_it(shown: Shown) -> None:
+    trigger = Trigger(GVK("apps", "v1", "Deployment"), ReferenceType.OWNER)
+    watch = shown.kind.watched.watch
+    object.__setattr__(watch, "triggers", (trigger,))
+    shown.bench.tell(THING)
+    wakes = (await shown.json(PATH))["wakes"]
+    assert [wake["what"] for wake in wakes] == ["This Thing", "Deployment (apps/v1)"]
+
+
+@pytest.mark.parametrize("part", ["name", "namespace", "reason", "cause", "task", "target", "effect", "query"])
+async def test_hostile_texts_stay_texts(shown: Shown, part: str) -> None:
+    def text(name: str) -> str:
+        return HOSTILE if name == part else name
+
+    status = {"conditions": [{"type": "Failure", "status": "True", "reason": text("reason"), "lastTransitionTime": ""}]}
+    obj = shown.bench.tell(THING, name=text("name"), namespace=text("namespace"), status=status)
+    answer = config_map(text("effect"))
+    record = shown.add_run(obj, exchange("POST", f"{CONFIG_MAPS}?x={text('target')}", answer, answer, 201))
+    record.causes = (text("cause"),)
+    record.on_event(RunEvent(name="runner_on_ok", task=text("task"), task_id="task-3", host=text("task")))
+    shown.recorder.history.add(record)  # type: ignore[union-attr] # there is one
+    kind = kind_id(THING)
+    paths = [
+        f"/?q={HOSTILE if part == 'query' else ''}",
+        object_path(kind, text("namespace"), text("name")),
+        run_path(kind, text("namespace"), text("name"), "7"),
+    ]
+    seen = ""
+    for path in paths:
+        code, page = await shown.get(path)
+        assert code == 200, path
+        check_policy(page)
+        assert not [tag for tag, _ in Elements(page).found if tag == "img"]
+        seen += page
+    assert "&lt;script&gt;" in seen
+
+
+async def test_pages_use_nothing_that_their_policy_forbids(failed: Shown) -> None:
+    for path in ("/", PATH, RUN, "/kinds/No.v1/a/b"):
+        check_policy((await failed.get(path))[1])
+
+
+async def test_a_part_that_has_not_changed_is_not_sent_again(failed: Shown) -> None:
+    async with TestClient(TestServer(page_application(failed.sources, OPEN))) as client:
+        first = await client.get(f"{PATH}?part=live")
+        tag = first.headers["ETag"]
+        text = await first.text()
+        assert "&#34;" in text or tag.strip('"') in text
+        again = await client.get(f"{PATH}?part=live", headers={"If-None-Match": tag})
+        assert (again.status, await again.read()) == (304, b"")
+        failed.bench.tell(THING, "MODIFIED", status={})
+        assert (await client.get(f"{PATH}?part=live", headers={"If-None-Match": tag})).status == 200
+
+
+async def test_a_page_about_something_that_has_gone_is_loaded_again(failed: Shown) -> None:
+    failed.bench.tell(THING, "DELETED")
+    async with TestClient(TestServer(page_application(failed.sources, OPEN))) as client:
+        part = await client.get(f"{PATH}?part=live")
+        assert (part.status, part.headers.get("HX-Refresh")) == (404, "true")
+        assert "There is no such object" in await (await client.get(PATH)).text()
+        assert (await client.get(f"{PATH}?format=json")).status == 404
+
+
+async def test_a_page_needs_no_file_from_anywhere_else(failed: Shown) -> None:
+    page = (await failed.get("/"))[1]
+    files = {attributes.get("src") or attributes.get("href") for _, attributes in Elements(page).found}
+    static = [path for path in files if path and path.startswith("/static/")]
+    assert len(static) == 4
+    for path in static:
+        assert (await failed.get(path))[0] == 200
+    assert (await failed.get("/static/htmx.LICENSE"))[0] == 200
+    assert (await failed.get("/static/..%2Fserver.py"))[0] == 404
+
+
+async def test_a_replica_that_does_not_lead_says_so(shown: Shown) -> None:
+    shown.bench.manager.dispatcher.has_started = False
+    shown.bench.tell(THING)
+    assert (await shown.json("/"))["rows"][0]["waitsFor"]["text"].startswith("the informers")
+    assert "still listing" in (await shown.json("/"))["replica"]["text"]
+
+
+def test_there_is_no_page_unless_it_is_asked_for() -> None:
+    assert Settings().has_ui is False
+    assert Settings(ui_bind_address="127.0.0.1:8090").has_ui is True

@@ -1,0 +1,290 @@
+"""What a replica decides from the Leases that it sees; every look is at a time that the test says."""
+
+from typing import Any
+
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.election.elector import Election
+from rolecall.runner.election.leases import HEIR_ANNOTATION, LeaseNames
+from rolecall.runner.election.membership import Membership, Purpose, Write
+
+GROUP = ObjectKey("operators", "lock")
+NAMES = LeaseNames(GROUP, 4)
+
+
+def lease(name: str, holder: str, version: int = 1, heir: str = "") -> RawObject:
+    annotations = {HEIR_ANNOTATION: heir} if heir else {}
+    metadata = {"name": name, "resourceVersion": str(version), "annotations": annotations}
+    spec: dict[str, Any] = {"leaseDurationSeconds": 15} | ({"holderIdentity": holder} if holder else {})
+    return {"metadata": metadata, "spec": spec}
+
+
+class Looks:
+    """A replica, and the Leases that it sees."""
+
+    def __init__(self, identity: str = "me_1") -> None:
+        self.membership = Membership(Election(GROUP, identity), NAMES)
+        self.leases: dict[str, RawObject] = {}
+
+    def put(self, name: str, holder: str, version: int = 1, heir: str = "") -> None:
+        """Put a Lease."""
+        self.leases[name] = lease(name, holder, version, heir)
+
+    def group(self, holder: str = "shards/4", version: int = 1) -> None:
+        """Put the group Lease."""
+        self.put("lock", holder, version)
+
+    def member(self, identity: str, version: int = 1, holder: str | None = None) -> None:
+        """Put the Lease of a member."""
+        name = f"lock-member-of-4-{identity.rpartition('_')[2]}"
+        self.put(name, identity if holder is None else holder, version)
+
+    def shard(self, index: int, holder: str, heir: str = "", version: int = 1) -> None:
+        """Put the Lease of a shard."""
+        self.put(f"lock-shard-{index}-of-4", holder, version, heir)
+
+    def look(self, now: float) -> list[Write]:
+        """Look, and return what to write."""
+        self.membership.see(NAMES.view(self.leases.values()), now, now)
+        return list(self.membership.decide(now))
+
+    def join(self, now: float = 0) -> None:
+        """Become a member."""
+        self.group()
+        self.member("me_1")
+        (write,) = self.look(now)
+        assert write.purpose is Purpose.GROUP
+        self.membership.written(write, now)
+
+    def live(self, start: int, end: int, *others: str) -> None:
+        """Let seconds pass in which the group Lease and those of other members are renewed."""
+        for now in range(start, end):
+            self.group(version=now)
+            for other in others:
+                self.member(other, version=now)
+            self.look(now)
+
+
+def taken(writes: list[Write]) -> list[int]:
+    return [write.index for write in writes if write.purpose is Purpose.TAKE]
+
+
+def purposes(writes: list[Write]) -> list[Purpose]:
+    return [write.purpose for write in writes]
+
+
+def test_the_first_member_takes_all_shards() -> None:
+    replica = Looks()
+    replica.join()
+    assert sorted(taken(replica.look(0))) == [0, 1, 2, 3]
+
+
+def test_nobody_joins_a_group_of_a_leader_without_shards_before_its_lease_is_over() -> None:
+    replica = Looks()
+    replica.group("leader_7")
+    assert replica.look(0) == []
+    assert not replica.membership.may_join(14)
+    assert replica.membership.may_join(15)
+
+
+def test_nobody_joins_a_group_with_another_number_of_shards() -> None:
+    replica = Looks()
+    replica.group("shards/8")
+    replica.member("other_2")
+    assert replica.look(0) == []
+    assert not replica.membership.may_join(0)
+
+
+def test_a_member_is_lost_when_somebody_else_holds_the_group_lease() -> None:
+    replica = Looks()
+    replica.join()
+    replica.group("leader_7", version=2)
+    replica.look(1)
+    assert "leader_7" in replica.membership.why_lost(1)
+    assert replica.membership.is_replaced
+
+
+def test_a_member_that_took_the_group_lease_from_a_dead_leader_is_not_lost_by_what_it_saw_before() -> None:
+    replica = Looks()
+    replica.group("leader_7")
+    replica.look(0)
+    (write,) = replica.look(15)
+    replica.membership.written(write, 15)
+    assert replica.membership.why_lost(15) == ""
+
+
+def test_a_renewal_by_another_counts_from_the_look_before_it_was_seen() -> None:
+    replica = Looks()
+    replica.join(now=0)
+    replica.group(version=2)
+    replica.look(4)
+    assert replica.membership.group_since == 0
+    replica.look(6)
+    replica.group(version=3)
+    replica.look(8)
+    assert replica.membership.group_since == 6
+    assert replica.membership.group_end == 6 + 14
+
+
+def test_a_member_is_lost_when_nobody_renews_the_group_lease() -> None:
+    replica = Looks()
+    replica.join(now=0)
+    assert replica.membership.why_lost(9.9) == ""
+    assert "could not be read or renewed for 10 s" in replica.membership.why_lost(10)
+
+
+def test_any_member_renews_the_group_lease_when_the_first_one_does_not() -> None:
+    replica = Looks("z_1")
+    replica.member("z_1")
+    replica.group()
+    replica.membership.written(replica.look(0)[0], 0)
+    replica.member("a_2", 1)
+    for now in range(16):
+        replica.member("a_2", version=now)
+        replica.group(version=now)
+        replica.look(now)
+    assert Purpose.GROUP not in purposes(replica.look(17))
+    assert Purpose.GROUP in purposes(replica.look(20))
+
+
+def test_a_dead_member_is_fenced_before_its_shards_are_taken() -> None:
+    replica = Looks()
+    replica.join()
+    replica.member("other_2")
+    for index in range(4):
+        replica.shard(index, "other_2")
+    replica.live(1, 16)  # it is seen for the first time after a second
+    assert Purpose.FENCE not in purposes(replica.look(15.9))
+    writes = replica.look(16)
+    assert Purpose.FENCE in purposes(writes)
+    assert taken(writes) == []
+    replica.member("other_2", version=9, holder="")
+    assert sorted(taken(replica.look(16))) == [0, 1, 2, 3]
+
+
+def test_a_member_that_is_renewed_is_not_dead_whatever_its_clock_says() -> None:
+    replica = Looks()
+    replica.join()
+    replica.shard(0, "other_2")
+    replica.live(1, 60, "other_2")
+    assert Purpose.FENCE not in purposes(replica.look(60))
+
+
+def test_shards_of_a_holder_whose_lease_somebody_removed_are_free_after_its_duration() -> None:
+    replica = Looks()
+    replica.join()
+    for index in range(4):
+        replica.shard(index, "other_2")
+    replica.live(1, 15)
+    assert taken(replica.look(14)) == []
+    assert sorted(taken(replica.look(16))) == [0, 1, 2, 3]
+
+
+def test_a_newcomer_counts_after_the_duration_of_a_lease() -> None:
+    replica = Looks()
+    replica.join()
+    for index in range(4):
+        replica.shard(index, "me_1")
+    replica.live(1, 15, "new_2")
+    assert replica.membership.members(15) == ["me_1"]
+    assert replica.membership.begin_hand_over(15) is None
+    replica.live(15, 18, "new_2")
+    assert replica.membership.members(17) == ["me_1", "new_2"]
+    hand_over = replica.membership.begin_hand_over(17)
+    assert hand_over is not None
+    assert (hand_over.index, hand_over.heir) == (3, "new_2")
+
+
+def handing_over() -> Looks:
+    replica = Looks()
+    replica.join()
+    for index in range(4):
+        replica.shard(index, "me_1")
+    replica.live(1, 18, "new_2")
+    assert replica.membership.begin_hand_over(17) is not None
+    return replica
+
+
+def test_a_shard_is_given_up_only_when_nothing_works_for_it_and_one_after_the_other() -> None:
+    replica = handing_over()
+    assert replica.membership.held == {0, 1, 2}
+    assert Purpose.GIVE_UP not in purposes(replica.look(18))
+    assert replica.membership.begin_hand_over(18) is None
+    assert replica.membership.hand_over is not None
+    replica.membership.hand_over.is_idle = True
+    writes = [write for write in replica.look(19) if write.purpose is Purpose.GIVE_UP]
+    assert [(write.index, write.heir) for write in writes] == [(3, "new_2")]
+    replica.membership.written(writes[0], 19)
+    replica.shard(3, "", heir="new_2", version=2)
+    assert taken(replica.look(19)) == []
+    assert replica.membership.begin_hand_over(19) is not None
+
+
+def test_a_hand_over_whose_answer_was_lost_is_over_when_the_lease_says_so() -> None:
+    replica = handing_over()
+    assert replica.membership.hand_over is not None
+    replica.membership.hand_over.is_idle = True
+    replica.shard(3, "new_2", version=2)
+    replica.look(19)
+    assert replica.membership.hand_over is None
+
+
+def test_a_shard_that_was_taken_although_the_answer_was_lost_is_held() -> None:
+    replica = Looks()
+    replica.join()
+    replica.shard(2, "me_1")
+    replica.look(1)
+    assert replica.membership.held == {2}
+
+
+def test_a_free_shard_is_left_to_its_heir_for_four_seconds() -> None:
+    replica = Looks()
+    replica.join()
+    replica.shard(0, "", heir="new_2")
+    for index in (1, 2, 3):
+        replica.shard(index, "gone_9")
+    replica.member("gone_9")
+    replica.member("new_2")
+    assert taken(replica.look(1)) == []
+    assert taken(replica.look(4)) == []
+    assert taken(replica.look(5)) == [0]
+
+
+def test_an_heir_takes_its_shard_before_others() -> None:
+    replica = Looks()
+    replica.join()
+    replica.shard(2, "", heir="me_1")
+    assert taken(replica.look(1))[0] == 2
+
+
+def test_a_free_shard_that_nobody_takes_is_taken_beyond_the_quota() -> None:
+    replica = Looks()
+    replica.join()
+    for index in (0, 1):
+        replica.shard(index, "me_1")
+    replica.shard(2, "slow_2")
+    replica.shard(3, "")
+    replica.live(1, 17, "slow_2")
+    replica.shard(3, "", heir="slow_2", version=2)
+    assert taken(replica.look(17)) == []
+    assert taken(replica.look(24)) == []
+    assert taken(replica.look(25)) == [3]
+
+
+def test_the_lease_of_a_member_that_ended_is_removed_when_no_shard_names_it() -> None:
+    replica = Looks()
+    replica.join()
+    replica.member("gone_9", holder="")
+    replica.shard(0, "gone_9")
+    assert Purpose.REMOVE not in purposes(replica.look(1))
+    replica.shard(0, "me_1", version=2)
+    assert [write.key.name for write in replica.look(2) if write.purpose is Purpose.REMOVE] == ["lock-member-of-4-9"]
+
+
+def test_leases_of_other_numbers_of_shards_and_of_others_are_ignored() -> None:
+    replica = Looks()
+    replica.join()
+    replica.put("lock-member-of-8-5", "other_5")
+    replica.put("lock-shard-0-of-8", "other_5")
+    replica.put("another-lock", "stranger")
+    assert sorted(taken(replica.look(1))) == [0, 1, 2, 3]
+    assert replica.membership.members(60) == ["me_1"]

@@ -1,0 +1,175 @@
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rolecall.runner.proxy.conditional_writes import with_precondition
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import Run
+
+PATH = "/api/v1/namespaces/ns/configmaps/cm"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+
+
+async def send(run: Run, method: str, content: Any, content_type: str, path: str = PATH) -> tuple[int, str]:
+    """Send a write; return the status and version of the response."""
+    headers = {"Content-Type": content_type}
+    async with run.session.request(method, path, data=json.dumps(content), headers=headers) as answer:
+        return answer.status, (await answer.json()).get("metadata", {}).get("resourceVersion", "")
+
+
+def data(value: str, content_type: str) -> Any:
+    if content_type == JSON_PATCH:
+        return [{"op": "replace", "path": "/data", "value": {"a": value}}]
+    return {"data": {"a": value}}
+
+
+def noted(run: Run) -> list[str]:
+    return [obj["metadata"]["resourceVersion"] for obj in run.written]
+
+
+WRITES = pytest.mark.parametrize(
+    ("method", "content_type"),
+    [("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", APPLY), ("PATCH", JSON_PATCH), ("PUT", "application/json")],
+)
+READS_FIRST = pytest.mark.parametrize("reads_first", [True, False])
+
+
+@pytest.fixture
+def by_user(api_server: ApiServer) -> Any:
+    """Return a function that changes the object like a user."""
+
+    def change(value: str) -> None:
+        version = str(int(api_server.objects[PATH]["metadata"]["resourceVersion"]) + 1000)
+        old = api_server.objects[PATH]
+        api_server.objects[PATH] = {
+            **old,
+            "data": {"a": value},
+            "metadata": {**old["metadata"], "resourceVersion": version},
+        }
+
+    api_server.add(PATH)["data"] = {"a": "0"}
+    return change
+
+
+@WRITES
+@READS_FIRST
+async def test_a_write_that_changes_something_is_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    assert by_user
+    await read(run, reads_first=reads_first)
+    status, version = await send(run, method, data("1", content_type), content_type)
+    assert status == 200
+    assert noted(run) == [version]
+
+
+@WRITES
+@READS_FIRST
+async def test_a_write_that_changes_nothing_is_not_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    await read(run, reads_first=reads_first)
+    by_user("1")
+    status, _ = await send(run, method, data("1", content_type), content_type)
+    assert status == 200
+    assert noted(run) == []
+
+
+@WRITES
+@READS_FIRST
+async def test_a_write_after_a_users_change_succeeds_and_only_its_own_is_noted(
+    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+) -> None:
+    await read(run, reads_first=reads_first)
+    by_user("user")
+    status, version = await send(run, method, data("2", content_type), content_type)
+    assert status == 200
+    assert noted(run) == [version]
+
+
+async def read(run: Run, *, reads_first: bool) -> None:
+    if reads_first:
+        async with run.session.get(PATH) as answer:
+            await answer.read()
+
+
+async def test_a_run_that_never_gets_ahead_of_others_is_sent_through_unnoted(
+    run: Run, api_server: ApiServer, by_user: Any
+) -> None:
+    async def busy(request: web.Request) -> web.StreamResponse:
+        content = json.loads(api_server.last.body)
+        if "metadata" in content:
+            by_user("controller")
+        return api_server._changed(request.path, content)
+
+    api_server.answers["PATCH", PATH] = busy
+    status, _ = await send(run, "PATCH", {"data": {"a": "1"}}, MERGE)
+    assert (status, api_server.objects[PATH]["data"]) == (200, {"a": "1"})
+    assert noted(run) == []
+
+
+async def test_a_conflict_that_has_nothing_to_do_with_the_version_comes_back(run: Run, api_server: ApiServer) -> None:
+    async def conflict(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": "Conflict", "message": "another manager"}, status=409)
+
+    api_server.add(PATH)
+    api_server.answers["PATCH", PATH] = conflict
+    assert (await send(run, "PATCH", {"data": {}}, APPLY))[0] == 409
+
+
+async def test_a_condition_of_the_runs_own_is_left_to_the_run(run: Run, api_server: ApiServer, by_user: Any) -> None:
+    old = api_server.objects[PATH]["metadata"]["resourceVersion"]
+    by_user("user")
+    status, _ = await send(run, "PUT", {"metadata": {"resourceVersion": old}, "data": {"a": "1"}}, "application/json")
+    assert (status, len(api_server.writes())) == (409, 1)
+    assert api_server.objects[PATH]["data"] == {"a": "user"}
+
+
+async def test_a_write_of_the_status_is_noted(run: Run, api_server: ApiServer) -> None:
+    api_server.add(PATH)
+    _, version = await send(run, "PATCH", {"status": {"x": 1}}, MERGE, f"{PATH}/status")
+    assert noted(run) == [version]
+
+
+async def test_the_runs_own_create_and_write_need_no_read_before_the_next_write(
+    run: Run, api_server: ApiServer
+) -> None:
+    collection, _, _ = PATH.rpartition("/")
+    await send(run, "POST", {"metadata": {"name": "cm"}}, "application/json", collection)
+    for value in ("1", "2"):
+        await send(run, "PATCH", {"data": {"a": value}}, MERGE)
+    assert [request.method for request in api_server.received] == ["POST", "PATCH", "PATCH"]
+    assert len(noted(run)) == 3
+
+
+async def test_a_delete_that_leaves_the_object_is_noted(run: Run, api_server: ApiServer) -> None:
+    async def terminating(_: web.Request) -> web.Response:
+        api_server.objects[PATH]["metadata"]["resourceVersion"] = "5000"
+        return web.json_response(api_server.objects[PATH])
+
+    api_server.add(PATH)
+    api_server.answers["DELETE", PATH] = terminating
+    for _ in range(2):
+        async with run.session.delete(PATH):
+            pass
+    assert noted(run) == ["5000"]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"{", MERGE),
+        (b"[]", MERGE),
+        (b'{"metadata":null}', MERGE),
+        (b'{"metadata":"x"}', MERGE),
+        (b"{}", JSON_PATCH),
+        (b'"x"', APPLY),
+    ],
+)
+def test_a_body_that_takes_no_condition_is_left_alone(body: bytes, content_type: str) -> None:
+    assert with_precondition(body, content_type, "7") is None

@@ -1,0 +1,134 @@
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.proxy.ownership import (
+    Owner,
+    Ownership,
+    ownership_of,
+    requests_adoption,
+    required_ownership,
+    with_owner,
+)
+
+NAMESPACED = Owner(GVK("demo.example.com", "v1", "Demo"), ObjectKey("ns", "one"), "u1", namespaced=True)
+CLUSTER_SCOPED = Owner(GVK("demo.example.com", "v1", "Fleet"), ObjectKey("", "all"), "u2", namespaced=False)
+OF_CORE_GROUP = Owner(GVK("", "v1", "Secret"), ObjectKey("ns", "s"), "u3", namespaced=True)
+REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one", "uid": "u1"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "namespace", "expected"),
+    [
+        (CLUSTER_SCOPED, "", Ownership.OWNER_REFERENCE),
+        (CLUSTER_SCOPED, "ns", Ownership.OWNER_REFERENCE),
+        (NAMESPACED, "", Ownership.ANNOTATION),
+        (NAMESPACED, "ns", Ownership.OWNER_REFERENCE),
+        (NAMESPACED, "other", Ownership.ANNOTATION),
+    ],
+)
+def test_the_four_cases_of_scope(owner: Owner, namespace: str, expected: Ownership) -> None:
+    assert required_ownership(owner, namespace) is expected
+
+
+@pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
+def test_the_reference_has_four_fields_and_no_more(obj: RawObject) -> None:
+    assert with_owner(obj, NAMESPACED, Ownership.OWNER_REFERENCE)["metadata"]["ownerReferences"] == [REFERENCE]
+
+
+def test_other_references_stay_in_front() -> None:
+    other = {"uid": "other"}
+    changed = with_owner({"metadata": {"ownerReferences": [other]}}, NAMESPACED, Ownership.OWNER_REFERENCE)
+    assert changed["metadata"]["ownerReferences"] == [other, REFERENCE]
+
+
+def test_a_reference_that_the_role_wrote_is_left_as_it_is() -> None:
+    mine = REFERENCE | {"controller": True, "blockOwnerDeletion": True}
+    obj = {"metadata": {"ownerReferences": [mine]}}
+    assert with_owner(obj, NAMESPACED, Ownership.OWNER_REFERENCE) is obj
+
+
+def test_annotations_name_key_and_kind() -> None:
+    obj = {"metadata": {"annotations": {"a": "b", "operator-sdk/primary-resource": "old/one"}}}
+    assert with_owner(obj, NAMESPACED, Ownership.ANNOTATION)["metadata"]["annotations"] == {
+        "a": "b",
+        "operator-sdk/primary-resource": "ns/one",
+        "operator-sdk/primary-resource-type": "Demo.demo.example.com",
+    }
+
+
+def test_the_core_group_has_no_dot() -> None:
+    changed = with_owner({}, OF_CORE_GROUP, Ownership.ANNOTATION)
+    assert changed["metadata"]["annotations"]["operator-sdk/primary-resource-type"] == "Secret"
+    assert ownership_of(changed, OF_CORE_GROUP) is Ownership.ANNOTATION
+
+
+@pytest.mark.parametrize("ownership", Ownership)
+def test_what_is_given_an_owner_is_owned_by_it_alone(ownership: Ownership) -> None:
+    changed = with_owner({"metadata": {"name": "x"}}, NAMESPACED, ownership)
+    assert ownership_of(changed, NAMESPACED) is ownership
+    twin = Owner(NAMESPACED.gvk, ObjectKey("ns", "two"), "u9", namespaced=True)
+    assert ownership_of(changed, twin) is None
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"metadata": "text"},
+        {"metadata": {"ownerReferences": {"uid": "u"}, "annotations": []}},
+        {"metadata": {"ownerReferences": "x", "annotations": 1}},
+    ],
+)
+@pytest.mark.parametrize("ownership", Ownership)
+def test_malformed_metadata_is_refused(obj: RawObject, ownership: Ownership) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        with_owner(obj, NAMESPACED, ownership)
+
+
+@pytest.mark.parametrize(
+    ("gvk", "key", "expected"),
+    [
+        (GVK("demo.example.com", "v1", "Demo"), ObjectKey("ns", "one"), True),
+        (GVK("demo.example.com", "v2", "Demo"), ObjectKey("ns", "one"), True),
+        (GVK("demo.example.com", "v1", "Demo"), ObjectKey("ns", ""), False),
+        (GVK("demo.example.com", "v1", "Demo"), ObjectKey("other", "one"), False),
+        (GVK("other.example.com", "v1", "Demo"), ObjectKey("ns", "one"), False),
+    ],
+)
+def test_the_primary_is_known_in_any_version(gvk: GVK, key: ObjectKey, expected: bool) -> None:  # noqa: FBT001 - a table
+    assert NAMESPACED.refers_to(gvk, key) is expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [("true", True), ("True", False), ("false", False), (True, False)])
+def test_adoption_is_asked_for_by_the_word_true(value: object, expected: bool) -> None:  # noqa: FBT001 - a table
+    assert requests_adoption({"metadata": {"annotations": {"rolecall.dev/adopt": value}}}) is expected
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
+    max_leaves=8,
+)
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "annotations": JSON,
+        "ownerReferences": JSON | st.lists(st.fixed_dictionaries({"uid": st.sampled_from(["u1", "x"])}), max_size=3),
+        "name": JSON,
+    },
+)
+
+
+@given(st.fixed_dictionaries({}, optional={"metadata": METADATA | JSON}), st.sampled_from(Ownership))
+def test_any_object_is_either_refused_or_owned_and_never_changed_in_place(obj: Any, ownership: Ownership) -> None:
+    before = copy.deepcopy(obj)
+    try:
+        changed = with_owner(obj, NAMESPACED, ownership)
+    except ValueError:
+        changed = None
+    assert obj == before
+    assert changed is None or ownership_of(changed, NAMESPACED) is not None

@@ -1,0 +1,301 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+from kubernetes.aio.client import Configuration
+
+from rolecall.kube.client import Client
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy import Proxy, SessionSpec
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
+
+EXEC = "/api/v1/namespaces/ns/pods/web/exec?command=sh&stdin=true"
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def test_a_websocket_passes_both_ways(run: Run, api_server: ApiServer) -> None:
+    async with run.session.ws_connect(EXEC, protocols=("v5.channel.k8s.io",)) as socket:
+        assert socket.protocol == "v5.channel.k8s.io"
+        for data in (b"abc", b"x" * 300_000):
+            await socket.send_bytes(data)
+            assert await socket.receive_bytes() == data[::-1]
+    assert api_server.last.target == EXEC
+    assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
+    assert run.credentials.secret not in str(api_server.last.headers)
+
+
+async def test_v4_is_negotiated_with_clients_that_offer_v5_and_v4(run: Run) -> None:
+    """With v5 the API server switches protocols before it connects to the kubelet, so errors have no HTTP status."""
+    async with run.session.ws_connect(EXEC, protocols=("v5.channel.k8s.io", "v4.channel.k8s.io")) as socket:
+        assert socket.protocol == "v4.channel.k8s.io"
+
+
+async def test_revocation_ends_a_websocket(run: Run) -> None:
+    async with run.session.ws_connect(EXEC) as socket:
+        await socket.send_bytes(b"abc")
+        await socket.receive_bytes()
+        await run.proxy.revoke(run.spec)
+        message = await socket.receive()
+        assert message.type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR, aiohttp.WSMsgType.CLOSE}
+
+
+async def test_an_upgrade_without_a_live_secret_gets_401(run: Run, api_server: ApiServer) -> None:
+    async with aiohttp.ClientSession(run.credentials.url) as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as failure:
+            await session.ws_connect(EXEC)
+    assert failure.value.status == 401
+    assert api_server.received == []
+
+
+async def test_a_declined_upgrade_comes_back_as_an_answer(run: Run, api_server: ApiServer) -> None:
+    async def decline(_: aiohttp.web.Request) -> aiohttp.web.Response:
+        return aiohttp.web.json_response({"kind": "Status", "code": 403}, status=403)
+
+    api_server.answers["GET", EXEC.partition("?")[0]] = decline
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    async with run.session.get(EXEC, headers=headers) as answer:
+        assert (answer.status, await answer.json()) == (403, {"kind": "Status", "code": 403})
+    async with run.session.get("/api/v1/namespaces/ns/configmaps") as answer:
+        assert answer.status == 200
+
+
+async def test_an_upgrade_when_the_api_server_is_gone_gives_503(run: Run, api_server: ApiServer) -> None:
+    assert api_server.stop is not None
+    await api_server.stop()
+    async with run.session.get(EXEC, headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}) as answer:
+        status = json.loads(await answer.read())
+    assert (answer.status, status["kind"]) == (503, "Status")
+
+
+# Whatever is spoken after the switch: a server of plain bytes
+
+
+@asynccontextmanager
+async def proxied(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[tuple[Proxy, SessionSpec, Callable[[], Awaitable[Connection]]]]:
+    """Run a server behind a proxy; yield the proxy, a run and a function that sends the head of a SPDY request."""
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
+        proxy = Proxy(client)
+        await proxy.start()
+        spec = SessionSpec(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
+        credentials = proxy.register(spec)
+
+        async def connect() -> Connection:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(credentials.url.rpartition(":")[2]))
+            head = f"POST {EXEC} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {credentials.secret}\r\n"
+            writer.write(f"{head}Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream: v4\r\n\r\n".encode())
+            return reader, writer
+
+        try:
+            yield proxy, spec, connect
+        finally:
+            await proxy.stop()
+
+
+async def test_spdy_passes_byte_for_byte() -> None:
+    heads: list[bytes] = []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\nfirst\n")
+        while data := await reader.read(1000):
+            writer.write(data)
+        writer.close()
+
+    async with proxied(echo) as (_, __, connect):
+        reader, writer = await connect()
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 101 ")
+        assert await reader.readline() == b"first\n"
+        payload = bytes(range(256)) * 4096
+        writer.write(payload)
+        assert await reader.readexactly(len(payload)) == payload
+        writer.close()
+    assert heads[0].startswith(f"POST /prefix{EXEC} HTTP/1.1\r\n".encode())
+    assert b"Upgrade: SPDY/3.1" in heads[0]
+    assert b"X-Stream: v4" in heads[0]
+    assert b"Authorization" not in heads[0]
+
+
+async def test_what_one_side_ends_ends_for_the_other() -> None:
+    ended = asyncio.Event()
+
+    async def speak_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\nlast words")
+        if b"X-Stream" in head and not ended.is_set():
+            writer.close()
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    async with proxied(speak_once) as (_, __, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.read() == b"last words"
+        writer.close()
+        await asyncio.wait_for(ended.wait(), 60)
+
+
+async def test_a_client_that_hangs_up_frees_both_connections() -> None:
+    ended = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    async with proxied(listen) as (proxy, _, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await asyncio.wait_for(ended.wait(), 60)
+        runner = proxy._runner
+        assert runner is not None
+        assert runner.server is not None
+        await until(lambda: runner.server is None or not runner.server.connections)
+
+
+async def test_revocation_ends_a_tunnel_at_once() -> None:
+    async def stubborn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async with proxied(stubborn) as (proxy, spec, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        await proxy.revoke(spec)
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nbad\r\n2\r\n!!\r\n0\r\n\r\n",
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nbad!!",
+        b"HTTP/1.0 400 Bad Request\r\n\r\nbad!!",
+    ],
+)
+async def test_a_declining_answer_of_any_form_is_read_to_its_end(answer: bytes) -> None:
+    async def decline(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        if b"1.0" in answer:
+            writer.close()
+        await reader.read()
+        writer.close()
+
+    async with proxied(decline) as (_, __, connect):
+        reader, writer = await connect()
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert await reader.readexactly(5) == b"bad!!"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nbad"]
+)
+async def test_an_answer_that_breaks_off_gives_502(answer: bytes) -> None:
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with proxied(break_off) as (_, __, connect):
+        reader, writer = await connect()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 502 ")
+        writer.close()
+
+
+FLOOD_BYTES = 32 << 20
+
+
+class Flood:
+    """A server that sends and never reads, and counts what both sides could send."""
+
+    def __init__(self) -> None:
+        self.sent = {"server": 0, "client": 0}
+        self.has_ended = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send until the connection is lost."""
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        try:
+            await self.pour(writer, "server")
+        except ConnectionError:
+            self.has_ended.set()
+        writer.close()
+
+    async def pour(self, writer: asyncio.StreamWriter, who: str) -> None:
+        """Send until the send buffer is full."""
+        while self.sent[who] < FLOOD_BYTES:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            self.sent[who] += 1 << 16
+
+    async def stopped(self) -> None:
+        """Wait until no byte has been sent for a while."""
+        before: dict[str, int] = {}
+        while before != self.sent:
+            before = dict(self.sent)
+            await asyncio.sleep(0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """An upgraded connection that is blocked, because both sides send and neither reads."""
+
+    flood: Flood
+    proxy: Proxy
+    spec: SessionSpec
+    writer: asyncio.StreamWriter
+    pouring: "asyncio.Task[None]"
+
+
+@pytest.fixture
+async def flooded() -> AsyncIterator[Flooded]:
+    """Yield a blocked connection."""
+    flood = Flood()
+    async with proxied(flood.serve) as (proxy, spec, connect):
+        reader, writer = await connect()
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.create_task(flood.pour(writer, "client"))
+        await flood.stopped()
+        yield Flooded(flood, proxy, spec, writer, pouring)
+        pouring.cancel()
+        await proxy.revoke(spec)
+        writer.close()
+
+
+async def test_who_does_not_read_is_not_read_ahead_for(flooded: Flooded) -> None:
+    """Check that the proxy buffers a bounded amount for a slow client, in both directions."""
+    assert 0 < max(flooded.flood.sent.values()) < FLOOD_BYTES
+
+
+async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded: Flooded) -> None:
+    await flooded.proxy.revoke(flooded.spec)
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
+
+
+async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
+    flooded: Flooded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.runner.proxy.upgrade.CLOSE_TIMEOUT_SECONDS", 0.1)
+    flooded.pouring.cancel()
+    flooded.writer.transport.abort()
+    await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)

@@ -1,0 +1,168 @@
+import re
+
+import pytest
+
+from rolecall.kube.errors import ForbiddenError
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.reads import kind_reads
+from tests.unit.manual_clock import settle
+from tests.unit.runner.controller.fake_server import WIDGET
+from tests.unit.runner.reads.rig import ONE, SONG, Rig
+
+FORBIDDEN = ForbiddenError(403, "Forbidden", "no")
+
+
+def places(rig: Rig) -> set[tuple[str | None, str]]:
+    return {place for kind in rig.watches._kinds.values() for place in kind.scopes}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three names and five watches be many."""
+    monkeypatch.setattr(kind_reads, "MOST_NAMES", 3)
+    monkeypatch.setattr(kind_reads, "MOST_SCOPES", 5)
+
+
+async def test_a_name_takes_a_watch_of_that_name_alone(rig: Rig) -> None:
+    await rig.run("a", "b")
+    assert places(rig) == {("default", "a"), ("default", "b")}
+    rig.server.put("c")
+    await settle()
+    assert rig.watches.objects == 0
+
+
+async def test_a_list_takes_a_watch_of_its_namespace_which_shows_the_names_too(rig: Rig) -> None:
+    await rig.run("a", "")
+    assert places(rig) == {("default", "")}
+
+
+@pytest.mark.usefixtures("few")
+async def test_many_names_take_a_watch_of_their_namespace(rig: Rig) -> None:
+    names = [f"w{number}" for number in range(4)]
+    await rig.run(*names)
+    assert places(rig) == {("default", "")}
+    for name in names:
+        rig.server.put(name)
+        assert await rig.causes() == [f"read Widget default/{name} created"]
+
+
+@pytest.mark.usefixtures("few")
+async def test_many_watches_take_one_of_the_whole_kind(rig: Rig) -> None:
+    rig.start()
+    for number in range(6):
+        rig.read("", f"n{number}")
+        await settle()
+    rig.end()
+    await settle()
+    assert places(rig) == {(None, "")}
+    for number in range(6):
+        rig.server.put("w", f"n{number}")
+        assert await rig.causes() == [f"read Widget n{number}/w created"]
+
+
+@pytest.mark.usefixtures("few")
+async def test_what_may_not_be_watched_as_a_whole_is_watched_piece_by_piece(rig: Rig) -> None:
+    rig.server.forbidden_namespaces[None] = FORBIDDEN
+    rig.start()
+    for number in range(8):
+        rig.read("", f"n{number}")
+        await settle()
+    assert rig.end() == []
+    for number in range(8):
+        rig.server.put("w", f"n{number}")
+        assert await rig.causes() == [f"read Widget n{number}/w created"]
+
+
+@pytest.mark.usefixtures("few")
+async def test_a_deletion_that_only_a_wider_watch_could_see_is_not_lost(rig: Rig) -> None:
+    rig.server.put("w", "n0")
+    rig.start()
+    for number in range(5):
+        rig.read("", f"n{number}")
+        await settle()
+    rig.server.end_streams()
+    await settle()
+    rig.server.delete("w", "n0")
+    rig.read("", "n5")
+    await settle()
+    assert places(rig) == {(None, "")}
+    assert rig.end() == ["read list of Widget: one deleted"]
+
+
+async def test_what_may_not_be_watched_is_one_message(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.server.broken_kinds[WIDGET] = FORBIDDEN
+    await rig.run("a", "b", "")
+    await rig.recover()
+    lines = [line for line in capsys.readouterr().out.splitlines() if re.search("warning|error", line)]
+    assert len(lines) == 1
+    assert "Cannot watch what runs have read" in lines[0]
+
+
+async def test_a_permission_that_comes_later_is_used(rig: Rig) -> None:
+    rig.server.broken_kinds[WIDGET] = FORBIDDEN
+    await rig.run("w")
+    rig.server.broken_kinds.clear()
+    await rig.recover()
+    rig.server.put("w")
+    assert await rig.causes() == ["read Widget default/w created"]
+
+
+async def test_watches_stay_ten_minutes_after_the_last_reader(rig: Rig) -> None:
+    await rig.run("a")
+    await rig.run("b")
+    for _ in range(9):
+        await rig.clock.advance_and_settle(60)
+    assert places(rig) == {("default", "a"), ("default", "b")}
+    for _ in range(3):
+        await rig.clock.advance_and_settle(60)
+    assert places(rig) == {("default", "b")}
+    assert rig.server.streams == 1
+    rig.server.put("b")
+    assert await rig.causes() == ["read Widget default/b created"]
+
+
+async def test_the_next_reader_within_ten_minutes_finds_the_watch(rig: Rig) -> None:
+    await rig.run("a")
+    await rig.run()
+    for _ in range(5):
+        await rig.clock.advance_and_settle(60)
+    lists = rig.server.lists
+    await rig.run("a")
+    for _ in range(20):
+        await rig.clock.advance_and_settle(60)
+    assert rig.server.lists == lists
+    rig.server.put("a")
+    assert await rig.causes() == ["read Widget default/a created"]
+
+
+async def test_objects_with_the_same_read_share_a_watch_and_each_hears(rig: Rig) -> None:
+    for name in ("one", "two"):
+        rig.reads = rig.sets.start(Owner(SONG, ObjectKey("default", name), f"uid-{name}", namespaced=True))
+        rig.read("w")
+        await settle()
+        rig.sets.end(ObjectKey("default", name), successful=True)
+    assert (rig.server.lists, sum(rig.watches.subscriptions.values())) == (1, 2)
+    rig.server.put("w")
+    assert len(await rig.causes()) == 2
+
+
+async def test_the_end_of_the_operator_ends_all_watches() -> None:
+    rig = Rig()
+    async with rig.watches:
+        await rig.run("a", "")
+        assert rig.server.streams > 0
+    assert rig.server.streams == 0
+
+
+async def test_a_cluster_scoped_kind_is_watched_by_name() -> None:
+    rig = Rig()
+    rig.server.namespaced = False
+    async with rig.watches:
+        rig.start()
+        rig.read("w", namespace="")
+        await settle()
+        rig.sets.end(ONE.key, successful=True)
+        assert places(rig) == {(None, "w")}
+        rig.server.put("w")
+        assert await rig.causes() == ["read Widget w created"]

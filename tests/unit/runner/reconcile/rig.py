@@ -1,0 +1,134 @@
+"""A reconciler with everything around it but Ansible: the play is whatever the test says."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Finalizer, Watch
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.proxy import Proxy
+from rolecall.runner.reconcile.event_recorder import EventSpec
+from rolecall.runner.reconcile.event_reporter import EventReporter
+from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
+from rolecall.runner.reconcile.primaries import Primaries
+from rolecall.runner.reconcile.readiness import Readiness
+from rolecall.runner.reconcile.reconciler import Reconciler
+from rolecall.runner.reconcile.status_writer import StatusWriter
+from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
+from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.runner import OnEvent, RunSpec
+from tests.integration.things import THING
+from tests.integration.world import World
+
+FINALIZER = "test.rolecall.dev/finalizer"
+DEFAULT_PERIOD_SECONDS = 36000.0
+SUCCESS = RunSummary("successful", rc=0, counts=Counts(ok=2, changed=1), completion="2026-01-01T12:00:00+00:00")
+FAILURE = RunSummary(
+    "failed",
+    rc=2,
+    failures=(TaskFailure("Boom", "localhost", "no more coffee"),),
+    counts=Counts(ok=1, failures=1),
+    completion="2026-01-01T12:00:00+00:00",
+)
+
+Play = Callable[[], Awaitable[None]]
+
+
+async def do_nothing() -> None:
+    """Be a play that does nothing."""
+
+
+@dataclass(slots=True)
+class ScriptedRunner:
+    """Plays ``play``, then gives ``outcome``; remembers the jobs and the extra vars of each."""
+
+    outcome: RunSummary = SUCCESS
+    play: Play = do_nothing
+    jobs: list[RunSpec] = field(default_factory=list)
+
+    async def run(self, job: RunSpec, _on_event: OnEvent) -> RunSummary:
+        """Run the script."""
+        self.jobs.append(job)
+        await self.play()
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingObserver:
+    """Remembers how each run ended."""
+
+    summaries: list[RunSummary] = field(default_factory=list)
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Remember a run."""
+        self.summaries.append(summary)
+
+
+@dataclass(slots=True)
+class Rig:
+    """One object of the kind Thing, called ``one``, and what reconciles it."""
+
+    world: World
+    runner: ScriptedRunner
+    own_writes: OwnWrites
+    self_triggers: SelfTriggers
+    events: list[EventSpec]
+    observed: list[RunSummary]
+    reconciler: Reconciler
+
+    @property
+    def key(self) -> ObjectKey:
+        """The key of the object."""
+        return self.world.key("one")
+
+    @property
+    def runs(self) -> int:
+        """How often the play was started."""
+        return len(self.runner.jobs)
+
+    async def reconcile(self) -> Result:
+        """Reconcile the object once."""
+        return await self.reconciler.reconcile(self.key, (Cause("test"),))
+
+    async def thing(self) -> RawObject:
+        """Return the object as it is now."""
+        return await self.world.get(THING, "one")
+
+    async def conditions(self) -> dict[str, tuple[str, str, str]]:
+        """Return status, reason and message of each condition, by type."""
+        found = ((await self.thing()).get("status") or {}).get("conditions") or []
+        return {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
+
+
+def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: True, **watch: Any) -> Rig:
+    """Make a rig; ``watch`` are fields of the watch."""
+    own_writes = OwnWrites()
+    runner = ScriptedRunner()
+    watched = replace(Watch(THING, RoleContent(root / "roles" / "thing")), **watch)
+    access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
+    self_triggers = SelfTriggers(THING, own_writes)
+    events: list[EventSpec] = []
+    observer = RecordingObserver()
+    primaries = Primaries(world.client, THING, own_writes, may_write)
+    reconciler = Reconciler(
+        watch=watched,
+        primaries=primaries,
+        launcher=Launcher(watched, runner, access, Settings(), root),
+        status=StatusWriter(primaries, Readiness.of_watch(watched, default=False)),
+        self_triggers=self_triggers,
+        events=EventReporter(lambda _obj, event: events.append(event)),
+        observer=observer,
+        default_period_seconds=DEFAULT_PERIOD_SECONDS,
+    )
+    return Rig(world, runner, own_writes, self_triggers, events, observer.summaries, reconciler)
+
+
+def finalizer(**variables: Any) -> Finalizer:
+    """Return a finalizer that runs the main role with further variables."""
+    return Finalizer(FINALIZER, None, variables or {"state": "absent"})

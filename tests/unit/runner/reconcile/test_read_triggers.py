@@ -1,0 +1,258 @@
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.selectors import LabelSelector
+from rolecall.runner.controller.store import Entry
+from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.proxy.read_tracking import Read
+from rolecall.runner.reads.read_delays import ReadDelays
+from rolecall.runner.reads.read_sets import ReadCause, ReadRules, ReadSets
+from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.event_recorder import EventSpec
+from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
+from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers, SelectedPrimaries
+from rolecall.runner.runs.events import Counts, RunSummary
+from tests.unit.manual_clock import settle
+from tests.unit.runner.controller.fake_server import WIDGET
+from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
+
+CHANGED = RunSummary("successful", counts=Counts(ok=1, changed=1))
+UNCHANGED = RunSummary("successful", counts=Counts(ok=1))
+WIDGETS = ApiResource(WIDGET, "widgets", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
+LABELS = {"tier": "web"}
+
+
+class Operator:
+    """The triggers of one kind with one object, whose runs read the widget ``w``."""
+
+    def __init__(self) -> None:
+        self.rig = Rig()
+        self.server, self.clock = self.rig.server, self.rig.clock
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
+        self.own_writes = OwnWrites(self.clock.monotonic)
+        self.events: list[tuple[RawObject, EventSpec]] = []
+        self.labels = LABELS
+        primaries = SelectedPrimaries(SONG, self.find, LabelSelector.compile({"matchLabels": LABELS}))
+        self.self_triggers = SelfTriggers(SONG, self.own_writes)
+        self.triggers = ReadTriggers(
+            primaries,
+            self.queue,
+            self.self_triggers,
+            lambda obj, spec: self.events.append((obj, spec)),
+            ReadDelays(self.clock),
+        )
+        self.sets: ReadSets = self.triggers.read_sets(self.rig.watches, ReadRules())
+
+    def find(self, key: ObjectKey) -> Entry | None:
+        """Return what the informer knows of the object."""
+        metadata = {"namespace": key.namespace, "name": key.name, "uid": ONE.uid, "labels": self.labels}
+        return Entry.of({"metadata": metadata}) if key == ONE.key else None
+
+    async def change(self, number: int, *, by_a_run: bool) -> None:
+        """Change the widget that the runs read, by a run of another object or by a user."""
+        written = self.server.put("w", spec={"number": number})
+        if by_a_run:
+            self.own_writes.record_write((SONG, ObjectKey("default", "two")), written)
+        await settle()
+
+    async def begin(self, before: Callable[[], object] = lambda: None) -> tuple[Cause, ...]:
+        """Take the request of the object, and begin a run that reads."""
+        key, causes = self.queue.take()
+        assert key == ONE.key
+        self.self_triggers.run_started(key, {"metadata": {"uid": ONE.uid, "resourceVersion": "1"}})
+        before()
+        await settle()
+        reads = self.sets.start(ONE)
+        pending = reads.register(Read(WIDGETS, "get", ObjectKey("default", "w")))
+        assert pending is not None
+        found = self.server.objects.get(ObjectKey("default", "w"))
+        content = found and {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind} | found
+        pending.answered(200 if found else 404, content, None)
+        await settle()
+        return causes
+
+    async def end(self, causes: tuple[Cause, ...], summary: RunSummary = CHANGED) -> None:
+        """End the run as the controller does."""
+        context = ReconcileContext(ONE.key, "job", causes)
+        context.summary = summary
+        self.triggers.run_ended(context)
+        self.queue.done(ONE.key, self.is_news)
+        await settle()
+
+    def is_news(self, cause: Cause) -> bool:
+        """Return whether a cause that came in during a run calls for another one."""
+        return isinstance(cause, ReadCause) and not self.triggers.is_old(ONE.key, cause)
+
+    async def run(self, summary: RunSummary = CHANGED) -> list[str]:
+        """Run once, and return why."""
+        causes = await self.begin()
+        await self.end(causes, summary)
+        return [cause.text for cause in causes]
+
+
+@pytest.fixture
+async def operator() -> AsyncIterator[Operator]:
+    operator = Operator()
+    async with operator.rig.watches:
+        operator.queue.add(ONE.key, Cause("created"))
+        await operator.run()
+        yield operator
+
+
+async def test_a_change_of_a_read_object_makes_a_request_at_once(operator: Operator) -> None:
+    operator.server.put("w")
+    await settle()
+    assert await operator.run() == ["read Widget default/w created"]
+    assert len(operator.queue) == 0
+
+
+async def test_an_object_that_is_not_selected_any_more_is_not_woken(operator: Operator) -> None:
+    operator.labels = {}
+    operator.server.put("w")
+    await settle()
+    assert (len(operator.queue), operator.queue.waiting) == (0, 0)
+
+
+async def test_a_write_of_a_run_of_its_own_does_not_wake(operator: Operator) -> None:
+    written = operator.server.put("w")
+    operator.own_writes.record_write((SONG, ONE.key), written)
+    await settle()
+    assert len(operator.queue) == 0
+
+
+async def test_a_change_during_a_run_is_judged_at_its_end(operator: Operator) -> None:
+    operator.queue.add(ONE.key, Cause("period"))
+    causes = await operator.begin()
+    operator.server.put("w", spec={"a": 1})
+    await settle()
+    assert len(operator.queue) == 0
+    await operator.end(causes)
+    assert await operator.run() == ["read Widget default/w created"]
+
+
+async def test_a_change_before_the_read_of_the_same_run_is_no_news(operator: Operator) -> None:
+    operator.queue.add(ONE.key, Cause("period"))
+    causes = await operator.begin(lambda: operator.server.put("w"))
+    await operator.end(causes)
+    assert len(operator.queue) == 0
+
+
+async def test_object_in_a_loop_of_runs_waits_longer_each_time(operator: Operator) -> None:
+    due = []
+    for number in range(6):
+        await operator.change(number, by_a_run=True)
+        waited = 0
+        while not len(operator.queue):
+            await operator.clock.advance_and_settle(1)
+            waited += 1
+        due.append(waited)
+        await operator.run()
+    assert due == [0, 1, 2, 4, 8, 16]
+
+
+async def test_change_by_another_client_triggers_immediately_however_often(operator: Operator) -> None:
+    for number in range(9):
+        await operator.change(number, by_a_run=False)
+        assert len(operator.queue) == 1
+        await operator.run()
+    assert operator.events == []
+
+
+async def test_change_by_another_client_ends_the_waiting(operator: Operator) -> None:
+    for number in range(3):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    await operator.change(8, by_a_run=False)
+    await operator.run()
+    await operator.change(9, by_a_run=True)
+    assert len(operator.queue) == 1
+
+
+async def test_write_of_a_run_before_the_last_run_began_is_no_loop(operator: Operator) -> None:
+    await operator.change(0, by_a_run=True)
+    await operator.run()
+    await operator.clock.advance_and_settle(1)
+    operator.queue.add(ONE.key, Cause("period"))
+    await operator.run()
+    for number in range(1, 4):
+        await operator.change(number, by_a_run=False)
+        assert len(operator.queue) == 1
+        await operator.run()
+
+
+async def test_minute_without_a_trigger_ends_the_waiting(operator: Operator) -> None:
+    for number in range(4):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    await operator.clock.advance_and_settle(60)
+    await operator.change(5, by_a_run=True)
+    assert len(operator.queue) == 1
+    await operator.run()
+    await operator.change(6, by_a_run=True)
+    await operator.clock.advance_and_settle(1)
+    assert len(operator.queue) == 1
+
+
+async def test_run_that_changes_nothing_ends_the_waiting(operator: Operator) -> None:
+    for number, summary in enumerate((CHANGED, CHANGED, UNCHANGED)):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run(summary)
+    await operator.change(9, by_a_run=True)
+    assert len(operator.queue) == 1
+
+
+async def test_what_else_wakes_the_object_does_not_wait(operator: Operator) -> None:
+    for number in range(3):
+        await operator.change(number, by_a_run=True)
+        await operator.clock.advance_and_settle(10)
+        await operator.run()
+    await operator.change(9, by_a_run=True)
+    operator.queue.add(ONE.key, Cause("Song default/one: spec.size"))
+    assert len(operator.queue) == 1
+
+
+async def test_an_event_names_both_objects_of_a_loop(operator: Operator) -> None:
+    other = ObjectKey("default", "two")
+    for number in range(2):
+        written = operator.server.put("w", spec={"number": number})
+        operator.own_writes.record_write((SONG, other), written)
+        await settle()
+        if not number:
+            await operator.run()
+    [(obj, event)] = operator.events
+    assert (obj["kind"], obj["metadata"]["name"], event.reason) == ("Song", "one", DELAYED)
+    assert event.message == (
+        "Widget default/w, which was read and which a run for Song default/two has written, wakes it again; "
+        "waits 1 s, because its own runs change something each time"
+    )
+
+
+async def test_a_failed_run_keeps_what_it_waited_for(operator: Operator) -> None:
+    operator.queue.add(ONE.key, Cause("period"))
+    causes = await operator.begin()
+    await operator.end(causes, replace(CHANGED, status="failed"))
+    operator.server.put("w")
+    await settle()
+    assert await operator.run() == ["read Widget default/w created"]
+
+
+async def test_change_by_a_run_between_the_end_of_a_run_and_its_reconcile_counts_as_loop(operator: Operator) -> None:
+    await operator.change(0, by_a_run=True)
+    causes = await operator.begin()
+    context = ReconcileContext(ONE.key, "job", causes)
+    context.summary = CHANGED
+    operator.triggers.run_ended(context)
+    await operator.change(1, by_a_run=True)
+    operator.queue.done(ONE.key, operator.is_news)
+    await operator.run()
+    await operator.change(2, by_a_run=True)
+    assert len(operator.queue) == 0
+    await operator.clock.advance_and_settle(2)
+    assert len(operator.queue) == 1

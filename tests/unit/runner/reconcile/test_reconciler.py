@@ -1,0 +1,809 @@
+import asyncio
+import errno
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from rolecall.kube.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    UnknownKindError,
+    UnreachableError,
+)
+from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.metadata import has_finalizer, resource_version_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.reconcile import write_retry
+from rolecall.runner.reconcile.conditions import condition_of
+from rolecall.runner.reconcile.event_recorder import EventSpec
+from rolecall.runner.reconcile.initial_reconcile import priority_in_first_round
+from rolecall.runner.reconcile.own_writes import PrimaryCause
+from rolecall.runner.reconcile.pause import PAUSED_ANNOTATION
+from rolecall.runner.reconcile.schedule import PERIOD_ANNOTATION
+from rolecall.runner.runs.events import Counts, RunSummary
+from tests.integration.things import MANIFEST, THING
+from tests.integration.world import World
+from tests.unit.fake_cluster import FakeCluster
+from tests.unit.runner.reconcile.reconciler_contract import PERIOD, SUCCESSFUL
+from tests.unit.runner.reconcile.rig import (
+    DEFAULT_PERIOD_SECONDS,
+    FAILURE,
+    FINALIZER,
+    SUCCESS,
+    Rig,
+    do_nothing,
+    finalizer,
+    make_rig,
+)
+
+UNREACHABLE = UnreachableError("nobody there")
+CONFLICT = ConflictError(409, "Conflict", "the object has been modified")
+FORBIDDEN = ForbiddenError(403, "Forbidden", "you may not")
+OVERLOADED = ApiError(429, "TooManyRequests", "slow down")
+BROKEN = ApiError(500, "InternalError", "etcd is away")
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def rig(world: World, tmp_path: Path) -> Rig:
+    await world.create(MANIFEST)
+    return make_rig(world, tmp_path)
+
+
+@pytest.fixture
+async def finalized(world: World, tmp_path: Path) -> Rig:
+    """Give a rig with a finalizer, and an object that carries it and is being deleted."""
+    await world.create(MANIFEST.replace("name: one", f"name: one, finalizers: [{FINALIZER}]"))
+    await world.delete(THING, "one")
+    return make_rig(world, tmp_path, finalizer=finalizer())
+
+
+def workspace(root: Path) -> Path:
+    """Return where the runs of the object ``one`` lie."""
+    return root / "test.rolecall.dev" / "v1" / "Thing" / "default" / "one"
+
+
+async def start(rig: Rig) -> "asyncio.Task[Result]":
+    """Start a reconcile and let its play begin; it goes on for ever."""
+    began = asyncio.Event()
+
+    async def go_on() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    rig.runner.play = go_on
+    task = asyncio.create_task(rig.reconcile())
+    await began.wait()
+    return task
+
+
+async def test_an_object_that_is_gone_is_forgotten(rig: Rig, world: World, tmp_path: Path) -> None:
+    await rig.reconcile()
+    thing = await rig.thing()
+    assert workspace(tmp_path).is_dir()
+    await world.delete(THING, "one")
+    assert await rig.reconcile() == Result()
+    assert not workspace(tmp_path).exists()
+    assert not rig.own_writes.contains((THING, rig.key), uid_of(thing), resource_version_of(thing))
+    assert rig.runs == 1
+
+
+async def test_a_workspace_that_could_not_be_removed_is_tried_again(
+    rig: Rig, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.reconcile()
+    await world.delete(THING, "one")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", refuse)
+        assert (await rig.reconcile()).failed
+    assert workspace(tmp_path).is_dir()
+    assert not (await rig.reconcile()).failed
+    assert not workspace(tmp_path).exists()
+
+
+async def test_an_object_that_cannot_be_read_is_a_failure_without_a_run(rig: Rig, cluster: FakeCluster) -> None:
+    cluster.troubles = [("get", UNREACHABLE)]
+    assert await rig.reconcile() == Result(failed=True)
+    assert rig.runs == 0
+    assert cluster.writes == []
+
+
+async def test_an_object_on_its_way_out_without_our_finalizer_is_left_alone(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST.replace("name: one", "name: one, finalizers: [somebody.else/s]"))
+    await world.delete(THING, "one")
+    for rig in (make_rig(world, tmp_path), make_rig(world, tmp_path, finalizer=finalizer())):
+        assert await rig.reconcile() == Result()
+        assert rig.runs == 0
+    assert cluster.writes == []
+
+
+async def test_the_finalizer_is_added_once_and_before_the_run(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    await rig.reconcile()
+    await rig.reconcile()
+    assert [call for call, _ in cluster.writes] == ["replace", "replace status", "replace status"]
+    assert has_finalizer(cluster.writes[0][1], FINALIZER)
+    assert rig.runs == 2
+
+
+async def test_a_conflict_over_the_finalizer_keeps_the_others_change(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    cluster.troubles = [("replace", CONFLICT)]
+    assert not (await rig.reconcile()).failed
+    assert has_finalizer(await rig.thing(), FINALIZER)
+    assert rig.runs == 1
+
+
+async def test_a_finalizer_that_may_not_be_added_is_a_failure_without_a_run(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    cluster.troubles = [("replace", FORBIDDEN)]
+    assert await rig.reconcile() == Result(failed=True)
+    message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
+    assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
+    assert rig.runs == 0
+
+
+async def test_an_object_that_goes_away_before_it_has_its_finalizer_is_no_failure(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    cluster.troubles = [("replace", NotFoundError(404, "NotFound", "gone"))]
+    assert await rig.reconcile() == Result()
+    assert rig.runs == 0
+
+
+async def test_a_finalizer_run_gets_the_finalizers_variables(finalized: Rig, tmp_path: Path) -> None:
+    await finalized.reconcile()
+    assert '"state": "absent"' in (workspace(tmp_path) / "env" / "extravars").read_text()
+
+
+async def test_a_finalizer_that_succeeded_goes_and_with_it_the_object(finalized: Rig, world: World) -> None:
+    await finalized.reconcile()
+    assert finalized.runs == 1
+    assert await world.find(THING, "one") is None
+
+
+@pytest.mark.parametrize("wish", [{"requeue_after_seconds": 3.0}, {"requeue_at": 1_800_000_000.5}])
+async def test_a_finalizer_stays_until_its_run_does_not_ask_to_come_back(
+    finalized: Rig, world: World, wish: dict[str, Any]
+) -> None:
+    finalized.runner.outcome = replace(SUCCESS, **wish)
+    assert await finalized.reconcile() == Result(**wish)
+    assert has_finalizer(await finalized.thing(), FINALIZER)
+    finalized.runner.outcome = SUCCESS
+    await finalized.reconcile()
+    assert finalized.runs == 2
+    assert await world.find(THING, "one") is None
+
+
+async def test_the_finalizers_of_others_stay(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST.replace("name: one", f"name: one, finalizers: [a.b/c, {FINALIZER}, d.e/f]"))
+    await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    await rig.reconcile()
+    assert (await rig.thing())["metadata"]["finalizers"] == ["a.b/c", "d.e/f"]
+    assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, BROKEN, OVERLOADED])
+async def test_a_finalizer_is_taken_away_later_without_a_second_run(
+    finalized: Rig, cluster: FakeCluster, world: World, error: KubeError
+) -> None:
+    cluster.troubles = [("replace", error), ("replace", error)]
+    await finalized.reconcile()
+    assert await world.find(THING, "one") is None
+    assert finalized.runs == 1
+
+
+async def test_a_finalizer_that_may_not_be_taken_away_is_a_failure(finalized: Rig, cluster: FakeCluster) -> None:
+    cluster.troubles = [("replace", FORBIDDEN)]
+    assert await finalized.reconcile() == Result(failed=True)
+    message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
+    assert (await finalized.conditions())["Failure"] == ("True", "Failed", message)
+
+
+async def test_an_object_deleted_during_its_run_gets_its_finalizers_run_soon(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    rig.runner.play = lambda: world.delete(THING, "one")
+    assert await rig.reconcile() == Result(requeue_after_seconds=5)
+    assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_an_object_made_anew_during_the_run_has_nothing_to_do_with_it(
+    rig: Rig, world: World, cluster: FakeCluster
+) -> None:
+    async def make_anew() -> None:
+        await world.delete(THING, "one")
+        await world.create(MANIFEST)
+        cluster.writes.clear()
+
+    rig.runner.play = make_anew
+    assert await rig.reconcile() == Result()
+    assert "status" not in await rig.thing()
+    thing = await rig.thing()
+    assert not rig.self_triggers.is_self_trigger(
+        rig.key, PrimaryCause("added", uid_of(thing), resource_version_of(thing))
+    )
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_an_object_made_anew_during_an_outage_gets_nothing_of_the_run_before(
+    world: World, tmp_path: Path, cluster: FakeCluster, *, deleting: bool
+) -> None:
+    manifest = MANIFEST.replace("name: one", f"name: one, finalizers: [{FINALIZER}]")
+    await world.create(manifest)
+    if deleting:
+        await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    calls = len(cluster.calls)
+
+    async def make_anew() -> None:
+        del cluster.objects()[THING, rig.key]
+        await world.create(manifest)
+        cluster.writes.clear()
+        cluster.troubles = [("get", UNREACHABLE)]
+
+    rig.runner.play = make_anew
+    await rig.reconcile()
+    assert cluster.calls[calls:].count("get") > 2
+    assert cluster.writes == []
+    thing = await rig.thing()
+    assert has_finalizer(thing, FINALIZER)
+    assert "status" not in thing
+
+
+async def test_nothing_is_written_once_another_replica_may_lead(
+    world: World, tmp_path: Path, cluster: FakeCluster
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, lambda: False, finalizer=finalizer())
+    assert await rig.reconcile() == Result(failed=True)
+    assert cluster.writes == []
+
+
+async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST)
+    root = tmp_path / "root"
+    root.write_text("a file where a folder should be")
+    rig = make_rig(world, root)
+    assert await rig.reconcile() == Result(failed=True)
+    state, reason, message = (await rig.conditions())["Failure"]
+    assert (state, reason) == ("True", "Failed")
+    assert message.startswith("Unable to run reconciliation: ")
+
+
+async def test_a_failure_without_a_reason_says_so(rig: Rig) -> None:
+    rig.runner.outcome = RunSummary("error")
+    assert (await rig.reconcile()).failed
+    assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
+
+
+async def test_every_way_out_is_measured_once_with_how_it_ended(rig: Rig) -> None:
+    await rig.reconcile()
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    await rig.world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
+    await rig.reconcile()
+    assert [summary.status for summary in rig.observed] == ["successful", "failed", "error"]
+
+
+@pytest.mark.parametrize(
+    ("watch", "annotation", "seconds"),
+    [
+        (None, None, DEFAULT_PERIOD_SECONDS),
+        (15.0, None, 15.0),
+        (15.0, "1m", 60.0),
+        (15.0, "0s", None),
+        (None, "0", None),
+        (None, "1500ms", 1.5),
+    ],
+)
+async def test_the_next_time_is_the_annotations_then_the_watchs_then_the_flags(
+    world: World, tmp_path: Path, watch: float | None, annotation: str | None, seconds: float | None
+) -> None:
+    annotations = f', annotations: {{{PERIOD}: "{annotation}"}}' if annotation else ""
+    await world.create(MANIFEST.replace("name: one", f"name: one{annotations}"))
+    rig = make_rig(world, tmp_path, reconcile_period_seconds=watch)
+    assert await rig.reconcile() == Result(requeue_after_seconds=seconds)
+
+
+async def test_the_period_annotation_of_the_time_before_1_0_has_no_effect(world: World, tmp_path: Path) -> None:
+    annotations = 'annotations: {ansible.operator-sdk/reconcile-period: "5s"}'
+    await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
+    assert await make_rig(world, tmp_path).reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
+
+
+async def test_a_negative_period_annotation_is_refused_not_an_endless_loop(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST.replace("name: one", f'name: one, annotations: {{{PERIOD}: "-1s"}}'))
+    rig = make_rig(world, tmp_path)
+    assert await rig.reconcile() == Result(failed=True)
+    expected = "Unable to parse reconcile period annotation: a duration cannot be negative: '-1s'"
+    assert (await rig.conditions())["Failure"][2] == expected
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ({"requeue_after_seconds": 3.0}, Result(requeue_after_seconds=3.0)),
+        ({"requeue_after_seconds": 0.0}, Result(requeue_after_seconds=0.0)),
+        ({"requeue_at": 1_800_000_000.5}, Result(requeue_at=1_800_000_000.5)),
+    ],
+)
+async def test_the_roles_own_wish_beats_the_period_and_skips_no_status(
+    rig: Rig, wish: dict[str, Any], expected: Result
+) -> None:
+    rig.runner.outcome = replace(SUCCESS, **wish)
+    assert await rig.reconcile() == expected
+    assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_a_run_that_changed_its_own_spec_is_followed_by_another_unless_it_named_its_time(
+    rig: Rig, world: World
+) -> None:
+    async def patch() -> None:
+        written = await world.patch(THING, "one", {"spec": {"size": rig.runs + 1}})
+        rig.own_writes.record_write((THING, rig.key), written)
+        versions.append(resource_version_of(written))
+
+    versions: list[str] = []
+    rig.runner.play = patch
+    uid = uid_of(await rig.thing())
+    await rig.reconcile()
+    assert not rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
+    rig.runner.outcome = replace(SUCCESS, requeue_after_seconds=3.0)
+    await rig.reconcile()
+    assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
+
+
+async def test_nothing_that_a_reconcile_writes_itself_is_news(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    await rig.reconcile()
+    assert len(cluster.writes) == 3
+    for _, obj in cluster.writes:
+        assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid_of(obj), resource_version_of(obj)))
+
+
+async def test_a_new_object_is_marked_as_running_and_an_unchanged_one_is_not_written_at_all(
+    rig: Rig, cluster: FakeCluster
+) -> None:
+    seen = []
+
+    async def look() -> None:
+        seen.append((await rig.conditions()).get("Running"))
+
+    rig.runner.play = look
+    rig.runner.outcome = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00")
+    await rig.reconcile()
+    cluster.writes.clear()
+    await rig.reconcile()
+    assert seen == [("True", "Running", "Running reconciliation"), SUCCESSFUL["Running"]]
+    assert cluster.writes == []
+
+
+async def test_object_whose_last_run_was_long_is_marked_before_its_next_run(rig: Rig, cluster: FakeCluster) -> None:
+    rig.runner.outcome = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00", duration_seconds=1.5)
+    await rig.reconcile()
+    cluster.writes.clear()
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(len(cluster.writes))
+
+    rig.runner.play = look
+    await rig.reconcile()
+    running = next(item for item in cluster.writes[0][1]["status"]["conditions"] if item["type"] == "Running")
+    assert running["reason"] == "Running"
+    assert seen == [1]
+    assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_ansible_sees_the_object_as_it_is_when_marked(rig: Rig, tmp_path: Path) -> None:
+    await rig.reconcile()
+    assert '"reason": "Running"' in (workspace(tmp_path) / "env" / "extravars").read_text()
+
+
+@pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, FORBIDDEN, UnknownKindError(THING)])
+async def test_a_run_does_not_depend_on_the_mark(rig: Rig, cluster: FakeCluster, error: KubeError) -> None:
+    cluster.troubles = [("replace status", error)]
+    assert not (await rig.reconcile()).failed
+    assert rig.runs == 1
+    assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, OVERLOADED, BROKEN])
+async def test_a_status_that_cannot_be_written_yet_is_folded_again_without_a_second_run(
+    rig: Rig, cluster: FakeCluster, error: KubeError
+) -> None:
+    async def break_down() -> None:
+        cluster.troubles = [("replace status", error)] * 3
+
+    rig.runner.play = break_down
+    assert not (await rig.reconcile()).failed
+    assert cluster.troubles == []
+    assert await rig.conditions() == SUCCESSFUL
+    assert rig.runs == 1
+
+
+async def test_a_status_that_may_not_be_written_is_logged_and_costs_no_second_run(
+    rig: Rig, cluster: FakeCluster
+) -> None:
+    async def forbid() -> None:
+        cluster.troubles = [("replace status", FORBIDDEN)]
+
+    rig.runner.play = forbid
+    with capture_logs() as logs:
+        assert await rig.reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
+
+
+async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig: Rig, cluster: FakeCluster) -> None:
+    invalid = InvalidError(422, "Invalid", "status.conditions: no")
+
+    async def refuse() -> None:
+        cluster.troubles = [("replace status", invalid)]
+
+    rig.runner.play = refuse
+    with capture_logs() as logs:
+        await rig.reconcile()
+    assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(invalid)]
+
+
+async def test_an_api_server_that_is_away_after_the_run_gets_the_status_when_it_is_back(
+    rig: Rig, cluster: FakeCluster
+) -> None:
+    async def break_down() -> None:
+        cluster.troubles = [("get", UNREACHABLE)] * 4
+
+    rig.runner.play = break_down
+    assert not (await rig.reconcile()).failed
+    assert await rig.conditions() == SUCCESSFUL
+    assert rig.runs == 1
+
+
+async def test_a_kind_without_a_status_subresource_is_run_and_told_of(rig: Rig, cluster: FakeCluster) -> None:
+    cluster.subresources = frozenset()
+    with capture_logs() as logs:
+        assert not (await rig.reconcile()).failed
+    assert cluster.writes == []
+    assert any(line["event"].startswith("Kind has no status subresource") for line in logs)
+    assert rig.runs == 1
+
+
+async def test_a_failed_run_maps_nothing(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    assert "small" not in (await rig.thing())["status"]
+
+
+async def test_the_mapping_sees_stats_object_and_run(world: World, tmp_path: Path) -> None:
+    await world.create(MANIFEST)
+    paths = {"pods": "$.stats.pods", "size": "$.resource.spec.size", "took": "$.run.durationSeconds", "ok": "$.run.ok"}
+    rig = make_rig(world, tmp_path, status={name: parse_path(path) for name, path in paths.items()})
+    rig.runner.outcome = replace(SUCCESS, stats={"pods": 4}, duration_seconds=0.12345)
+    await rig.reconcile()
+    status = (await rig.thing())["status"]
+    assert {name: status[name] for name in paths} == {"pods": 4, "size": 1, "took": 0.123, "ok": 2}
+
+
+@pytest.mark.parametrize(("outcome", "failed"), [(SUCCESS, False), (FAILURE, True)])
+async def test_without_managed_status_nothing_is_written(
+    world: World, cluster: FakeCluster, tmp_path: Path, outcome: RunSummary, *, failed: bool
+) -> None:
+    await world.create(MANIFEST)
+    rig = make_rig(world, tmp_path, manage_status=False)
+    rig.runner.outcome = outcome
+    assert (await rig.reconcile()).failed is failed
+    assert cluster.writes == []
+    assert rig.runs == 1
+
+
+@pytest.mark.parametrize("before", ["new", "succeeded", "failed", "edited"])
+async def test_stop_during_a_run_is_reported_as_interruption_and_keeps_the_last_result(
+    world: World, tmp_path: Path, before: str
+) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    if before != "new":
+        rig.runner.outcome = FAILURE if before == "failed" else replace(SUCCESS, duration_seconds=1.5)
+        await rig.reconcile()
+    if before == "edited":
+        await world.patch(THING, "one", {"spec": {"size": 7}})
+    old = await rig.thing()
+    rig.events.clear()
+    task = await start(rig)
+    task.cancel("another replica takes the object over")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    new = await rig.thing()
+    reason = "The run was interrupted: another replica takes the object over"
+    assert (await rig.conditions())["Running"] == ("False", "Interrupted", reason)
+    assert new["status"].get("observedGeneration") == old.get("status", {}).get("observedGeneration")
+    kept = {"succeeded": ("Successful", "Failure", "Ready", "Stalled"), "failed": ("Failure", "Ready", "Stalled")}
+    for kind in kept.get(before, ()):
+        assert condition_of(new["status"], kind) == condition_of(old["status"], kind)
+    if before in ("new", "edited"):
+        assert (await rig.conditions())["Ready"][:2] == ("Unknown", "RunInProgress")
+        assert (await rig.conditions()).get("Successful", ("False",))[0] == "False"
+    assert rig.events == []
+    assert priority_in_first_round(new, manages_status=True) is Priority.HIGH
+
+
+async def test_run_that_another_process_ended_is_retried_without_a_failure(rig: Rig) -> None:
+    rig.runner.outcome = RunSummary.of_failure("the run was asked to end", "canceled")
+    assert (await rig.reconcile()).failed
+    assert (await rig.conditions())["Running"][:2] == ("False", "Interrupted")
+    assert "Failure" not in await rig.conditions()
+    assert rig.events == []
+
+
+async def test_a_reconcile_that_is_cancelled_after_its_run_still_says_what_came_of_it(
+    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel_at_the_next_read() -> None:
+        cluster.before = cancel
+
+    def cancel(call: str) -> None:
+        if call == "get":
+            cluster.before = lambda _call: None
+            task.cancel()
+
+    rig.runner.play = cancel_at_the_next_read
+    quick_get = cluster.get
+
+    async def get_slowly(gvk: GVK, key: ObjectKey) -> RawObject:
+        answer = await quick_get(gvk, key)
+        await asyncio.sleep(0)  # where a cancellation arrives
+        return answer
+
+    monkeypatch.setattr(cluster, "get", get_slowly)
+    task = asyncio.create_task(rig.reconcile())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await rig.conditions() == SUCCESSFUL
+
+
+async def test_a_reconcile_that_is_cancelled_before_its_run_runs_nothing(
+    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_get = cluster.get
+
+    async def cancel_and_get(gvk: GVK, key: ObjectKey) -> RawObject:
+        monkeypatch.setattr(cluster, "get", quick_get)
+        task.cancel()
+        await asyncio.sleep(0)
+        return await quick_get(gvk, key)
+
+    monkeypatch.setattr(cluster, "get", cancel_and_get)
+    task = asyncio.create_task(rig.reconcile())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert rig.runs == 0
+    assert (await rig.conditions())["Running"][2] == "The run was interrupted: the operator is stopping"
+
+
+async def test_every_line_of_a_reconcile_carries_its_job(rig: Rig) -> None:
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
+        await rig.reconcile()
+    assert {line.get("job") for line in logs} == {rig.runner.jobs[0].ident}
+
+
+PAUSED = MANIFEST.replace("name: one", 'name: one, annotations: {rolecall.dev/paused: "true"}')
+
+
+async def test_a_paused_object_has_a_condition_and_no_run_until_it_is_resumed(world: World, tmp_path: Path) -> None:
+    await world.create(PAUSED)
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    assert await rig.reconcile() == Result()
+    assert rig.runs == 0
+    assert list(await rig.conditions()) == ["Paused"]
+    assert not has_finalizer(await rig.thing(), FINALIZER)
+    await world.patch(THING, "one", {"metadata": {"annotations": {"rolecall.dev/paused": None}}})
+    await rig.reconcile()
+    assert rig.runs == 1
+    assert await rig.conditions() == SUCCESSFUL
+
+
+@pytest.mark.parametrize("value", ["false", "", "True", "yes"])
+async def test_only_the_word_true_pauses(world: World, tmp_path: Path, value: str) -> None:
+    await world.create(PAUSED.replace('"true"', f'"{value}"'))
+    rig = make_rig(world, tmp_path)
+    await rig.reconcile()
+    assert rig.runs == 1
+
+
+async def test_a_paused_object_that_is_deleted_gets_its_finalizers_run(world: World, tmp_path: Path) -> None:
+    metadata = f'name: one, finalizers: [{FINALIZER}], annotations: {{rolecall.dev/paused: "true"}}'
+    await world.create(MANIFEST.replace("name: one", metadata))
+    await world.delete(THING, "one")
+    rig = make_rig(world, tmp_path, finalizer=finalizer())
+    await rig.reconcile()
+    assert rig.runs == 1
+    assert await world.find(THING, "one") is None
+
+
+async def test_a_pause_without_managed_status_writes_nothing(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    await world.create(PAUSED)
+    rig = make_rig(world, tmp_path, manage_status=False)
+    assert await rig.reconcile() == Result()
+    assert (rig.runs, cluster.writes) == (0, [])
+
+
+async def test_a_finalizer_that_fails_is_named_in_the_condition(finalized: Rig) -> None:
+    finalized.runner.outcome = FAILURE
+    assert await finalized.reconcile() == Result(failed=True)
+    assert (await finalized.conditions())["Failure"][2] == f"Finalizer {FINALIZER}: Task 'Boom': no more coffee"
+
+
+async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig: Rig) -> None:
+    caused_by_pod = (Cause("Pod default/web: status.phase", "uid", "7"),)
+    rig.runner.outcome = FAILURE
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    await rig.reconciler.reconcile(rig.key, (Cause("retry 1"),))
+    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await rig.reconciler.reconcile(rig.key, (Cause("retry 2"),))
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    rig.runner.outcome = SUCCESS
+    await rig.reconciler.reconcile(rig.key, caused_by_pod)
+    message = "Task 'Boom': no more coffee"
+    assert rig.events == [
+        EventSpec("Warning", "ReconcileFailed", f"{message}; started by Pod default/web: status.phase"),
+        EventSpec("Warning", "ReconcileFailed", message),
+        EventSpec("Normal", "ReconcileRecovered", "Reconciled after a failure"),
+        EventSpec("Normal", "Reconciled", "1 task changed something; started by Pod default/web: status.phase"),
+    ]
+
+
+async def test_the_success_of_an_object_made_anew_is_no_recovery(rig: Rig, world: World, cluster: FakeCluster) -> None:
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    del cluster.objects()[THING, rig.key]
+    await world.create(MANIFEST)
+    rig.events.clear()
+    rig.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await rig.reconcile()
+    assert rig.events == []
+
+
+async def test_a_recovery_is_told_after_a_restart_too(rig: Rig, tmp_path: Path) -> None:
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    restarted = make_rig(rig.world, tmp_path)
+    restarted.runner.outcome = replace(SUCCESS, counts=Counts(ok=2))
+    await restarted.reconcile()
+    assert [event.reason for event in restarted.events] == ["ReconcileRecovered"]
+
+
+async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
+    async def break_down() -> None:
+        raise LookupError("nobody thought of this")
+
+    rig.runner.play = break_down
+    with pytest.raises(LookupError):
+        await rig.reconcile()
+    message = "Reconcile failed outside Ansible: LookupError('nobody thought of this')"
+    assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
+
+
+async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
+    rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_retry, "REFUSED_SECONDS", 0.0)
+
+    async def break_down() -> None:
+        cluster.troubles = [("replace status", BROKEN)]
+
+    rig.runner.play = break_down
+    assert await rig.reconcile() == Result(failed=True)
+    rig.runner.play = do_nothing
+    assert not (await rig.reconcile()).failed
+    assert await rig.conditions() == SUCCESSFUL
+
+
+async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Path, *, ready: bool) -> list[str]:
+    """Return what reconciles write: success (s), failure (f), and after an edit (e), a pause (p) and its end (r)."""
+    rig = make_rig(world, root, ready_conditions=ready)
+    await world.create(MANIFEST)
+    cluster.writes.clear()
+    for number, step in enumerate(history):
+        if step in "sf":
+            rig.runner.outcome = replace(SUCCESS if step == "s" else FAILURE, completion="2999-01-01T00:00:00+00:00")
+        elif step == "e":
+            await world.patch(THING, "one", {"spec": {"size": number}})
+        else:
+            await world.patch(
+                THING, "one", {"metadata": {"annotations": {PAUSED_ANNOTATION: str(step == "p").lower()}}}
+            )
+        await rig.reconcile()
+    return [call for call, _ in cluster.writes]
+
+
+@pytest.mark.parametrize(
+    "history", ["s", "sss", "sese", "ff", "ffffs", "sfs", "fesse", "ps", "sprs", "spers", "fpers", "pes"]
+)
+async def test_ready_and_its_like_cause_no_write(
+    world: World, cluster: FakeCluster, tmp_path: Path, history: str
+) -> None:
+    without = await _writes_of(history, world, cluster, tmp_path / "without", ready=False)
+    cluster.objects().clear()
+    assert await _writes_of(history, world, cluster, tmp_path / "with", ready=True) == without
+
+
+async def test_the_end_of_runs_that_were_asked_for_is_one_write(
+    world: World, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    last = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00")
+    rig.runner.outcome = replace(last, requeue_after_seconds=1.0)
+    await rig.reconcile()
+    cluster.writes.clear()
+    await rig.reconcile()
+    assert cluster.writes == []
+    assert (await rig.conditions())["Reconciling"][:2] == ("True", "RunRequeued")
+    rig.runner.outcome = last
+    await rig.reconcile()
+    assert [call for call, _ in cluster.writes] == ["replace status"]
+    assert (await rig.conditions())["Ready"][0] == "True"
+
+
+async def test_a_period_that_cannot_be_read_stalls_the_object_until_its_annotation_changes(
+    world: World, tmp_path: Path
+) -> None:
+    rig = make_rig(world, tmp_path, ready_conditions=True)
+    await world.create(MANIFEST)
+    await world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
+    await rig.reconcile()
+    assert (await rig.conditions())["Stalled"][0] == "True"
+    await world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "1h"}}})
+    await rig.reconcile()
+    assert (await rig.conditions())["Ready"][0] == "True"
+
+
+async def test_failure_after_an_interruption_is_not_shown_as_interrupted(rig: Rig) -> None:
+    await rig.reconcile()
+    task = await start(rig)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    rig.runner.play = do_nothing
+    rig.runner.outcome = FAILURE
+    await rig.reconcile()
+    assert (await rig.conditions())["Running"][:2] == ("False", "Running")

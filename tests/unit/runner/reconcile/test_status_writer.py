@@ -1,0 +1,146 @@
+import math
+
+import pytest
+
+from rolecall.kube.errors import ApiError, ForbiddenError, InvalidError, TooLargeError
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.election.elector import LeadershipLostError
+from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.reconcile.primaries import Primaries
+from rolecall.runner.reconcile.status import ReconcileOutcome
+from rolecall.runner.reconcile.status_writer import StatusWriter
+from tests.integration.things import MANIFEST, THING
+from tests.integration.world import World, condition
+from tests.unit.fake_cluster import FakeCluster
+
+ONE = ObjectKey("default", "one")
+
+
+@pytest.fixture
+async def one(world: World) -> RawObject:
+    """Give an object that is there."""
+    [made] = await world.create(MANIFEST)
+    return made
+
+
+@pytest.fixture
+def writer(world: World) -> StatusWriter:
+    return StatusWriter(Primaries(world.client, THING, OwnWrites()))
+
+
+async def test_a_refused_value_is_told_of_beside_the_failure(
+    writer: StatusWriter, one: RawObject, world: World
+) -> None:
+    await writer.write(one, ReconcileOutcome(failure="Task 'Boom': no", mapped={"small": 11}), 1)
+    thing = await world.get(THING, "one")
+    first, second = condition(thing, "Failure")["message"].splitlines()
+    assert first == "Task 'Boom': no"
+    assert second.startswith("the mapped status was refused: status.small")
+    assert "small" not in thing["status"]
+
+
+async def test_a_status_that_is_refused_whatever_it_maps_is_an_error(
+    writer: StatusWriter, one: RawObject, cluster: FakeCluster
+) -> None:
+    invalid = InvalidError(422, "Invalid", "status.conditions: no")
+    cluster.troubles = [("replace status", invalid), ("replace status", invalid)]
+    with pytest.raises(InvalidError):
+        await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+
+
+async def test_an_object_that_is_gone_needs_no_status(
+    writer: StatusWriter, one: RawObject, cluster: FakeCluster
+) -> None:
+    gone = {"metadata": {**one["metadata"], "name": "gone"}}
+    await writer.write(gone, ReconcileOutcome(), 1)
+    assert await writer.mark_running(gone) is None
+    assert cluster.writes == []
+
+
+async def test_no_status_is_written_once_another_replica_may_lead(
+    world: World, one: RawObject, cluster: FakeCluster
+) -> None:
+    writer = StatusWriter(Primaries(world.client, THING, OwnWrites(), may_write=lambda: False))
+    with pytest.raises(LeadershipLostError, match="another replica may be the leader"):
+        await writer.write(one, ReconcileOutcome(), 1)
+    assert await writer.mark_running(one) is None
+    assert cluster.writes == []
+
+
+async def test_an_object_made_anew_does_not_get_the_status_of_the_one_before(
+    writer: StatusWriter, world: World, one: RawObject, cluster: FakeCluster
+) -> None:
+    await world.delete(THING, "one")
+    await world.create(MANIFEST)
+    await writer.write(one, ReconcileOutcome(failure="no"), 1)
+    await writer.mark_paused(one)
+    assert await writer.mark_running(one) is None
+    assert cluster.writes == []
+
+
+async def test_the_generation_is_that_of_the_run_not_of_the_moment(
+    writer: StatusWriter, one: RawObject, world: World
+) -> None:
+    await world.patch(THING, "one", {"spec": {"size": 2}})
+    await writer.write(one, ReconcileOutcome(), 1)
+    assert (await world.get(THING, "one"))["status"]["observedGeneration"] == 1
+
+
+async def test_a_status_that_is_no_mapping_is_written_over(
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster
+) -> None:
+    cluster.objects()[THING, ONE]["status"] = "fine"
+    await writer.write(one, ReconcileOutcome(), 1)
+    assert condition(await world.get(THING, "one"), "Successful")["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(400, "BadRequest", "json: cannot unmarshal number 1e400"),
+        ForbiddenError(403, "Forbidden", "admission webhook denied the request"),
+        InvalidError(422, "Invalid", "status.small: Invalid value"),
+    ],
+)
+async def test_whatever_the_reason_values_that_are_refused_are_left_out(
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, error: ApiError
+) -> None:
+    cluster.troubles = [("replace status", error)]
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+    thing = await world.get(THING, "one")
+    assert condition(thing, "Successful")["status"] == "True"
+    assert f"the mapped status was refused: {error.message}" in condition(thing, "Successful")["message"]
+    assert "small" not in thing["status"]
+
+
+async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
+    writer: StatusWriter, one: RawObject, cluster: FakeCluster
+) -> None:
+    cluster.troubles = [("replace status", ApiError(401, "Unauthorized", "who are you?"))]
+    with pytest.raises(ApiError, match="who are you"):
+        await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+    assert cluster.writes == []
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_a_number_that_json_does_not_have_is_left_out_alone(
+    writer: StatusWriter, one: RawObject, world: World, number: float
+) -> None:
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}), 1)
+    thing = await world.get(THING, "one")
+    message = condition(thing, "Successful")["message"]
+    assert "the mapped status was refused: deep: found a number that is infinite or NaN" in message
+    assert thing["status"]["small"] == 1
+    assert "deep" not in thing["status"]
+
+
+@pytest.mark.parametrize("failure", [None, "Task 'Boom': no"])
+async def test_values_that_do_not_fit_are_left_out_and_told_of(
+    writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, failure: str | None
+) -> None:
+    cluster.troubles = [("replace status", TooLargeError(500, "InternalError", "etcdserver: request is too large"))]
+    await writer.write(one, ReconcileOutcome(failure, mapped={"small": 1}), 1)
+    thing = await world.get(THING, "one")
+    message = condition(thing, "Failure" if failure else "Successful")["message"]
+    assert "the mapped status was refused: etcdserver: request is too large" in message
+    assert "small" not in thing["status"]

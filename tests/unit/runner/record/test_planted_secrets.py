@@ -1,0 +1,302 @@
+"""Marked secrets are planted wherever they can come from, pass the real proxy, and must not be in the record."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+
+from rolecall.cli.main import main
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.record.bodies import Bodies
+from rolecall.runner.record.document import Document, Surroundings, document_of
+from rolecall.runner.record.reader import read_record
+from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure, cut
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import DEMO, Run
+
+SECRETS = "/api/v1/namespaces/ns/secrets"
+CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
+MARK = "planted"
+PLAIN = "planted-Pa55word"
+ODD = 'planted "quoted" <é & あ>\nand a second planted line\\'
+OLD = "planted-before-the-last-apply"
+BINARY = b"planted\xff\x00binary"
+PRIMARY = {
+    "apiVersion": "demo.example.com/v1",
+    "kind": "Demo",
+    "metadata": {"name": "one", "namespace": "ns", "uid": "uid-of-one"},
+    "spec": {"size": 1},
+}
+
+
+def encoded(value: str | bytes) -> str:
+    return base64.b64encode(value if isinstance(value, bytes) else value.encode()).decode()
+
+
+def secret(**data: str | bytes) -> RawObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "one", "namespace": "ns"},
+        "data": {name: encoded(value) for name, value in data.items()},
+    }
+
+
+def config_map(**data: str) -> RawObject:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy"}, "data": data}
+
+
+class Recorded:
+    """A run whose requests pass the real proxy and are recorded."""
+
+    def __init__(self, run: Run, record: RunRecord) -> None:
+        self.run, self.record = run, record
+
+    async def send(self, method: str, path: str, body: object = None, **headers: str) -> None:
+        """Send a request of the run."""
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        given = {"Content-Type": "application/json", **{name.replace("_", "-"): text for name, text in headers.items()}}
+        async with self.run.session.request(method, path, data=data, headers=given) as response:
+            await response.read()
+
+    def ended(self, outcome: str = "succeeded", *failures: str, **surroundings: Any) -> Document:
+        """Return the document of the run."""
+        summary = RunSummary("failed", failures=tuple(TaskFailure("Write", "", failure) for failure in failures))
+        self.record.ending = Ending(outcome, summary, {"message": "\n".join(failures)})
+        return document_of(self.record, Surroundings(**surroundings))
+
+
+@pytest.fixture
+async def recorded(start_run: Callable[..., Run]) -> Recorded:
+    record = RunRecord(DEMO, PRIMARY, "7", Bodies(), 1 << 20)
+    return Recorded(start_run(on_exchange=record.on_exchange), record)
+
+
+def assert_hidden(document: Document, *values: str | bytes) -> None:
+    """Assert that no value is in the text, in any encoding that this test knows, and that the text is whole."""
+    text = document.text
+    for value in values:
+        content = value if isinstance(value, bytes) else value.encode()
+        for offset in range(3):
+            inner = base64.b64encode(bytes(offset) + content).decode().rstrip("=")[offset + 1 : -2]
+            assert inner not in text
+        if isinstance(value, str):
+            spellings = [
+                value,
+                json.dumps(value)[1:-1],
+                json.dumps(value, ensure_ascii=False)[1:-1],
+                quote(value, safe=""),
+            ]
+            spellings += [json.dumps(each)[1:-1] for each in spellings]
+            assert [each for each in spellings if each in text] == []
+    assert MARK not in text
+    for line in text.splitlines():
+        json.loads(line)
+
+
+async def test_a_secret_that_is_read_is_hidden_wherever_it_is_copied_to(
+    api_server: ApiServer, recorded: Recorded
+) -> None:
+    api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN, odd=ODD, binary=BINARY)
+    await recorded.send("GET", f"{SECRETS}/one")
+    copies = config_map(
+        plain=PLAIN,
+        inside=f"url: postgres://user:{PLAIN}@host/db",
+        odd=ODD,
+        json=json.dumps({"password": ODD}),
+        twice=json.dumps(json.dumps({"password": ODD})),
+        encoded=encoded(PLAIN),
+        header=encoded(f"user:{PLAIN}"),
+        moved=encoded(f"u:{ODD}:x"),
+        again=encoded(encoded(PLAIN)),
+        binary=encoded(BINARY),
+    )
+    await recorded.send("POST", CONFIG_MAPS, copies)
+    await recorded.send("GET", f"{CONFIG_MAPS}?labelSelector={quote('a=' + PLAIN)}")
+    assert_hidden(recorded.ended(), PLAIN, ODD, BINARY)
+
+
+async def test_a_secret_that_is_written_or_patched_is_hidden(recorded: Recorded) -> None:
+    await recorded.send("POST", SECRETS, secret(plain=PLAIN))
+    await recorded.send("POST", SECRETS, {**secret(), "stringData": {"odd": ODD}})
+    await recorded.send("PUT", f"{SECRETS}/two", {**secret(), "stringData": {"x": "planted-by-put"}})
+    merge = {"data": {"patched": encoded("planted-by-merge")}, "stringData": {"x": "planted-as-text"}}
+    await recorded.send("PATCH", f"{SECRETS}/one", merge, Content_Type="application/merge-patch+json")
+    operations = [
+        {"op": "replace", "path": "/data/a", "value": encoded("planted-by-operation")},
+        {"op": "replace", "path": "/stringData", "value": {"b": "planted-in-a-mapping"}},
+        {"op": "replace", "path": "/metadata/annotations/c", "value": "planted-note"},
+    ]
+    await recorded.send("PATCH", f"{SECRETS}/one", operations, Content_Type="application/json-patch+json")
+    apply = f"apiVersion: v1\nkind: Secret\nmetadata: {{name: one}}\nstringData: {{y: planted-by-apply}}\n"  # noqa: F541
+    await recorded.send("PATCH", f"{SECRETS}/one", apply.encode(), Content_Type="application/apply-patch+yaml")
+    await recorded.send(
+        "POST", CONFIG_MAPS, config_map(a="planted-by-operation planted-in-a-mapping planted-by-apply planted-note")
+    )
+    assert_hidden(recorded.ended(), PLAIN, ODD, "planted-by-put", "planted-by-merge", "planted-by-apply")
+
+
+async def test_secrets_in_a_list_a_table_and_a_watch_are_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if "watch" in request.query:
+            events = [{"type": "ADDED", "object": secret(a="planted-in-an-event")}] * 2
+            text = "".join(json.dumps(event) + "\n" for event in events)
+            return web.Response(text=text, content_type="application/json")
+        if "Table" in request.headers.get("Accept", ""):
+            rows = [{"cells": ["one"], "object": secret(a="planted-in-a-row")}]
+            return web.json_response({"kind": "Table", "rows": rows})
+        items = [{"metadata": {"name": "bare"}, "data": {"a": encoded("planted-in-a-list")}}]
+        return web.json_response({"kind": "SecretList", "items": items})
+
+    api_server.answers["GET", SECRETS] = answer
+    await recorded.send("GET", SECRETS)
+    await recorded.send("GET", SECRETS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    await recorded.send("GET", f"{SECRETS}?watch=true")
+    assert_hidden(recorded.ended(), "planted-in-a-list", "planted-in-a-row", "planted-in-an-event")
+
+
+async def test_what_annotations_of_a_secret_say_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+    applied = json.dumps({**secret(old=OLD), "stringData": {"b": ODD}}) + "\n"
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": applied, "example.com/hint": "planted-in-a-hint"}
+    found = secret(new=PLAIN)
+    found["metadata"]["annotations"] = annotations
+    api_server.objects[f"{SECRETS}/one"] = found
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=f"{OLD} planted-in-a-hint"))
+    assert_hidden(recorded.ended(), PLAIN, OLD, ODD)
+
+
+async def test_what_a_task_with_no_log_sends_and_gets_is_hidden(start_run: Callable[..., Run]) -> None:
+    record = RunRecord(DEMO, PRIMARY, "7", Bodies(), 1 << 20)
+    run = start_run(on_exchange=record.on_exchange)
+    host = encoded("localhost").rstrip("=")
+    plain = {"Authorization": f"Bearer {run.credentials.secret}.task-1.{host}"}
+    marked = {"Authorization": f"Bearer {run.credentials.secret}.task-2.{host}.hidden"}
+    recorded = Recorded(run, record)
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=PLAIN, short="pin"), **plain)
+    await recorded.send("POST", CONFIG_MAPS, config_map(b=ODD), **marked)
+    await recorded.send("POST", CONFIG_MAPS, config_map(c=f"and {PLAIN} and {ODD}"))
+    record.on_event(RunEvent(name="runner_on_ok", task_id="task-1", host="localhost", censored=True))
+    document = recorded.ended()
+    assert_hidden(document, PLAIN, ODD)
+    first = next(line for line in map(json.loads, document.text.splitlines()) if line["type"] == "exchange")
+    assert first["task"] == "task-1"
+    assert first["host"] == "localhost"
+    assert first["request"]["json"]["kind"] == "ConfigMap"
+    assert first["request"]["json"]["data"]["short"] != "pin"
+
+
+async def test_values_of_the_environment_the_watch_and_the_object_are_hidden(recorded: Recorded) -> None:
+    recorded.record.obj = PRIMARY | {"spec": {"password": "planted-in-the-spec"}}
+    await recorded.send("POST", CONFIG_MAPS, config_map(a="planted-in-the-spec", b="planted-in-the-environment"))
+    document = recorded.ended(secrets=("planted-in-the-spec", "planted-in-the-environment"), watch={"vars": {"a": 1}})
+    assert_hidden(document, "planted-in-the-spec", "planted-in-the-environment")
+
+
+async def test_errors_events_and_tasks_that_quote_a_secret_hide_it(api_server: ApiServer, recorded: Recorded) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        message = f"spec.a: Invalid value: {json.dumps(ODD)}: must not be {PLAIN}"
+        return web.json_response({"kind": "Status", "message": message}, status=422)
+
+    api_server.answers["POST", CONFIG_MAPS] = refuse
+    api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN, odd=ODD)
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send("POST", CONFIG_MAPS, config_map(a="1"))
+    message = cut(f"{'x' * 2035} {PLAIN}")
+    assert message.endswith("planted-P…")
+    item = RunEvent(name="runner_item_on_failed", task_id="t", host="h", item=PLAIN, message=repr(ODD))
+    recorded.record.on_event(item)
+    recorded.record.on_event(RunEvent(name="runner_on_failed", task_id="t", host="h", task=PLAIN, message=message))
+    assert_hidden(recorded.ended("failed", f"could not use {PLAIN}", ODD), PLAIN, ODD)
+
+
+async def test_a_token_that_the_api_server_gives_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+    async def issue(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "TokenRequest", "status": {"token": "planted.token"}}, status=201)
+
+    path = "/api/v1/namespaces/ns/serviceaccounts/default/token"
+    api_server.answers["POST", path] = issue
+    await recorded.send("POST", path, {"kind": "TokenRequest", "spec": {}})
+    assert_hidden(recorded.ended(), "planted.token")
+
+
+async def test_a_secret_in_a_format_that_cannot_be_masked_is_left_out(recorded: Recorded) -> None:
+    body = b"k8s\x00\n\x0c\n\x02v1\x12\x06Secret" + PLAIN.encode()
+    await recorded.send("POST", SECRETS, body, Content_Type="application/vnd.kubernetes.protobuf")
+    document = recorded.ended()
+    assert_hidden(document, PLAIN)
+    assert "cannot be masked" in document.text
+
+
+async def test_a_value_has_the_same_placeholder_of_its_length_everywhere(
+    api_server: ApiServer, recorded: Recorded
+) -> None:
+    api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN)
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send("POST", CONFIG_MAPS, config_map(plain=PLAIN, encoded=encoded(PLAIN)))
+    lines = [json.loads(line) for line in recorded.ended().text.splitlines()]
+    _, read, write, end = lines
+    copied = write["request"]["json"]["data"]
+    assert len(copied["plain"]) == len(PLAIN)
+    assert copied["plain"] in end["masked"]
+    assert base64.b64decode(copied["encoded"]).decode() == copied["plain"]
+    assert read["answer"]["json"]["data"]["plain"] == copied["encoded"]
+
+
+async def test_two_records_have_different_placeholders(api_server: ApiServer, recorded: Recorded) -> None:
+    api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN)
+    await recorded.send("GET", f"{SECRETS}/one")
+    first, second = (json.loads(recorded.ended().text.splitlines()[-1])["masked"] for _ in range(2))
+    assert set(first).isdisjoint(second)
+
+
+async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
+    api_server: ApiServer, recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "exchange namespace message contentType answer request succeeded changed configmaps object status result"
+    api_server.objects[f"{SECRETS}/one"] = secret(**{f"key{word}": word for word in words.split()})
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send("POST", CONFIG_MAPS, config_map(a="namespace"))
+    item = RunEvent(name="runner_item_on_ok", task_id="t", host="h", item="message", message="request", changed=True)
+    recorded.record.on_event(item)
+    recorded.record.on_event(RunEvent(name="runner_on_ok", task_id="t", host="h", task="exchange", changed=True))
+    served = ApiResource(
+        GVK("", "v1", "ConfigMap"), "configmaps", namespaced=True, verbs=frozenset(), subresources=frozenset()
+    )
+    (tmp_path / "one.jsonl").write_text(recorded.ended(resources=(served,)).text)
+    capsys.readouterr()
+    assert main(["record", "show", str(tmp_path / "one.jsonl")]) == 0
+    record = read_record(tmp_path / "one.jsonl")
+    assert [(each["verb"], each["resource"]) for each in record.exchanges] == [
+        ("get", "secrets"),
+        ("create", "configmaps"),
+    ]
+    assert record.exchanges[1]["request"]["json"]["data"]["a"] in record.end["masked"]
+    assert (record.end["outcome"], record.tasks[0]["result"], record.tasks[0]["items"][0]["result"]) == (
+        "succeeded",
+        "changed",
+        "changed",
+    )
+    assert "namespace" not in capsys.readouterr().out
+
+
+async def test_a_secret_that_begins_with_the_end_of_an_escape_sequence_does_not_break_the_record(
+    api_server: ApiServer, recorded: Recorded, tmp_path: Path
+) -> None:
+    api_server.objects[f"{SECRETS}/one"] = secret(a="nplanted-one", b="1planted-two")
+    await recorded.send("GET", f"{SECRETS}/one")
+    await recorded.send(
+        "POST", CONFIG_MAPS, config_map(a="nplanted-one, 1planted-two", b="\nplanted-one\x01planted-two")
+    )
+    (tmp_path / "one.jsonl").write_text(recorded.ended().text)
+    record = read_record(tmp_path / "one.jsonl")
+    copied = record.exchanges[1]["request"]["json"]["data"]
+    assert "planted" not in copied["a"]
+    assert len(copied["a"]) == len("nplanted-one, 1planted-two")

@@ -1,0 +1,166 @@
+"""What is no whole record is refused in one line, by ``rolecall record`` too."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rolecall.cli.main import main
+from rolecall.runner.record.lines import digest_of, to_line
+from rolecall.runner.record.reader import (
+    BAD_RECORDS,
+    CutRecordError,
+    EmptyRecordError,
+    NotARecordError,
+    RecordError,
+    UnreadableRecordError,
+    read_record,
+)
+from tests.unit.docs.pages import PROJECT
+from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record
+
+
+def newer(text: str) -> str:
+    head, *rest = text.splitlines(keepends=True)
+    return "".join([json.dumps(json.loads(head) | {"format": 2}) + "\n", *rest])
+
+
+def without_line(number: int, text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join(lines[: number - 1] + lines[number:])
+
+
+def without_field(name: str, text: str) -> str:
+    """Return a record without a field in its second line and with the right digest, as a foreign program may write."""
+    head, second, *rest, end = text.splitlines()
+    lines = [head, to_line({key: value for key, value in json.loads(second).items() if key != name}), *rest]
+    return "".join(f"{line}\n" for line in (*lines, to_line(json.loads(end) | {"digest": digest_of(lines)})))
+
+
+BAD: dict[str, tuple[Callable[[str], str], str, int]] = {
+    "cut between lines": (lambda text: "".join(text.splitlines(keepends=True)[:-1]), "is cut", 4),
+    "cut within a line": (lambda text: text[: len(text) // 2], "is cut", 4),
+    "cut within the first line": (lambda text: text[:100], "is cut", 4),
+    "cut after a head of another program": (lambda _: '{"format": 1, "type": "head"}', "is cut", 4),
+    "cut before the last line end": (lambda text: text[:-1], "is cut", 4),
+    "edited": (lambda text: text.replace('"changed"', '"ok"'), "was edited", 5),
+    "a line removed": (lambda text: without_line(2, text), "was edited", 5),
+    "a quote removed": (lambda text: text.replace('"type":"exchange"', '"type:"exchange"'), "was edited", 5),
+    "a quote removed in the head": (lambda text: text.replace('"format"', '"format'), "was edited", 5),
+    "other line ends": (lambda text: text.replace("\n", "\r\n"), "was edited", 5),
+    "empty": (lambda _: "", "is empty", 6),
+    "blank": (lambda _: " \n", "is empty", 6),
+    "newer": (newer, "format 2", 7),
+    "something else": (lambda _: "apiVersion: v1\n", "not the head of a record", 8),
+    "other JSON": (lambda _: '{"kind": "Pod"}\n', "not the head of a record", 8),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_record_is_refused_in_one_line_and_by_its_exit_code(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, reason, code = BAD[case]
+    path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("1")))
+    path.write_bytes(spoil(path.read_text()).encode())
+    with pytest.raises(RecordError, match=reason):
+        read_record(path)
+    for command in (["record", "show", str(path)], ["record", "list", str(tmp_path)]):
+        assert main(command) == code
+        printed = capsys.readouterr()
+        assert len(printed.out.splitlines()) == ("list" in command)
+        assert printed.err.startswith(f"rolecall record: {path}: ")
+        assert printed.err.count("\n") == 1
+
+
+def test_a_record_that_lacks_a_field_is_refused_where_the_field_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("1")))
+    path.write_text(without_field("verb", path.read_text()))
+    assert main(["record", "show", str(path)]) == NotARecordError.exit_code
+    assert "line 2 has no field 'verb'" in capsys.readouterr().err
+    assert main(["record", "list", str(tmp_path)]) == 0
+
+
+def test_a_record_that_is_cut_within_a_character_is_cut_and_other_bytes_are_no_record(tmp_path: Path) -> None:
+    path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("é")))
+    content = path.read_bytes()
+    path.write_bytes(content[: content.index("é".encode()) + 1])
+    assert main(["record", "show", str(path)]) == CutRecordError.exit_code
+    path.write_bytes(gzip.compress(content))
+    assert main(["record", "show", str(path)]) == NotARecordError.exit_code
+
+
+def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "nothing"
+    for command, reason in (
+        (["record", "show", str(missing)], f"{missing}: cannot be read: No such file or directory"),
+        (["record", "show", str(tmp_path)], f"{tmp_path}: cannot be read: Is a directory"),
+        (["record", "list", str(missing)], f"{missing}: cannot be read: No such file or directory; expected the"),
+    ):
+        assert main(command) == UnreadableRecordError.exit_code
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"rolecall record: {reason}")
+        assert printed.count("\n") == 1
+
+
+def test_each_kind_of_bad_record_has_its_own_exit_code_in_the_help_and_the_reference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    codes = [kind.exit_code for kind in BAD_RECORDS]
+    assert set(BAD_RECORDS) == set(RecordError.__subclasses__())
+    assert len(set(codes)) == len(codes)
+    assert min(codes) > 3  # 0 to 3 are what a command found out
+    page = (PROJECT / "docs/reference/command-line.md").read_text()
+    for command in (["record", "--help"], ["record", "list", "--help"], ["record", "show", "--help"]):
+        with pytest.raises(SystemExit):
+            main(command)
+        text = " ".join(capsys.readouterr().out.split())
+        for kind in BAD_RECORDS:
+            assert f"{kind.exit_code} {kind.meaning}" in text
+            assert f"| {kind.exit_code} | {kind.meaning} |" in page
+
+
+def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
+    odd = 'a\u2028b "quoted" \\ é'
+    path = write_record(tmp_path / "one.jsonl", exchange("POST", CONFIG_MAPS, config_map(odd), config_map(odd), 201))
+    record = read_record(path)
+    assert record.exchanges[0]["request"]["json"] == config_map(odd)
+    assert (record.kind, record.name, record.end["outcome"]) == ("Demo", "ns/one", "succeeded")
+
+
+def test_show_prints_tasks_with_their_requests_and_what_writes_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = config_map("1", resourceVersion="1"), config_map("2", resourceVersion="2")
+    path = write_record(
+        tmp_path / "one.jsonl",
+        exchange("GET", f"{CONFIG_MAPS}/a", None, before),
+        exchange("PATCH", f"{CONFIG_MAPS}/a", {"data": {"a": "2"}}, after),
+        exchange("GET", f"{CONFIG_MAPS}/b", None, {"kind": "Status"}, 404),
+    )
+    assert main(["record", "show", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Demo ns/one: succeeded in 250ms"
+    assert "  because  something changed" in lines
+    task = lines.index("TASK Write: changed")
+    shown = [line.strip() for line in lines[task + 1 : task + 9]]
+    assert shown[0] == "/r/main.yml:3"
+    assert shown[1].startswith("get    /api/v1/namespaces/ns/configmaps/a  200")
+    assert [line for line in shown if line.startswith(("+", "-"))] == ["-  a: '1'", "+  a: '2'"]
+    assert any("configmaps/b  404" in line for line in shown)
+
+
+def test_list_shows_whole_records_and_names_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_record(tmp_path / "1.jsonl")
+    (tmp_path / "2.jsonl").write_text("")
+    (tmp_path / "3.jsonl").write_text("something else")
+    assert main(["record", "list", str(tmp_path)]) == EmptyRecordError.exit_code
+    printed = capsys.readouterr()
+    header, row = printed.out.splitlines()
+    assert header.split() == ["STARTED", "KIND", "NAME", "OUTCOME", "TOOK", "TASKS", "REQUESTS", "FILE"]
+    assert row.split()[1:] == ["Demo", "ns/one", "succeeded", "250ms", "1", "0", "1.jsonl"]
+    assert ["2.jsonl: the file is empty" in line for line in printed.err.splitlines()] == [True, False]

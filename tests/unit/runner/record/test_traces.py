@@ -1,0 +1,134 @@
+"""Traces as an operator starts and ends them, with receivers of the official protocol and without any."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from rolecall.runner.record.exporting import FLUSH_SECONDS
+from rolecall.runner.record.traces import exporting
+from tests.collector import grpc_collector, http_collector
+
+NOBODY = "http://127.0.0.1:9"
+IMPORTED = """
+import asyncio, sys
+import rolecall.runner.operator
+from rolecall.runner.record.traces import exporting
+
+async def start():
+    async with exporting({}) as traces:
+        assert traces is None
+
+asyncio.run(start())
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+
+def warnings(logs: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    """Return the warnings among log lines."""
+    return [line for line in logs if line["log_level"] == "warning"]
+
+
+@pytest.fixture
+def otel(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Give what sets the variables of the SDK, which reads them from its process."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    return monkeypatch
+
+
+def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
+    found = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+async def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.exporting")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with capture_logs() as logs:
+        async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+            assert traces is None
+    assert [line["install"] for line in warnings(logs)] == ["pip install 'rolecall[otel]'"]
+
+
+async def test_without_the_exporter_of_a_protocol_one_line_says_what_to_install(otel: pytest.MonkeyPatch) -> None:
+    otel.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc", None)
+    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    with capture_logs() as logs:
+        async with exporting(asked) as traces:
+            assert traces is None
+    assert [line["protocol"] for line in warnings(logs)] == ["grpc"]
+
+
+async def test_an_unknown_protocol_is_said_and_stops_nothing() -> None:
+    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}
+    with capture_logs() as logs:
+        async with exporting(asked) as traces:
+            assert traces is None
+    assert ["http/json" in str(line["error"]) for line in warnings(logs)] == [True]
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+async def test_spans_reach_a_receiver_of_the_official_protocol_with_its_headers(
+    protocol: str, otel: pytest.MonkeyPatch
+) -> None:
+    with (http_collector if protocol == "http/protobuf" else grpc_collector)() as collector:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-token=abc",
+            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            "OTEL_SERVICE_NAME": "mine",
+        }
+        for name, value in environment.items():
+            otel.setenv(name, value)
+        async with exporting(environment) as traces:
+            assert traces is not None
+            traces.tracer.start_span("one").end()
+    assert [span.name for span in collector.spans("mine")] == ["one"]
+    assert collector.headers[0]["x-token"] == "abc"
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in environment
+
+
+async def test_the_sampler_of_the_environment_decides(otel: pytest.MonkeyPatch) -> None:
+    otel.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+        assert traces is not None
+        assert not traces.tracer.start_span("one").is_recording()
+
+
+async def test_a_collector_that_never_answers_does_not_keep_the_operator_from_stopping(
+    otel: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
+        otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        async with exporting(dict(os.environ)) as traces:
+            assert traces is not None
+            traces.tracer.start_span("one").end()
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < FLUSH_SECONDS + 3.0
+    assert "The last spans are lost: the collector takes too long" in [line["event"] for line in logs]
+
+
+async def test_a_collector_that_is_not_there_is_said_once_and_holds_nothing_up(otel: pytest.MonkeyPatch) -> None:
+    otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
+    otel.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    otel.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
+    with capture_logs() as logs:
+        async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+            assert traces is not None
+            started = time.monotonic()
+            for number in range(1000):
+                traces.tracer.start_span(str(number)).end()
+            assert time.monotonic() - started < 2.0
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < 5.0
+    said = [str(line["error"]) for line in warnings(logs) if "error" in line]
+    assert len([each for each in said if "Queue full" in each]) == 1
+    assert len(said) < 6

@@ -1,0 +1,65 @@
+import sys
+
+import psutil
+import pytest
+
+from rolecall.runner.runs.run_processes import (
+    OPERATOR_VARIABLE,
+    RUN_VARIABLE,
+    RUNNER_MODULE,
+    kill_abandoned_runs,
+    kill_run_processes,
+    operator_mark,
+    processes_of_run,
+)
+from rolecall.system.process_tree import become_subreaper
+from tests.unit.system.test_process_tree import SLEEP, STUBBORN, running
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+
+ABANDON = f"""
+import subprocess, sys
+command = [sys.executable, '-c', {STUBBORN!r}, {RUNNER_MODULE!r}]
+process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+process.stdout.readline()
+"""
+
+
+def test_processes_of_a_run_are_found_by_their_mark() -> None:
+    with (
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "41"}) as process,
+        running(SLEEP, RUNNER_MODULE, **{RUN_VARIABLE: "410"}),
+    ):
+        assert [found.pid for found in processes_of_run("41")] == [process.pid]
+
+
+def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
+    become_subreaper()
+    with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
+        process.wait(timeout=60)
+    orphan = processes_of_run("42")[0].pid
+    assert kill_run_processes("42") == []
+    assert not psutil.pid_exists(orphan)
+
+
+def test_a_run_whose_operator_is_gone_is_abandoned() -> None:
+    with running(SLEEP) as operator:
+        gone = operator_mark(operator.pid)
+    with running(STUBBORN, **{RUN_VARIABLE: "43", OPERATOR_VARIABLE: gone}) as process:
+        assert "43" in kill_abandoned_runs()
+        assert processes_of_run("43") == []
+        assert not psutil.pid_exists(process.pid)
+
+
+def test_a_process_that_has_the_number_of_an_operator_is_not_that_operator() -> None:
+    namespace, pid, started = operator_mark().split(":")
+    earlier = f"{namespace}:{pid}:{int(started) - 1}"
+    with running(SLEEP, **{RUN_VARIABLE: "44", OPERATOR_VARIABLE: earlier}):
+        assert "44" in kill_abandoned_runs()
+
+
+@pytest.mark.parametrize("mark", [operator_mark(), f"1:{2**22}:3", ""], ids=["alive", "in another container", "none"])
+def test_a_run_whose_operator_may_be_there_is_not_abandoned(mark: str) -> None:
+    with running(SLEEP, **{RUN_VARIABLE: "45", OPERATOR_VARIABLE: mark}) as process:
+        assert "45" not in kill_abandoned_runs()
+        assert process.poll() is None

@@ -1,0 +1,209 @@
+import json
+import os
+import pwd
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.runs.workspace import Inputs, Workspace
+
+FOO = GVK("example.com", "v1", "Foo")
+KEY = ObjectKey("default", "sample")
+
+
+@pytest.fixture(autouse=True)
+def _no_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "root")
+    monkeypatch.setenv("HOME", pwd.getpwnam("root").pw_dir)
+    monkeypatch.delenv("LOGNAME", raising=False)
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+
+
+def prepared(workspace: Workspace, ident: str = "1", inputs: Inputs | None = None) -> Path:
+    workspace.prepare(ident, inputs or Inputs({}))
+    return workspace.path
+
+
+def runs(workspace: Workspace) -> list[str]:
+    return sorted(path.name for path in (workspace.path / "artifacts").iterdir() if not path.is_symlink())
+
+
+def run_once(workspace: Workspace, number: int) -> None:
+    """Leave what a run leaves; runs are told apart by the times of their folders, which a test cannot wait for."""
+    ident = str(number)
+    workspace.prepare(ident, Inputs({}))
+    (workspace.artifacts(ident) / "stdout").write_text(ident)
+    os.utime(workspace.artifacts(ident), (number, number))
+    workspace.finish(ident)
+
+
+@pytest.mark.parametrize(
+    ("gvk", "key", "path"),
+    [
+        (FOO, KEY, "example.com/v1/Foo/default/sample"),
+        (GVK("", "v1", "Secret"), KEY, "v1/Secret/default/sample"),
+        (FOO, ObjectKey("", "sample"), "example.com/v1/Foo/sample"),
+    ],
+)
+def test_the_path_leaves_out_empty_parts(tmp_path: Path, gvk: GVK, key: ObjectKey, path: str) -> None:
+    assert Workspace(tmp_path, gvk, key).path == tmp_path / path
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "../../etc", "a\0b"])
+def test_no_name_leads_out_of_the_root(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a directory"):
+        _ = Workspace(tmp_path, FOO, ObjectKey("default", name)).path
+
+
+def test_the_longest_names_of_kubernetes_fit(tmp_path: Path) -> None:
+    assert prepared(Workspace(tmp_path, FOO, ObjectKey("n" * 63, "x" * 253))).is_dir()
+
+
+def test_nobody_else_can_read_anything(tmp_path: Path) -> None:
+    root = tmp_path / "runner"
+    prepared(Workspace(root, FOO, KEY), inputs=Inputs({"password": "x"}, {"A": "b"}, "--diff"))
+    for path in [root, *root.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_inputs_are_written(tmp_path: Path) -> None:
+    inputs = Inputs({"size": 3}, {"KUBECONFIG": "/k"}, "--vault-password-file /v")
+    path = prepared(Workspace(tmp_path, FOO, KEY), inputs=inputs)
+    assert json.loads((path / "env/extravars").read_text()) == {"size": 3}
+    assert json.loads((path / "env/envvars").read_text()) == {"KUBECONFIG": "/k"}
+    assert (path / "env/cmdline").read_text() == "--vault-password-file /v"
+
+
+def test_variables_stand_in_alphabetical_order_at_every_depth(tmp_path: Path) -> None:
+    path = prepared(Workspace(tmp_path, FOO, KEY), inputs=Inputs({"b": 1, "a": [{"d": "é", "c": None}]}))
+    assert json.loads((path / "env/extravars").read_text(), object_pairs_hook=list) == [
+        ("a", [[("c", None), ("d", "é")]]),
+        ("b", 1),
+    ]
+
+
+def test_inputs_of_the_last_run_do_not_stay(tmp_path: Path) -> None:
+    playbook = tmp_path / "p.yml"
+    playbook.write_text("[]")
+    workspace = Workspace(tmp_path, FOO, KEY)
+    path = prepared(workspace, inputs=Inputs({"old": 1}, cmdline="--diff", playbook=playbook))
+    assert (path / "project/playbook.yaml").read_text() == "[]"
+    prepared(workspace, "2")
+    assert not (path / "env/cmdline").exists()
+    assert not (path / "project/playbook.yaml").exists()
+    assert json.loads((path / "env/extravars").read_text()) == {}
+
+
+def test_temporary_files_of_a_killed_run_do_not_stay(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY)
+    (prepared(workspace) / "tmp").mkdir()
+    assert not (prepared(workspace, "2") / "tmp").exists()
+
+
+def test_the_default_inventory_is_localhost(tmp_path: Path) -> None:
+    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
+    expected = "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n"
+    assert hosts.read_text() == expected
+
+
+def test_modules_use_the_virtual_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
+    assert hosts.read_text().strip().endswith("ansible_python_interpreter=/venv/bin/python3")
+
+
+def test_localhost_works_below_a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/a home")
+    for variable in ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "ANSIBLE_ASYNC_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
+    assert shlex.split(hosts.read_text())[-2:] == [
+        "ansible_remote_tmp=/a home/.ansible/tmp",
+        "ansible_async_dir=/a home/.ansible_async",
+    ]
+
+
+def test_an_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").write_text("web1")
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "mine"))
+    assert (prepared(Workspace(tmp_path / "r", FOO, KEY)) / "inventory/hosts").read_text() == "web1"
+
+
+def test_an_inventory_directory_is_copied_with_its_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine/group_vars").mkdir(parents=True)
+    (tmp_path / "mine/group_vars/all.yml").write_text("a: 1")
+    (tmp_path / "mine/dynamic").touch(0o755)
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "mine"))
+    inventory = prepared(Workspace(tmp_path / "r", FOO, KEY)) / "inventory"
+    assert (inventory / "group_vars/all.yml").read_text() == "a: 1"
+    assert os.access(inventory / "dynamic", os.X_OK)
+
+
+def test_a_missing_inventory_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError, match="gone"):
+        prepared(Workspace(tmp_path, FOO, KEY))
+
+
+def test_latest_is_the_last_run_that_ended(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY)
+    run_once(workspace, 1)
+    run_once(workspace, 2)
+    workspace.prepare("3", Inputs({}))
+    assert (workspace.path / "artifacts/latest/stdout").read_text() == "2"
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_the_newest_runs_are_kept(tmp_path: Path, keep: int) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY, keep)
+    for number in range(1, 7):
+        run_once(workspace, number)
+    assert runs(workspace) == [str(number) for number in range(7 - keep, 7)]
+    assert (workspace.path / "artifacts/latest/stdout").read_text() == "6"
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_all_runs_can_be_kept(tmp_path: Path, keep: int) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY, keep)
+    for number in range(1, 31):
+        run_once(workspace, number)
+    assert len(runs(workspace)) == 30
+
+
+def test_files_of_others_among_the_artifacts_stay(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY, 1)
+    run_once(workspace, 1)
+    (workspace.path / "artifacts/notes.txt").write_text("mine")
+    run_once(workspace, 2)
+    assert runs(workspace) == ["2", "notes.txt"]
+
+
+def test_nothing_is_left_of_an_object_that_is_gone(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY)
+    run_once(workspace, 1)
+    workspace.remove()
+    assert not workspace.path.parent.exists()
+    workspace.remove()
+
+
+def test_neighbours_of_a_removed_object_stay(tmp_path: Path) -> None:
+    other = Workspace(tmp_path, FOO, ObjectKey("default", "other"))
+    run_once(other, 1)
+    workspace = Workspace(tmp_path, FOO, KEY)
+    run_once(workspace, 1)
+    workspace.remove()
+    assert other.path.is_dir()
+
+
+def test_a_link_in_the_place_of_an_input_is_not_followed(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, FOO, KEY)
+    path = prepared(workspace)
+    victim = tmp_path / "victim"
+    victim.write_text("safe")
+    (path / "env/extravars").unlink()
+    (path / "env/extravars").symlink_to(victim)
+    prepared(workspace, "2", Inputs({"size": 1}))
+    assert victim.read_text() == "safe"

@@ -1,0 +1,139 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from rolecall.kube.errors import UnreachableError
+from rolecall.kube.references import RawObject
+from rolecall.runner.serving.token_reviews import CACHE_SIZE, REVIEWS_AT_ONCE, TokenReviewer, Verdict
+
+USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
+
+
+class ApiServer:
+    """Knows the token ``good`` and says whether its owner may read metrics."""
+
+    def __init__(self) -> None:
+        self.allowed = True
+        self.asked: list[RawObject] = []
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Answer a review."""
+        self.asked.append(obj)
+        if obj["kind"] == "TokenReview":
+            good = obj["spec"]["token"].startswith("good")
+            return {**obj, "status": {"authenticated": good, "user": USER} if good else {"error": "who?"}}
+        return {**obj, "status": {"allowed": self.allowed}}
+
+
+class Time:
+    """A monotonic clock that the test moves."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        """Give the time."""
+        return self.seconds
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def reviewer(server: ApiServer, time: Time) -> TokenReviewer:
+    return TokenReviewer(server, time)
+
+
+async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReviewer, server: ApiServer) -> None:
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
+    assert [obj["kind"] for obj in server.asked] == ["TokenReview", "SubjectAccessReview"]
+    assert server.asked[1]["spec"] == {
+        "user": "scraper",
+        "uid": "7",
+        "groups": ["g"],
+        "extra": {"key": ["value"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+async def test_an_unknown_token_is_not_asked_further(reviewer: TokenReviewer, server: ApiServer) -> None:
+    assert await reviewer.authorize("bad", "get", "/metrics") is Verdict.UNAUTHENTICATED
+    assert len(server.asked) == 1
+
+
+async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
+    reviewer: TokenReviewer, server: ApiServer, time: Time
+) -> None:
+    async def asked(token: str) -> tuple[Verdict, int]:
+        before = len(server.asked)
+        return await reviewer.authorize(token, "get", "/metrics"), len(server.asked) - before
+
+    assert await asked("good") == (Verdict.ALLOWED, 2)
+    server.allowed = False
+    time.seconds = 59
+    assert await asked("good") == (Verdict.ALLOWED, 0)
+    assert await asked("good too") == (Verdict.FORBIDDEN, 2)
+    time.seconds = 61
+    assert await asked("good") == (Verdict.FORBIDDEN, 2)
+    server.allowed = True
+    time.seconds = 68
+    assert await asked("good too") == (Verdict.FORBIDDEN, 0)
+    time.seconds = 70
+    assert await asked("good too") == (Verdict.ALLOWED, 2)
+
+
+async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer: TokenReviewer) -> None:
+    for number in range(CACHE_SIZE + 50):
+        await reviewer.authorize(f"good {number}", "get", "/metrics")
+    assert len(reviewer._cache) == CACHE_SIZE
+    assert "good" not in repr(reviewer)
+
+
+async def test_what_the_api_server_did_not_answer_is_not_kept(
+    reviewer: TokenReviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_obj: RawObject) -> Any:
+        raise UnreachableError("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "create", refuse)
+        with pytest.raises(UnreachableError):
+            await reviewer.authorize("good", "get", "/metrics")
+    assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
+
+
+class SlowApiServer(ApiServer):
+    """Counts the reviews that it has not answered yet; they wait until ``may_answer``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+        self.open = self.most_open = 0
+
+    async def create(self, obj: RawObject) -> RawObject:
+        """Answer a review later."""
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        await self.may_answer.wait()
+        self.open -= 1
+        return await super().create(obj)
+
+
+async def test_few_tokens_are_reviewed_at_once_however_many_are_shown(time: Time) -> None:
+    server = SlowApiServer()
+    reviewer = TokenReviewer(server, time)
+    asking = [asyncio.create_task(reviewer.authorize(f"bad-{number}", "get", "/metrics")) for number in range(60)]
+    asking += [asyncio.create_task(reviewer.authorize("good", "get", "/metrics")) for _ in range(60)]
+    await asyncio.sleep(0)
+    server.may_answer.set()
+    verdicts = await asyncio.gather(*asking)
+    assert server.most_open == REVIEWS_AT_ONCE
+    assert verdicts == [Verdict.UNAUTHENTICATED] * 60 + [Verdict.ALLOWED] * 60
+    assert len([obj for obj in server.asked if obj["spec"].get("token") == "good"]) <= REVIEWS_AT_ONCE

@@ -1,0 +1,591 @@
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.selectors import LabelSelector
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.watches import Finalizer, Watch
+from rolecall.runner.controller.manager import Manager
+from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.triggers import ReferenceType, Trigger
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.election.held_shards import HeldShards
+from rolecall.runner.proxy import Ownership, Proxy
+from rolecall.runner.proxy.ownership import Owner
+from rolecall.runner.proxy.read_tracking import Read
+from rolecall.runner.reads.read_watches import ReadWatches
+from rolecall.runner.reconcile.event_recorder import EventRecorder
+from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runner.runs.workspace import Inputs, Workspace
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.watch_controller import OperatorContext, WatchController
+from tests.integration.things import THING
+from tests.unit.fake_cluster import VERBS, FakeCluster
+from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.runner.controller.fake_server import FakeServer
+from tests.unit.runner.proxy.conftest import until
+from tests.unit.runner.reconcile.rig import ScriptedRunner
+
+POD, CONFIG_MAP = GVK("", "v1", "Pod"), GVK("", "v1", "ConfigMap")
+NAMESPACE = GVK("", "v1", "Namespace")
+CONFIG_MAPS = ApiResource(CONFIG_MAP, "configmaps", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
+NAMESPACES = ApiResource(NAMESPACE, "namespaces", False, VERBS, frozenset())  # noqa: FBT003 - cluster-scoped
+ONE = ObjectKey("default", "one")
+TYPE = "operator-sdk/primary-resource-type"
+NAME = "operator-sdk/primary-resource"
+
+
+class Bench:
+    """A watch controller whose informers hear what the test tells them; nothing runs by itself."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        root: Path,
+        *,
+        reads: ReadWatches | None = None,
+        shards: HeldShards | None = None,
+        **watch: Any,
+    ) -> None:
+        self.clock = ManualClock()
+        self.manager = Manager(cluster, None, self.clock)
+        self.manager.dispatcher.has_started = True
+        self.own_writes = OwnWrites()
+        self.telemetry = OperatorMetrics("test")
+        context = OperatorContext(
+            settings=Settings(),
+            client=cluster,
+            proxy=Proxy(cluster),
+            runner=ScriptedRunner(),
+            manager=self.manager,
+            clock=self.clock,
+            root=root,
+            own_writes=self.own_writes,
+            events=EventRecorder(cluster),
+            watch_metrics=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
+            read_watches=reads,
+            shards=shards,
+        )
+        watched = replace(Watch(THING, RoleContent(root)), **watch)
+        self.controller = WatchController(watched, context)
+        self._version = 100
+
+    def tell(self, gvk: GVK, kind: str = "ADDED", name: str = "one", **fields: Any) -> RawObject:
+        """Tell the informer of a kind about a change; ``fields`` are metadata, except for spec and status."""
+        obj = self.version_of(gvk, name, **fields)
+        self.manager.informer_for(gvk).on_watch_event(kind, obj)
+        return obj
+
+    def show(self, gvk: GVK, name: str = "one", **fields: Any) -> None:
+        """Show an object to the informer of a kind in its first list."""
+        self.manager.informer_for(gvk).on_listed(self.version_of(gvk, name, **fields))
+
+    def version_of(self, gvk: GVK, name: str, **fields: Any) -> RawObject:
+        """Return the next version of an object."""
+        self._version += 1
+        body = {key: fields.pop(key) for key in ("spec", "status") if key in fields}
+        metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+        return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata | fields} | body
+
+    def urgency(self) -> dict[str, Priority | None]:
+        """Return the names of what is due, each with its priority."""
+        order = self.controller.queue._order
+        return {key.name: order.priority_of(key) for key in order}
+
+    async def due(self) -> dict[ObjectKey, list[str]]:
+        """Take everything that is due: the keys and why."""
+        found = {}
+        while len(self.controller.queue):
+            key, causes = self.controller.queue.take()
+            found[key] = [cause.text for cause in causes]
+            self.controller.queue.done(key, lambda _cause: False)
+        return found
+
+
+@pytest.fixture
+def bench(cluster: FakeCluster, tmp_path: Path) -> Bench:
+    return Bench(cluster, tmp_path)
+
+
+async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {ONE: ["Thing default/one created"]}
+    bench.tell(THING, "MODIFIED", generation=2, spec={"size": 2})
+    assert await bench.due() == {ONE: ["Thing default/one: spec.size (generation 2)"]}
+    bench.tell(THING, "DELETED", generation=2)
+    assert await bench.due() == {ONE: ["Thing default/one deleted"]}
+
+
+async def test_a_change_of_status_or_metadata_alone_is_not(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
+    bench.tell(THING, "MODIFIED", generation=1, labels={"a": "1"}, annotations={"b": "2"})
+    assert await bench.due() == {}
+
+
+async def test_annotations_count_where_the_watch_says_so(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, watch_annotations_changes=True)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=1, annotations={"b": "2"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.annotations"]}
+
+
+async def test_only_selected_primaries_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, name="other", generation=1)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for generation, expected in ((1, []), (2, [ONE])):
+        own = {"metadata": {"uid": "uid-one", "resourceVersion": str(bench._version + 1)}}
+        bench.own_writes.record_write((THING, ONE), own)
+        bench.tell(THING, "MODIFIED", generation=generation, status={"a": generation})
+        assert list(await bench.due()) == expected
+
+
+async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    key, _ = bench.controller.queue.take()
+    changed = bench.tell(THING, "MODIFIED", generation=2)
+    bench.controller.reconciler.self_triggers.run_started(ONE, changed)
+    is_self_trigger = bench.controller.controller.is_self_trigger
+    assert is_self_trigger is not None
+    bench.controller.queue.done(key, lambda cause: not is_self_trigger(key, cause))
+    assert await bench.due() == {}
+
+
+def labels_trigger(*on: str) -> Trigger:
+    """Return a trigger on pods by the labels that a primary names."""
+    paths = tuple(map(FieldPath.parse, on))
+    return Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), paths)
+
+
+async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger("$.status.phase"),))
+    bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
+    bench.tell(THING, name="other", generation=1, spec={"selector": {"app": "db"}})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"}, status={"phase": "Pending"})
+    assert await bench.due() == {ONE: ["Pod default/pod created"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Pending", "note": "x"})
+    assert await bench.due() == {}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "web"}, status={"phase": "Running"})
+    assert await bench.due() == {ONE: ["Pod default/pod: status.note, status.phase"]}
+    bench.tell(POD, "MODIFIED", name="pod", labels={"app": "db"}, status={"phase": "Running"})
+    assert set(await bench.due()) == {ONE, ObjectKey("default", "other")}
+
+
+async def test_a_trigger_forgets_a_primary_that_is_gone_or_no_longer_selected(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),), selector=selector)
+    spec = {"selector": {"app": "web"}}
+    bench.tell(THING, generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1, spec=spec, labels={"tier": "db"})
+    bench.tell(THING, "DELETED", name="gone", generation=1, spec=spec, labels={"tier": "web"})
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert await bench.due() == {}
+
+
+def owned(name: str = "one") -> list[dict[str, str]]:
+    """Return owner references to a Thing."""
+    return [{"apiVersion": THING.api_version, "kind": THING.kind, "name": name, "uid": f"uid-{name}"}]
+
+
+async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+    for _ in range(2):
+        bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=owned(), labels={"a": "b"})
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made: metadata.labels"]}
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
+
+
+async def test_what_names_a_primary_of_another_uid_as_owner_wakes_only_by_its_end(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    foreign = [reference | {"uid": "uid-of-the-one-before"} for reference in owned()]
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=foreign)
+    bench.tell(CONFIG_MAP, "MODIFIED", name="made", ownerReferences=foreign, labels={"a": "b"})
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=foreign)
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
+
+
+async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_nobody(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    for owner in ("one", "nobody"):
+        bench.tell(CONFIG_MAP, name=owner, ownerReferences=owned(owner))
+        bench.tell(CONFIG_MAP, "DELETED", name=owner, ownerReferences=owned(owner))
+    assert await bench.due() == {}
+
+
+@pytest.mark.parametrize(
+    "watch", [{"watch_dependent_resources": False}, {"blacklist": frozenset({CONFIG_MAP})}], ids=["off", "blacklist"]
+)
+async def test_dependents_are_not_watched_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
+) -> None:
+    bench = Bench(cluster, tmp_path, **watch)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
+
+
+async def test_a_kind_whose_scope_was_not_known_at_the_start_is_found_by_its_dependents(bench: Bench) -> None:
+    bench.tell(THING, generation=1, namespace="")
+    await bench.due()
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert await bench.due() == {ObjectKey("", "one"): ["dependent ConfigMap default/made deleted"]}
+
+
+@pytest.mark.parametrize(("cluster_scoped", "expected"), [(False, []), (True, [ONE])])
+async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so(
+    cluster: FakeCluster, tmp_path: Path, *, cluster_scoped: bool, expected: list[ObjectKey]
+) -> None:
+    bench = Bench(cluster, tmp_path, watch_cluster_scoped_resources=cluster_scoped)
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(NAMESPACES, Ownership.ANNOTATION)
+    assert (NAMESPACE in [informer.gvk for informer in bench.manager.informers]) is cluster_scoped
+    bench.tell(NAMESPACE, name="made", namespace="", annotations=annotations)
+    bench.tell(NAMESPACE, "MODIFIED", name="made", namespace="", annotations=annotations, labels={"a": "b"})
+    assert list(await bench.due()) == expected
+
+
+async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    bench.tell(CONFIG_MAP, name="made", namespace="other", annotations=annotations)
+    bench.tell(CONFIG_MAP, "DELETED", name="made", namespace="other", annotations=annotations)
+    assert await bench.due() == {ONE: ["dependent ConfigMap other/made deleted"]}
+
+
+async def test_a_changed_role_is_tried_within_a_second(bench: Bench) -> None:
+    queue = bench.controller.queue
+    for _ in range(5):
+        queue.add(ONE, Cause("test"))
+        key, _ = queue.take()
+        queue.add_rate_limited(key, Cause("retry after a failure"))
+        queue.done(key)
+    bench.controller.content_changed()
+    assert await bench.due() == {}
+    bench.clock.advance(1)
+    assert await bench.due() == {ONE: ["files of the role changed"]}
+
+
+@pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-at"])
+async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: Bench, name: str) -> None:
+    bench.tell(THING, generation=1)
+    await bench.due()
+    for value in ("true", "2026-01-01", None):
+        annotations = {name: value} if value else {}
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations)
+        assert list(await bench.due()) == [ONE]
+        bench.tell(THING, "MODIFIED", generation=1, annotations=annotations | {"other": "changes"})
+        assert await bench.due() == {}
+
+
+async def test_a_deletion_is_heard_of_although_the_selector_does_not_match_any_more(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
+    finalizer = Finalizer("example.com/finalizer", None, {"state": "absent"})
+    bench = Bench(cluster, tmp_path, selector=selector, finalizer=finalizer)
+    bench.tell(THING, generation=1, labels={"tier": "web"})
+    bench.tell(THING, "MODIFIED", generation=1)
+    await bench.due()
+    bench.tell(THING, "MODIFIED", generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
+    assert list(await bench.due()) == [ONE]
+
+
+async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    bench.tell(THING, generation=1)
+    assert await bench.due() == {}
+    bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "web"})
+    assert await bench.due() == {ONE: ["Thing default/one: metadata.labels"]}
+
+
+async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_removed_does(bench: Bench) -> None:
+    bench.tell(THING, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    for name in ("mine", "theirs"):
+        bench.tell(CONFIG_MAP, name=name, ownerReferences=owned())
+    await bench.due()
+    bench.own_writes.record_removal((THING, ONE), "uid-mine")
+    bench.tell(CONFIG_MAP, "DELETED", name="mine", ownerReferences=owned())
+    assert await bench.due() == {}
+    bench.tell(CONFIG_MAP, "DELETED", name="theirs", ownerReferences=owned())
+    assert await bench.due() == {ONE: ["dependent ConfigMap default/theirs deleted"]}
+
+
+HIGH, MIDDLE, LOW = Priority.HIGH, Priority.MIDDLE, Priority.LOW
+DONE = {"observedGeneration": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 2, "spec": {"size": 2}},
+        {"generation": 1, "annotations": {"rolecall.dev/paused": "true"}},
+        {"generation": 1, "annotations": {"rolecall.dev/reconcile-at": "now"}},
+        {"generation": 2, "deletionTimestamp": "2026-01-01T12:00:00Z"},
+    ],
+    ids=["spec", "pause", "reconcile-at", "deletion"],
+)
+async def test_what_a_user_changes_is_urgent(bench: Bench, change: dict[str, Any]) -> None:
+    bench.tell(THING, generation=1)
+    assert bench.urgency() == {"one": HIGH}
+    await bench.due()
+    bench.tell(THING, "MODIFIED", status=DONE, **change)
+    assert bench.urgency() == {"one": HIGH}
+    await bench.due()
+    bench.tell(THING, "DELETED", status=DONE, **change)
+    assert bench.urgency() == {"one": HIGH}
+
+
+async def test_triggers_and_dependents_are_less_urgent_than_a_user(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
+    bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
+    bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
+    await bench.due()
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": MIDDLE}
+    await bench.due()
+    bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
+    assert bench.urgency() == {"one": MIDDLE}
+    bench.tell(THING, "MODIFIED", generation=2, spec={"selector": {"app": "web"}})
+    assert bench.urgency() == {"one": HIGH}
+
+
+def list_all(bench: Bench) -> None:
+    """Show a first list in which some objects have changed since their last run."""
+    bench.show(THING, "same", generation=3, status={"observedGeneration": 3})
+    bench.show(THING, "changed", generation=4, status={"observedGeneration": 3})
+    bench.show(THING, "new", generation=1)
+    bench.show(THING, "gone", generation=3, status={"observedGeneration": 3}, deletionTimestamp="2026-01-01T12:00:00Z")
+
+
+FIRST_ROUND = {"changed": HIGH, "new": HIGH, "gone": HIGH, "same": LOW}
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+async def test_in_the_first_round_only_what_has_changed_is_urgent(bench: Bench, *, has_started: bool) -> None:
+    bench.manager.dispatcher.has_started = has_started
+    list_all(bench)
+    assert bench.urgency() == FIRST_ROUND
+
+
+async def test_the_first_list_of_a_trigger_makes_nothing_urgent(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.show(THING, generation=1, status=DONE, spec={"selector": {"app": "web"}})
+    bench.show(POD, "pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": LOW}
+    assert (await bench.due())[ONE] == ["Thing default/one found at startup", "Pod default/pod found at startup"]
+
+
+async def test_a_change_in_the_first_round_is_urgent(bench: Bench) -> None:
+    list_all(bench)
+    bench.tell(THING, "MODIFIED", "same", generation=4, status={"observedGeneration": 3})
+    assert bench.urgency() == FIRST_ROUND | {"same": HIGH}
+
+
+async def test_what_the_leader_reconciles_is_not_urgent_for_a_replica_that_stands_by(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
+    bench.manager.dispatcher.has_started = False
+    spec = {"selector": {"app": "web"}}
+    bench.tell(THING, generation=1, spec=spec)
+    assert bench.urgency() == {"one": HIGH}
+    bench.tell(THING, "MODIFIED", generation=1, spec=spec, status=DONE)
+    assert bench.urgency() == {"one": LOW}
+    bench.tell(POD, name="pod", labels={"app": "web"})
+    assert bench.urgency() == {"one": LOW}
+    bench.tell(THING, "MODIFIED", generation=2, spec=spec, status=DONE)
+    assert bench.urgency() == {"one": HIGH}
+
+
+async def test_without_a_status_nothing_is_known_to_be_urgent_in_the_first_round(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench = Bench(cluster, tmp_path, manage_status=False)
+    list_all(bench)
+    assert bench.urgency() == FIRST_ROUND | {"new": LOW}
+
+
+# Reads
+
+
+class ReadBench(Bench):
+    """A watch controller with ``watchReads`` whose object ``one`` has read the ConfigMap ``config``."""
+
+    def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
+        self.server = FakeServer()
+        self.watches = ReadWatches.of_kinds(lambda _selection: self.server, ManualClock(), [THING])
+        super().__init__(cluster, root, reads=self.watches, watch_reads=True, **watch)
+
+    async def read(self) -> None:
+        """Reconcile the object once, with a run that reads."""
+        self.tell(THING, generation=1, labels={"tier": "web"})
+        await self.due()
+        sets = self.controller.reconciler.launcher.access.reads
+        assert sets is not None
+        pending = sets.start(Owner(THING, ONE, "uid-one", namespaced=True)).register(
+            Read(CONFIG_MAPS, "get", ObjectKey("default", "config"))
+        )
+        if pending is not None:
+            pending.answered(404, None, None)
+        sets.end(ONE, successful=True)
+        await settle()
+
+
+async def test_a_change_of_what_was_read_reconciles(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = ReadBench(cluster, tmp_path)
+    async with bench.watches:
+        await bench.read()
+        bench.server.put("config")
+        await settle()
+        assert await bench.due() == {ONE: ["read ConfigMap default/config created"]}
+
+
+@pytest.mark.parametrize(
+    "watch", [{"blacklist": frozenset({CONFIG_MAP})}, {"triggers": (Trigger(CONFIG_MAP, ReferenceType.OWNER),)}]
+)
+async def test_a_kind_that_other_keys_decide_about_is_not_watched_as_a_read(
+    cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
+) -> None:
+    bench = ReadBench(cluster, tmp_path, **watch)
+    async with bench.watches:
+        await bench.read()
+        assert bench.server.lists == 0
+
+
+async def test_without_the_key_nobody_is_told_of_reads(bench: Bench) -> None:
+    assert bench.controller.reconciler.launcher.access.reads is None
+
+
+async def test_an_object_that_is_not_selected_any_more_waits_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench = ReadBench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
+    async with bench.watches:
+        await bench.read()
+        assert sum(bench.watches.subscriptions.values()) == 1
+        bench.tell(THING, "MODIFIED", generation=1, labels={"tier": "db"})
+        assert sum(bench.watches.subscriptions.values()) == 0
+
+
+def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[str, int]]:
+    """Return a controller of two shards, and the shard of each of ten objects."""
+    shards = HeldShards(2, 0.0)
+    names = [f"thing-{number}" for number in range(10)]
+    index = {name: shards.shard_of(THING, ObjectKey("default", name)) for name in names}
+    assert set(index.values()) == {0, 1}
+    return Bench(cluster, root, shards=shards), shards, index
+
+
+async def test_only_objects_of_shards_that_are_held_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    shards.take(1)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+
+
+async def test_the_objects_of_a_shard_that_is_taken_are_a_first_round(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    first, second, *others = [name for name in index if index[name] == 0]
+    for name in (first, second, *others):
+        bench.tell(THING, name=name, generation=1, status={"observedGeneration": 1})
+    bench.tell(THING, "MODIFIED", name=first, generation=2, spec={"size": 2}, status={"observedGeneration": 1})
+    bench.tell(THING, "DELETED", name=second, generation=1)
+    assert await bench.due() == {}
+    shards.take(0)
+    assert bench.urgency() == {first: Priority.HIGH} | dict.fromkeys(others, Priority.LOW)
+
+
+async def test_a_shard_that_is_given_up_takes_its_requests_along(cluster: FakeCluster, tmp_path: Path) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    shards.take(0)
+    shards.take(1)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    await shards.finish(0)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+    shards.take(0)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 0}
+
+
+async def test_changes_of_others_wake_only_objects_of_shards_that_are_held(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    for name in index:
+        bench.tell(THING, name=name, generation=1)
+    bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.ANNOTATION)
+    shards.take(1)
+    await bench.due()
+    for name in index:
+        owner = {TYPE: f"Thing.{THING.group}", NAME: f"default/{name}"}
+        bench.tell(CONFIG_MAP, name=f"of-{name}", annotations=owner)
+        bench.tell(CONFIG_MAP, "DELETED", name=f"of-{name}", annotations=owner)
+    assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
+
+
+@pytest.mark.parametrize("is_deleted_first", [False, True])
+async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over(
+    cluster: FakeCluster, tmp_path: Path, *, is_deleted_first: bool
+) -> None:
+    bench, shards, index = sharded(cluster, tmp_path)
+    name = next(name for name in index if index[name] == 0)
+    shards.take(0)
+    bench.manager.informer_for(THING).on_list_complete(None, set())
+    bench.tell(THING, name=name, generation=1)
+    await bench.due()
+    removed = asyncio.create_task(bench.controller.orphaned_workspaces.keep_removing())
+    await settle()
+    workspace = Workspace(tmp_path, THING, ObjectKey("default", name))
+    workspace.prepare("7", Inputs({}))
+    if is_deleted_first:
+        bench.tell(THING, "DELETED", name=name, generation=1)
+    await shards.finish(0)
+    if not is_deleted_first:
+        bench.tell(THING, "DELETED", name=name, generation=1)
+    await until(lambda: not workspace.path.exists())
+    removed.cancel()
+    assert await bench.due() == {}

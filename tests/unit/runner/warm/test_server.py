@@ -1,0 +1,90 @@
+"""What the fork server answers when it cannot fork."""
+
+import errno
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rolecall.runner.warm.freshness import Freshness
+from rolecall.runner.warm.process_titles import ProcessTitles
+from rolecall.runner.warm.server import _Server
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.socket]]:
+    """Give a server whose children only wait for a signal, and the operator's end of its socket."""
+
+    def wait_for_a_signal(_server: _Server, _ident: str, _descriptors: list[int], _parent: int) -> None:
+        signal.pause()
+        os._exit(0)
+
+    monkeypatch.setattr(_Server, "_run_child", wait_for_a_signal)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(20)
+    with ours, theirs:
+        made = _Server(theirs, ProcessTitles(0, 0, 0), {}, Freshness({}, 1 << 60), {}, [], [])
+        yield made, ours
+        for pid in made.children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def ask(server: tuple[_Server, socket.socket], ident: str, streams: int = 3) -> tuple[dict[str, object], list[int]]:
+    """Ask for a fork with that many descriptors; return the answer and the descriptors that came with it."""
+    with Path(os.devnull).open() as null:
+        socket.send_fds(server[1], [json.dumps({"start": ident, "descriptors": 3}).encode()], [null.fileno()] * streams)
+    assert server[0]._answer()
+    message, descriptors, _, _ = socket.recv_fds(server[1], 4096, 1)
+    return json.loads(message), descriptors
+
+
+def test_a_handle_of_the_process_comes_with_the_answer(server: tuple[_Server, socket.socket]) -> None:
+    answer, [descriptor] = ask(server, "1")
+    assert server[0].children == {answer["pid"]: "1"}
+    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    os.close(descriptor)
+    while server[0].children:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        server[0]._reap()
+    assert json.loads(server[1].recv(4096)) == {"ended": "1", "code": -signal.SIGKILL}
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM])
+def test_a_failed_fork_fails_its_run_alone(
+    server: tuple[_Server, socket.socket], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fork() -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", fork)
+        answer, _ = ask(server, "1")
+    assert answer == {"failed": "1", "reason": f"the fork server cannot fork: [Errno {number}] {os.strerror(number)}"}
+    after, [descriptor] = ask(server, "2")
+    os.close(descriptor)
+    assert after["started"] == "2"
+
+
+def test_a_process_of_which_no_handle_can_be_made_is_killed(
+    server: tuple[_Server, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+
+    def pidfd_open(pid: int) -> int:
+        found.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    assert ask(server, "1")[0]["failed"] == "1"
+    assert os.waitstatus_to_exitcode(os.waitpid(found[0], 0)[1]) == -signal.SIGKILL
+    assert server[0].children == {}
+
+
+def test_a_request_whose_descriptors_did_not_arrive_fails(server: tuple[_Server, socket.socket]) -> None:
+    assert ask(server, "1", streams=1)[0]["failed"] == "1"
+    assert server[0].children == {}

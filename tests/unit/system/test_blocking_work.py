@@ -1,0 +1,56 @@
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from rolecall.system.blocking_work import in_thread
+
+NAME = contextvars.ContextVar("NAME", default="")
+
+
+async def test_work_is_done_in_another_thread_with_the_context_of_the_caller() -> None:
+    NAME.set("caller")
+    found = await in_thread(lambda: (threading.current_thread(), NAME.get()))
+    assert found[0] is not threading.current_thread()
+    assert found[1] == "caller"
+
+
+async def test_what_the_work_raises_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await in_thread(lambda: 1 / 0)
+
+
+async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
+    may_end, ended = threading.Event(), []
+
+    def work() -> None:
+        may_end.wait(20)
+        ended.append(True)
+
+    task = asyncio.create_task(in_thread(work))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 20)
+    assert ended == [True]
+
+
+async def test_any_number_of_works_goes_on_at_once_and_leaves_the_default_executor_free() -> None:
+    together = threading.Barrier(60)
+    works = asyncio.gather(*(in_thread(lambda: together.wait(20)) for _ in range(59)))
+    await asyncio.to_thread(together.wait, 20)
+    assert len(await works) == 59
+
+
+async def test_without_a_thread_the_work_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert await in_thread(lambda: 7) == 7

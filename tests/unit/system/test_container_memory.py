@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from rolecall.system.container_memory import container_memory
+from tests.unit.system.test_cpu_quota import write
+
+VERSION_2 = {
+    "proc/self/cgroup": "0::/\n",
+    "sys/fs/cgroup/memory.max": "1000000\n",
+    "sys/fs/cgroup/memory.current": "900000\n",
+    "sys/fs/cgroup/memory.stat": "anon 5\ninactive_file 200000\nactive_file 100000\n",
+    "sys/fs/cgroup/memory.events": "oom 9\noom_kill 3\n",
+}
+VERSION_1 = {
+    "proc/self/cgroup": "4:memory:/docker/1\n0::/\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "1000000\n",
+    "sys/fs/cgroup/memory/memory.usage_in_bytes": "900000\n",
+    "sys/fs/cgroup/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 200000\ntotal_active_file 100000\n",
+    "sys/fs/cgroup/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+}
+
+
+@pytest.mark.parametrize("files", [VERSION_2, VERSION_1], ids=["version 2", "version 1"])
+def test_use_is_what_the_kernel_cannot_take_back(tmp_path: Path, files: dict[str, str]) -> None:
+    found = container_memory(write(tmp_path, files))
+    assert found is not None
+    assert (found.limit_bytes, found.used_bytes(), found.kernel_kills()) == (1_000_000, 600_000, 3)
+
+
+def test_the_lowest_limit_of_a_group_and_its_parents_counts(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/kubepods/pod1/container1\n",
+        "sys/fs/cgroup/memory.max": "max\n",
+        "sys/fs/cgroup/kubepods/pod1/memory.max": "500\n",
+        "sys/fs/cgroup/kubepods/pod1/memory.current": "400\n",
+        "sys/fs/cgroup/kubepods/pod1/container1/memory.max": "max\n",
+    }
+    found = container_memory(write(tmp_path, files))
+    assert found is not None
+    assert (found.limit_bytes, found.used_bytes(), found.kernel_kills()) == (500, 400, 0)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        VERSION_2 | {"sys/fs/cgroup/memory.max": "max\n"},
+        VERSION_1 | {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"},
+    ],
+    ids=["no groups", "version 2", "version 1"],
+)
+def test_without_a_limit_there_is_no_container_to_guard(tmp_path: Path, files: dict[str, str]) -> None:
+    assert container_memory(write(tmp_path, files)) is None

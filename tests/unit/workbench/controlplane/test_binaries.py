@@ -1,0 +1,277 @@
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from rolecall.workbench.controlplane import binaries
+from rolecall.workbench.controlplane.errors import BinariesUnavailableError
+from rolecall.workbench.controlplane.versions import KUBERNETES, PROGRAM_NAMES, SERVER_NAMES, Program
+
+DEADLINE_SECONDS = 90
+Fetch = Callable[[Sequence[Program], Path, binaries.Report], None]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give an empty cache and a machine that offers no programs."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "rolecall"
+
+
+def _write_program(folder: Path, name: str, version: str = "v3.99.3") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho {name} {version}\n")
+    program.chmod(0o755)
+    return program
+
+
+def _write_programs(folder: Path, version: str = "v3.99.3") -> None:
+    for name in PROGRAM_NAMES:
+        _write_program(folder, name, version)
+
+
+def _fetch_all(programs: Sequence[Program], folder: Path, _report: binaries.Report) -> None:
+    for program in programs:
+        _write_program(folder, program.name)
+
+
+def _fails(_programs: Sequence[Program], _folder: Path, _report: binaries.Report) -> None:
+    raise BinariesUnavailableError("no way through")
+
+
+def _never(_programs: Sequence[Program], _folder: Path, _report: binaries.Report) -> None:
+    pytest.fail("this way must not be tried")
+
+
+def test_what_the_machine_offers_comes_first(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_programs(tmp_path / "assets")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    found = binaries.find_binaries(print, (("Download", _never),))
+    assert set(found) == set(PROGRAM_NAMES)
+    assert {path.parent for path in found.values()} == {tmp_path / "assets"}
+    assert not cache.exists()
+
+
+def test_assets_come_before_path(tmp_path: Path) -> None:
+    _write_programs(tmp_path / "path")
+    _write_programs(tmp_path / "assets")
+    (tmp_path / "assets" / "kwok").unlink()
+    environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "PATH": str(tmp_path / "path")}
+    found = binaries.find_on_machine(environment).programs
+    assert found["etcd"].parent == tmp_path / "assets"
+    assert found["kwok"].parent == tmp_path / "path"
+
+
+@pytest.mark.parametrize("name", ["etcd", "kwok", "kubectl"])
+def test_a_program_on_path_that_is_new_enough_is_used_and_not_fetched(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    mine = _write_program(tmp_path / "path", name)
+    monkeypatch.setenv("PATH", str(mine.parent))
+    said: list[str] = []
+    found = binaries.find_binaries(said.append, (("Download", _fetch_all),))
+    assert found[name] == mine
+    assert {path.parent for other, path in found.items() if other != name} == {cache / KUBERNETES}
+    assert not (cache / KUBERNETES / name).exists()
+    assert said == []
+
+
+def test_a_program_on_path_that_is_too_old_is_named_and_fetched(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = _write_program(tmp_path / "path", "kubectl", "v1.20.2")
+    monkeypatch.setenv("PATH", str(old.parent))
+    said: list[str] = []
+    found = binaries.find_binaries(said.append, (("Download", _fetch_all),))
+    assert found["kubectl"] == cache / KUBERNETES / "kubectl"
+    assert said == [f"{old} is release 1.20, expected at least 1.36; using our own kubectl"]
+
+
+def test_a_program_that_is_too_old_is_not_named_again_once_ours_is_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    monkeypatch.setenv("PATH", str(_write_program(tmp_path / "path", "kubectl", "v1.20.2").parent))
+    said: list[str] = []
+    binaries.find_binaries(said.append, (("Download", _never),))
+    assert said == []
+
+
+def test_only_the_programs_that_are_too_old_are_left_out(tmp_path: Path) -> None:
+    _write_programs(tmp_path / "path", "v3.5.0")
+    offer = binaries.find_on_machine({"PATH": str(tmp_path / "path")})
+    assert set(offer.programs) == set(PROGRAM_NAMES) - {"etcd"}
+    assert set(offer.refused) == {"etcd"}
+
+
+@pytest.mark.parametrize("name", sorted(SERVER_NAMES))
+def test_servers_of_kubernetes_are_only_taken_together(tmp_path: Path, name: str) -> None:
+    _write_programs(tmp_path / "path")
+    (tmp_path / "path" / name).unlink()
+    offer = binaries.find_on_machine({"PATH": str(tmp_path / "path")})
+    assert set(offer.programs) == set(PROGRAM_NAMES) - SERVER_NAMES
+    assert offer.refused == {}
+
+
+def test_servers_of_different_releases_are_left_out_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_programs(tmp_path / "path")
+    _write_program(tmp_path / "path", "kube-scheduler", "v3.98.0")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    said: list[str] = []
+    found = binaries.find_binaries(said.append, (("Download", _fetch_all),))
+    assert {name for name, path in found.items() if path.parent == tmp_path / "path"} == {"etcd", "kwok", "kubectl"}
+    assert len(said) == 1
+    assert "different releases" in said[0]
+
+
+def test_a_complete_cache_is_used_without_fetching(cache: Path) -> None:
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    found = binaries.find_binaries(print, (("Download", _never),))
+    assert found["etcd"] == cache / KUBERNETES / "etcd"
+
+
+@pytest.mark.parametrize("damage", ["pins of other releases", "a missing program", "no pins"])
+def test_a_cache_that_is_not_whole_is_fetched_again(cache: Path, damage: str) -> None:
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    folder = cache / KUBERNETES
+    match damage:
+        case "pins of other releases":
+            (folder / binaries.PINS_FILE).write_text("etcd v1\n")
+        case "a missing program":
+            (folder / "kwok").unlink()
+        case _:
+            (folder / binaries.PINS_FILE).unlink()
+    assert binaries.find_in_cache(folder).keys() < set(PROGRAM_NAMES)
+    assert binaries.find_binaries(print, (("Download", _fetch_all),))["kwok"].is_file()
+
+
+def test_what_is_missing_in_the_cache_is_fetched_alone(cache: Path) -> None:
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    (cache / KUBERNETES / "kwok").unlink()
+    wanted: list[str] = []
+
+    def fetch(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+        wanted.extend(program.name for program in programs)
+        _fetch_all(programs, folder, report)
+
+    assert binaries.find_binaries(print, (("Download", fetch),))["kwok"].is_file()
+    assert wanted == ["kwok"]
+
+
+def test_nothing_of_other_releases_stays_in_the_cache(cache: Path) -> None:
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    (cache / KUBERNETES / binaries.PINS_FILE).write_text("etcd v1\n")
+    with pytest.raises(BinariesUnavailableError):
+        binaries.find_binaries(print, (("Download", _fetches("etcd")),))
+    assert sorted(path.name for path in (cache / KUBERNETES).iterdir()) == ["etcd", binaries.PINS_FILE]
+
+
+def test_a_way_that_fails_says_so_in_one_line_and_the_next_is_taken() -> None:
+    said: list[str] = []
+    found = binaries.find_binaries(said.append, (("Download", _fails), ("Build", _fetch_all)))
+    assert found["etcd"].is_file()
+    assert said == ["Download failed: no way through"]
+
+
+def _fetches(*names: str) -> Fetch:
+    def fetch(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+        _fetch_all([program for program in programs if program.name in names], folder, report)
+        raise BinariesUnavailableError("the rest could not be had")
+
+    return fetch
+
+
+def test_what_one_way_cannot_give_comes_from_the_next() -> None:
+    built: list[str] = []
+
+    def build(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+        built.extend(program.name for program in programs)
+        _fetch_all(programs, folder, report)
+
+    downloads = [name for name in PROGRAM_NAMES if name != "kwok"]
+    found = binaries.find_binaries(print, (("Download", _fetches(*downloads)), ("Build", build)))
+    assert built == ["kwok"]
+    assert set(found) == set(PROGRAM_NAMES)
+
+
+def test_no_way_left_names_what_is_missing_and_every_reason() -> None:
+    with pytest.raises(BinariesUnavailableError) as failure:
+        binaries.find_binaries(print, (("Download", _fetches("etcd")), ("Build", _fails)))
+    assert str(failure.value).splitlines() == [
+        "these programs are missing and cannot be had: " + ", ".join(PROGRAM_NAMES[1:]),
+        "Download: the rest could not be had",
+        "Build: no way through",
+    ]
+
+
+def test_half_of_a_program_never_ends_in_the_cache(cache: Path) -> None:
+    def half(_programs: Sequence[Program], folder: Path, _report: binaries.Report) -> None:
+        (folder / "etcd.download").write_text("half")
+        raise BinariesUnavailableError("the line broke")
+
+    with pytest.raises(BinariesUnavailableError):
+        binaries.find_binaries(print, (("Download", half),))
+    assert [path.name for path in cache.iterdir()] == [".lock"]
+
+
+def test_what_a_killed_fetch_left_is_removed_by_the_next(cache: Path) -> None:
+    left_over = cache / f"{binaries.PARTIAL_PREFIX}killed"
+    left_over.mkdir(parents=True)
+    (left_over / "etcd").write_text("half")
+    binaries.find_binaries(print, (("Download", _fetch_all),))
+    assert sorted(path.name for path in cache.iterdir()) == [".lock", KUBERNETES]
+
+
+def test_two_at_the_same_time_fetch_once_and_the_second_says_that_it_waits() -> None:
+    fetches: list[int] = []
+    is_fetching, may_end, is_waiting = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(programs: Sequence[Program], folder: Path, report: binaries.Report) -> None:
+        fetches.append(os.getpid())
+        is_fetching.set()
+        assert may_end.wait(DEADLINE_SECONDS)
+        _fetch_all(programs, folder, report)
+
+    def hear(message: str) -> None:
+        assert "waiting" in message
+        is_waiting.set()
+
+    first = threading.Thread(target=binaries.find_binaries, args=(print, (("Build", slow),)))
+    second = threading.Thread(target=binaries.find_binaries, args=(hear, (("Build", slow),)))
+    first.start()
+    assert is_fetching.wait(DEADLINE_SECONDS)
+    second.start()
+    assert is_waiting.wait(DEADLINE_SECONDS)
+    may_end.set()
+    first.join(DEADLINE_SECONDS)
+    second.join(DEADLINE_SECONDS)
+    assert len(fetches) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ("Kubernetes v1.37.1", (1, 37)),
+        ("etcd Version: 3.7.0\nGit SHA: 4d71f7c\nGo Version: go1.26.8", (3, 7)),
+        ("kwok version v0.8.0 go1.26.8 (linux/amd64)", (0, 8)),
+        ("something else", None),
+    ],
+)
+def test_the_release_is_read_from_what_programs_answer(
+    tmp_path: Path, answer: str, version: tuple[int, int] | None
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ncat <<'EOT'\n{answer}\nEOT\n")
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/usr/bin:/bin")
+        assert binaries.installed_version(program) == version

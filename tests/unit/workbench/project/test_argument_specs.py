@@ -1,0 +1,52 @@
+from typing import Any
+
+import pytest
+
+from rolecall.workbench.project.argument_specs import check_arguments
+
+TYPES = {"int": int, "str": str, "list": list}
+
+
+def complaints(**option: Any) -> list[str]:
+    """Return what is said of one option."""
+    specs = {"main": {"short_description": "x", "options": {"size": option}}}
+    return [message.removeprefix("argument_specs.main.options.size") for _, message in check_arguments(specs, TYPES)]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {},
+        {"type": "int", "default": "5", "choices": [5, 6]},
+        {"type": "list", "elements": "int", "default": [1], "choices": [1, 2]},
+        {"default": "{{ other }}", "choices": ["a"]},
+        {"type": "int", "required": True, "description": ["a", "b"]},
+    ],
+)
+def test_an_argument_that_makes_sense_is_fine(option: dict[str, Any]) -> None:
+    assert complaints(**option) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"type": "integer"}, ": type: expected one of int, list, str, found 'integer'"),
+        ({"type": "list", "elements": "x"}, ": elements: expected one of int, list, str, found 'x'"),
+        ({"type": "int", "elements": "str"}, ": elements: only valid for the type list, found the type 'int'"),
+        ({"choices": "a"}, ": choices: expected a list, found 'a'"),
+        ({"type": "int", "default": "many"}, ": default: expected a value of type int, found 'many'"),
+        ({"default": "c", "choices": ["a", "b"]}, ": default: expected one of 'a', 'b', found 'c'"),
+        ({"default": "c", "required": True}, ": default: has no effect, because the argument is required"),
+        ({"typ": "int"}, ".typ: unknown key (ignored); did you mean 'type'?"),
+        ({"type": "list", "options": {"a": {"type": 1}}}, ".options.a: type: expected one of int, list, str, found 1"),
+        ({"options": []}, ".options: expected a mapping, found []"),
+    ],
+)
+def test_what_makes_no_sense_is_told(option: dict[str, Any], told: str) -> None:
+    assert complaints(**option) == [told]
+
+
+@pytest.mark.parametrize("specs", [None, [], {"main": None}, {"main": {"options": {"size": "int"}}}])
+def test_what_is_no_mapping_is_told(specs: object) -> None:
+    [(_, message)] = check_arguments(specs, TYPES)
+    assert "expected a mapping" in message

@@ -1,0 +1,115 @@
+"""Recorded runs for tests: their exchanges, and the records that they become."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rolecall.kube.discovery import ApiResource
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy.request_info import parse
+from rolecall.runner.record.bodies import Bodies
+from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.files import RecordFiles
+from rolecall.runner.record.reader import StoredRecord, read_record
+from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
+from rolecall.workbench.replay.run_lines import RunLines
+from tests.unit.runner.proxy.conftest import DEMO
+
+MAPS = "/api/v1/namespaces/ns/configmaps"
+SECRETS = "/api/v1/namespaces/ns/secrets"
+PODS = "/api/v1/namespaces/ns/pods"
+VERBS = frozenset({"get", "list", "watch"})
+STARTED = 1_800_000_000.0
+"""When the requests of a recorded run were made; its objects are older than ``NEWER``."""
+
+OLDER, NEWER = "2027-01-15T07:00:00Z", "2027-01-15T08:00:05Z"
+GONE = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}
+DONE = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+RESOURCES = (
+    ApiResource(DEMO, "demos", namespaced=True, verbs=VERBS, subresources=frozenset({"status"})),
+    ApiResource(GVK("", "v1", "ConfigMap"), "configmaps", namespaced=True, verbs=VERBS, subresources=frozenset()),
+    ApiResource(GVK("", "v1", "Secret"), "secrets", namespaced=True, verbs=VERBS, subresources=frozenset()),
+    ApiResource(GVK("", "v1", "Pod"), "pods", namespaced=True, verbs=VERBS, subresources=frozenset()),
+    ApiResource(GVK("", "v1", "Namespace"), "namespaces", namespaced=False, verbs=VERBS, subresources=frozenset()),
+)
+
+
+def resource(plural: str) -> ApiResource:
+    """Return a resource of the recorded cluster."""
+    return next(each for each in RESOURCES if each.plural == plural)
+
+
+def config_map(value: str, name: str = "a", **metadata: object) -> RawObject:
+    """Return a ConfigMap as the API server returns it."""
+    whole = {"name": name, "namespace": "ns", "uid": f"uid-of-{name}", "creationTimestamp": OLDER, **metadata}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": whole, "data": {"a": value}}
+
+
+def listed(*items: RawObject, kind: str = "ConfigMap") -> RawObject:
+    """Return a list as the API server returns it: its items do not say what they are."""
+    bare = [{name: value for name, value in item.items() if name not in ("apiVersion", "kind")} for item in items]
+    return {"apiVersion": "v1", "kind": f"{kind}List", "metadata": {"resourceVersion": "9"}, "items": bare}
+
+
+def by(task: str, exchange: Exchange) -> Exchange:
+    """Return an exchange of a task, which may name its host: ``task@host``."""
+    ident, _, host = task.partition("@")
+    return replace(exchange, asker=Asker(ident, host or "localhost"))
+
+
+def ask(method: str, target: str, body: object = None, answer: object = None, status: int = 200) -> Exchange:
+    """Return an exchange of the task "one"."""
+    return Exchange(
+        asker=Asker("one", "localhost"),
+        method=method,
+        target=target,
+        info=parse(method, target),
+        started=STARTED,
+        duration_seconds=0.003,
+        content_type="application/json" if body else "",
+        body=json.dumps(body).encode() if body else b"",
+        status=status,
+        answer_type="application/json",
+        answer=answer if isinstance(answer, bytes) else json.dumps(answer).encode(),
+    )
+
+
+def run_of(
+    *exchanges: Exchange,
+    failures: tuple[TaskFailure, ...] = (),
+    status: RawObject | None = None,
+    hidden: tuple[str, ...] = (),
+) -> RunRecord:
+    """Return a run whose tasks are those of the exchanges; each is called like its ident."""
+    metadata = {"name": "one", "namespace": "ns", "uid": "uid-of-one", "creationTimestamp": OLDER}
+    obj = {"apiVersion": DEMO.api_version, "kind": DEMO.kind, "metadata": metadata, "spec": {}}
+    started = datetime.fromtimestamp(STARTED, UTC)
+    record = RunRecord(DEMO, obj, "7", Bodies(), 1 << 20, ("something changed",), started=started)
+    for ident, host in dict.fromkeys((each.asker.task, each.asker.host) for each in exchanges):
+        record.on_event(RunEvent(name="playbook_on_task_start", task=ident, task_id=ident, task_path=f"/r/{ident}:1"))
+        censored = ident in hidden
+        record.on_event(RunEvent(name="runner_on_ok", task=ident, task_id=ident, host=host, censored=censored))
+    for each in exchanges:
+        record.on_exchange(each)
+    summary = RunSummary("failed" if failures else "successful", failures=failures, duration_seconds=0.25)
+    record.ending = Ending("failed" if failures else "succeeded", summary, status)
+    return record
+
+
+def record_of(tmp_path: Path, *exchanges: Exchange, hidden: tuple[str, ...] = ()) -> StoredRecord:
+    """Return what is read back after a run was recorded."""
+    return stored(tmp_path, run_of(*exchanges, hidden=hidden))
+
+
+def stored(tmp_path: Path, run: RunRecord) -> StoredRecord:
+    """Return what is read back of a run that was written into a file."""
+    document = document_of(run, Surroundings(resources=RESOURCES))
+    return read_record(RecordFiles(tmp_path, 1 << 20).write(run, document))
+
+
+def lines_of(record: StoredRecord) -> RunLines:
+    """Return the lines of a record."""
+    return RunLines.of_record(record)

@@ -1,0 +1,166 @@
+"""A record answers with what the cluster had before the run of the record changed it."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.runner.proxy import Exchange
+from rolecall.workbench.replay.record_source import RecordSource
+from tests.unit.workbench.replay.stories import (
+    DONE,
+    GONE,
+    MAPS,
+    NEWER,
+    OLDER,
+    PODS,
+    SECRETS,
+    ask,
+    config_map,
+    listed,
+    record_of,
+    resource,
+)
+
+A = ObjectKey("ns", "a")
+BEFORE, AFTER = config_map("before"), config_map("after")
+SLIGHT = {"data": {"a": "after"}}
+
+
+def source_of(tmp_path: Path, *exchanges: Exchange) -> RecordSource:
+    return RecordSource(record_of(tmp_path, *exchanges))
+
+
+async def value_of(source: RecordSource) -> str | None:
+    """Return the value in the ConfigMap "a", None if it was not there."""
+    found = await source.get(resource("configmaps"), A)
+    return None if found is None else str(found["data"]["a"])
+
+
+async def names_in(source: RecordSource, plural: str = "configmaps", **selectors: str) -> list[str]:
+    found = await source.list(resource(plural), "ns", **selectors)
+    return sorted(each["metadata"]["name"] for each in found)
+
+
+FIRST_ANSWERS: dict[str, tuple[list[Exchange], str | None]] = {
+    "GET that finds it": ([ask("GET", f"{MAPS}/a", None, BEFORE)], "before"),
+    "GET that does not": ([ask("GET", f"{MAPS}/a", None, GONE, 404)], None),
+    "GET, then a PATCH": (
+        [ask("GET", f"{MAPS}/a", None, BEFORE), ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER)],
+        "before",
+    ),
+    "PATCH, then a GET": (
+        [ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER), ask("GET", f"{MAPS}/a", None, config_map("later"))],
+        "after",
+    ),
+    "list, then a PUT": ([ask("GET", MAPS, None, listed(BEFORE)), ask("PUT", f"{MAPS}/a", AFTER, AFTER)], "before"),
+    "POST that creates it": ([ask("POST", MAPS, AFTER, AFTER, 201), ask("GET", f"{MAPS}/a", None, AFTER)], None),
+    "POST that finds it": ([ask("POST", MAPS, AFTER, {"kind": "Status"}, 409)], "after"),
+    "POST that finds it, then a GET": (
+        [ask("GET", f"{MAPS}/a", None, BEFORE), ask("POST", MAPS, AFTER, {"kind": "Status"}, 409)],
+        "before",
+    ),
+    "apply that creates it": ([ask("PATCH", f"{MAPS}/a?fieldManager=x", AFTER, AFTER, 201)], None),
+    "PATCH that does not find it": ([ask("PATCH", f"{MAPS}/a", SLIGHT, GONE, 404)], None),
+    "DELETE that returns it": ([ask("DELETE", f"{MAPS}/a", None, BEFORE)], "before"),
+    "DELETE that does not find it": ([ask("DELETE", f"{MAPS}/a", None, GONE, 404)], None),
+    "nothing": ([], None),
+    "dry run": ([ask("PATCH", f"{MAPS}/a?dryRun=All", SLIGHT, AFTER), ask("GET", f"{MAPS}/a", None, BEFORE)], "before"),
+}
+
+
+@pytest.mark.parametrize("case", FIRST_ANSWERS)
+async def test_an_object_is_what_the_first_answer_shows_of_the_time_before_the_run(case: str, tmp_path: Path) -> None:
+    exchanges, expected = FIRST_ANSWERS[case]
+    assert await value_of(source_of(tmp_path, *exchanges)) == expected
+
+
+async def test_what_only_a_write_shows_is_assumed_and_said(tmp_path: Path) -> None:
+    source = source_of(tmp_path, ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER))
+    assert source.assumptions == (
+        "ConfigMap ns/a was before the run as in the answer to a PATCH: the record does not show it earlier",
+    )
+    assert source_of(tmp_path, ask("GET", f"{MAPS}/a", None, BEFORE)).assumptions == ()
+
+
+async def test_an_object_that_was_deleted_was_there_without_the_marks_of_its_deletion(tmp_path: Path) -> None:
+    dying = config_map("before", deletionTimestamp=NEWER, deletionGracePeriodSeconds=30, finalizers=["orphan", "mine"])
+    for answer, expected in ((dying, ["mine"]), (DONE, None)):
+        found = await source_of(tmp_path, ask("DELETE", f"{MAPS}/a", None, answer)).get(resource("configmaps"), A)
+        assert found is not None
+        metadata = found["metadata"]
+        assert (metadata["name"], metadata["namespace"], found["kind"]) == ("a", "ns", "ConfigMap")
+        assert metadata["uid"]
+        assert not metadata.keys() & {"deletionTimestamp", "deletionGracePeriodSeconds"}
+        assert metadata.get("finalizers") == expected
+
+
+async def test_the_primary_is_the_object_of_the_head_and_its_namespace_is_there(tmp_path: Path) -> None:
+    source = source_of(tmp_path)
+    primary = await source.get(resource("demos"), ObjectKey("ns", "one"))
+    assert primary is not None
+    assert primary["metadata"]["uid"] == "uid-of-one"
+    assert await source.get(resource("namespaces"), ObjectKey("", "ns")) is not None
+    assert await source.get(resource("namespaces"), ObjectKey("", "elsewhere")) is None
+
+
+async def test_lists_are_answered_by_selectors_from_all_that_the_record_shows(tmp_path: Path) -> None:
+    one, two = config_map("1", "one", labels={"app": "x"}), config_map("2", "two", labels={"app": "y"})
+    source = source_of(
+        tmp_path,
+        ask("GET", f"{MAPS}?labelSelector=app%3Dx", None, listed(one)),
+        ask("GET", f"{MAPS}/two", None, two),
+    )
+    assert await names_in(source, labels="app=x") == ["one"]
+    assert await names_in(source, labels="app in (x, y),!old") == ["one", "two"]
+    assert await names_in(source, fields="metadata.name=two") == ["two"]
+    found = await source.list(resource("configmaps"), "")
+    assert {each["kind"] for each in found} == {"ConfigMap"}
+    assert await source.list(resource("configmaps"), "elsewhere") == []
+
+
+async def test_what_came_into_being_because_of_the_run_was_not_there_before(tmp_path: Path) -> None:
+    made = config_map("1", "made", creationTimestamp=NEWER)
+    controller = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": True}
+
+    def pod(name: str, created: str) -> RawObject:
+        metadata = {"name": name, "namespace": "ns", "uid": name, "creationTimestamp": created}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"ownerReferences": [controller]}}
+
+    pods = listed(pod("old", OLDER), pod("same-second", NEWER), kind="Pod")
+    source = source_of(tmp_path, ask("POST", MAPS, made, made, 201), ask("GET", PODS, None, pods))
+    assert await names_in(source, "pods") == ["old"]
+    assert await names_in(source_of(tmp_path, ask("GET", PODS, None, pods)), "pods") == ["old", "same-second"]
+
+
+async def test_a_watch_shows_objects_too(tmp_path: Path) -> None:
+    events = [{"type": "ADDED", "object": BEFORE}, {"type": "MODIFIED", "object": AFTER}]
+    lines = "".join(f"{json.dumps(each)}\n" for each in events).encode()
+    assert await value_of(source_of(tmp_path, ask("GET", f"{MAPS}?watch=1", None, lines))) == "before"
+
+
+async def test_secrets_stay_placeholders_that_can_be_decoded(tmp_path: Path) -> None:
+    encoded = base64.b64encode(b"planted-Pa55word").decode()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
+    secret |= {"data": {"password": encoded, "odd": "no base64 at all!"}}
+    source = source_of(tmp_path, ask("GET", f"{SECRETS}/s", None, secret))
+    found = await source.get(resource("secrets"), ObjectKey("ns", "s"))
+    assert found is not None
+    assert base64.b64decode(found["data"]["odd"], validate=True)
+    placeholder = base64.b64decode(found["data"]["password"], validate=True).decode()
+    assert len(placeholder) == len("planted-Pa55word")
+    assert placeholder != "planted-Pa55word"
+
+
+async def test_questions_that_the_record_cannot_answer_are_told_apart(tmp_path: Path) -> None:
+    source = source_of(
+        tmp_path,
+        ask("GET", f"{MAPS}/gone", None, GONE, 404),
+        ask("GET", PODS, None, listed(kind="Pod")),
+    )
+    assert source.is_known("", "configmaps", ObjectKey("ns", "gone"))
+    assert not source.is_known("", "configmaps", ObjectKey("ns", "other"))
+    assert source.is_known("", "pods", ObjectKey("ns", "any")), "the list of all pods shows that it is not there"
+    assert not source.is_known("", "pods", ObjectKey("elsewhere", "any"))
