@@ -8,7 +8,7 @@ import sys
 from unittest import mock
 
 from rolecall.cli.main import main
-from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.api_access import SharedDiscovery
 
 
 async def nothing(_discovery: SharedDiscovery) -> None:

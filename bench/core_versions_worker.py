@@ -12,9 +12,8 @@ from bench.core_versions import PROJECT, SAMPLES, role_of
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
+from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
 

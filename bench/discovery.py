@@ -21,7 +21,7 @@ from bench.stage import Stage, progress, until
 from bench.subjects import SUBJECTS
 from bench.widgets import side_by_side
 
-from rolecall.kube.aggregated_discovery import AggregatedDiscovery
+from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 

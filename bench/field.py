@@ -36,7 +36,7 @@ from kubernetes.config import new_client_from_config
 from kubernetes.dynamic import DynamicClient
 
 from rolecall.kube.references import RawObject
-from rolecall.system.process_tree import descendants, is_alive, kill_all
+from rolecall.system.processes import descendants, is_alive, kill_all
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 
 _READY_SECONDS, _STOP_SECONDS, _QUIET_SECONDS = 120.0, 60.0, 300.0

@@ -17,8 +17,8 @@ from bench.stage import PROJECT, Stage, until
 from bench.widgets import side_by_side
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.pause import RECONCILE_AT_ANNOTATION
-from rolecall.runner.reconcile.schedule import PERIOD_ANNOTATION
+from rolecall.runner.reconcile.context import RECONCILE_AT_ANNOTATION
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 
 PROGRAM = (sys.executable, "-m", "rolecall")
 _APPS = "apps/v1"

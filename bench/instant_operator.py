@@ -22,7 +22,7 @@ from rolecall.runner.config.watches import load_watches
 from rolecall.runner.controller.priorities import Priority, PriorityOrder
 from rolecall.runner.operator import run_operator
 from rolecall.runner.runs.events import Counts, RunSummary
-from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.system import logs
 
 STANDARD_OUTPUT = 1

@@ -26,9 +26,7 @@ from rolecall.runner.proxy import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import RunProcess, RunSpec
-from rolecall.runner.runs.subprocess_starter import LINE_LIMIT_BYTES
+from rolecall.runner.runs.process import LINE_LIMIT_BYTES, ProcessRunner, RunProcess, RunSpec
 
 RUNS, EVENTS, ROUNDS = 20, 5_000, 3
 GOAL_MILLISECONDS = 100.0

@@ -18,8 +18,8 @@ from ansible_collections.kubernetes.core.plugins.module_utils.client.discovery i
 from ansible_collections.kubernetes.core.plugins.module_utils.k8sdynamicclient import K8SDynamicClient
 from kubernetes import config
 
-from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery, encode
 from rolecall.runner.warm.ansible_patches import known_discovery
 

@@ -50,7 +50,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
-from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 
 POPULATIONS, QUICK_POPULATIONS = (1_000, 10_000), (1_000,)
 INTERRUPTED = 130

@@ -13,9 +13,7 @@ from typing import TypeVar
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.conditions import Stamp
-from rolecall.runner.reconcile.readiness import Readiness
-from rolecall.runner.reconcile.status import ReconcileOutcome, finished
+from rolecall.runner.reconcile.status import Readiness, ReconcileOutcome, Stamp, finished
 from rolecall.runner.runs.events import Counts
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")

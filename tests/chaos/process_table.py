@@ -6,7 +6,7 @@ from contextlib import suppress
 import psutil
 
 from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
-from rolecall.system.process_tree import is_alive
+from rolecall.system.processes import is_alive
 
 FORK_SERVER_MODULE = "rolecall.runner.warm.server"
 _OPERATOR = ("-m", "rolecall", "run")

@@ -21,8 +21,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from rolecall.workbench.controlplane.certificates import CertificateAuthority, KeyPair
-from rolecall.workbench.controlplane.kubeconfig import kubeconfig, token_user
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, KeyPair, kubeconfig, token_user
 
 HOST = "127.0.0.1"
 NO_LIMIT = aiohttp.ClientTimeout()

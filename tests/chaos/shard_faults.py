@@ -1,7 +1,7 @@
 """Three replicas that share the work, and what happens to one of them: the one that has the long run."""
 
 from rolecall.runner.election.elector import LEASE
-from rolecall.runner.election.hashing import shard_of
+from rolecall.runner.election.membership import shard_of
 from tests.chaos.accepted import until
 from tests.chaos.heartbeats import HEARTBEAT
 from tests.chaos.lease_faults import Part, Worker, long_run

@@ -10,7 +10,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.chaos.heartbeats import HEARTBEAT, PASSING
 from tests.chaos.ledger import Ledger
 from tests.chaos.process_table import MARK

@@ -11,7 +11,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.integration.control_plane import control_plane
 from tests.integration.example_projects import ADVANCED, MEMCACHED
 from tests.integration.operators import EVERY_NAMESPACE, PROJECT, Operator, copy_project

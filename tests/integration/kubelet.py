@@ -15,8 +15,8 @@ from pathlib import Path
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
+from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import STAGES
-from rolecall.workbench.controlplane.startup import free_port
 from tests.integration.world import PATIENCE, World, eventually, is_true
 
 NODE = GVK("", "v1", "Node")

@@ -13,26 +13,22 @@ from typing import Any
 
 import pytest
 
-from rolecall.cli.command_line import add_flags
-from rolecall.cli.operator_settings import ansible_defaults_for, settings_of
-from rolecall.cli.parsing import Parser
+from rolecall.cli.parsing import Parser, add_flags, ansible_defaults_for, settings_of
 from rolecall.cli.plan import FLAGS
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import load_watches
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.starters import starter_for
-from rolecall.system.process_tree import reap_children
-from rolecall.workbench.plan.live_source import LiveSource
-from rolecall.workbench.plan.planner import Planner, planning
+from rolecall.runner.runs.process import ProcessRunner
+from rolecall.runner.warm.starter import starter_for
+from rolecall.system.processes import reap_children
+from rolecall.workbench.plan.planner import Planner, Target, Targets, planning, targets_of
 from rolecall.workbench.plan.reconciles import PlannedReconciles
-from rolecall.workbench.plan.request import PlanRequest
-from rolecall.workbench.plan.results import Plan
+from rolecall.workbench.plan.results import Plan, PlanRequest
 from rolecall.workbench.plan.sandbox import Shadow
-from rolecall.workbench.plan.targets import Target, Targets, targets_of
-from rolecall.workbench.replay.run_lines import RunLines
+from rolecall.workbench.plan.sandbox_sources import LiveSource
+from rolecall.workbench.replay.writes import RunLines
 from tests.integration.world import World, names
 
 NAMESPACE = GVK("", "v1", "Namespace")

@@ -17,8 +17,7 @@ from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.workbench.plan.results import ObjectPlan
 from rolecall.workbench.plan.sandbox import Shadow
 from rolecall.workbench.replay.comparison import Compared, compare
-from rolecall.workbench.replay.run_lines import RunLines
-from rolecall.workbench.replay.writes import Write, writes_of
+from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, Place, Project, joined, plan_of
 from tests.integration.world import PATIENCE, eventually

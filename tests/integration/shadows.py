@@ -9,7 +9,7 @@ import yaml
 
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.sandbox import Shadow, shadow_in
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 
 READ_ONLY = """
 apiVersion: v1

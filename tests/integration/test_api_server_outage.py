@@ -11,7 +11,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from rolecall.workbench.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster, startup
+from rolecall.workbench.controlplane import ComponentFailedError, ControlPlane, ControlPlaneError, cluster
+from rolecall.workbench.controlplane import cluster as startup
 from rolecall.workbench.controlplane.binaries import find_binaries
-from rolecall.workbench.controlplane.component_processes import find_in_directory
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST
+from rolecall.workbench.controlplane.state import find_in_directory
 from tests.integration.world import PATIENCE
 
 POLL_SECONDS = 0.05

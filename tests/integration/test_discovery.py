@@ -20,17 +20,16 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.aggregated_discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
+from rolecall.kube.discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import Exchange, NewTraceparent, Proxy
 from rolecall.runner.proxy.forward import Upstream, buffered_response, upstream_headers
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from tests.integration.test_runner import Bench

@@ -5,9 +5,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rolecall.kube.references import RawObject
-from rolecall.runner.reconcile.conditions import Stamp, Status
-from rolecall.runner.reconcile.readiness import Readiness
-from rolecall.runner.reconcile.status import ReconcileOutcome, finished, interrupted, paused, running
+from rolecall.runner.reconcile.status import (
+    Readiness,
+    ReconcileOutcome,
+    Stamp,
+    Status,
+    finished,
+    interrupted,
+    paused,
+    running,
+)
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
 

@@ -19,11 +19,10 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.election.elector import LEASE, Election, Elector
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.probes import Readiness
-from rolecall.runner.serving.servers import serving
+from rolecall.runner.serving.servers import Readiness, serving
 from rolecall.system.clock import LoopClock
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.operators import Operator
 from tests.integration.things import DEFINITION, MANIFEST, THING, write_project, write_role
 from tests.integration.world import PATIENCE, World, eventually, is_true

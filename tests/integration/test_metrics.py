@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 import yaml
 
-from rolecall.kube.durations import parse_duration
+from rolecall.kube.quantities import parse_duration
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.metrics import port_of, read
 from tests.integration.operators import Operator

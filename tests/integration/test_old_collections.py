@@ -10,8 +10,7 @@ from tools.fingerprints import release_sources
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter

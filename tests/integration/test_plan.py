@@ -17,8 +17,7 @@ from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.differences import Findings, findings_of
-from rolecall.workbench.plan.document import document_of
-from rolecall.workbench.plan.rendering import Rendering
+from rolecall.workbench.plan.output import Rendering, document_of
 from rolecall.workbench.plan.results import ExitCode, Plan
 from rolecall.workbench.plan.sandbox import shadow_in
 from tests.integration.definitions import CRD

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from rolecall.workbench.controlplane import ControlPlane, components
-from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.integration.operators import PROJECT, copy_project
 from tests.integration.test_plan_command import rolecall
 

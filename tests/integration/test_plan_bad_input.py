@@ -17,9 +17,9 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan import planner
-from rolecall.workbench.plan.live_source import LiveSource
 from rolecall.workbench.plan.sandbox import Shadow, shadow_in
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.plan.sandbox_sources import LiveSource
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.definitions import define, definition, undefine
 from tests.integration.planned import Project, clear
 from tests.integration.shadows import READ_ONLY, reader_kubeconfig, shadow_plane

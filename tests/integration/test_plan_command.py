@@ -19,11 +19,10 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.differences import findings_of
-from rolecall.workbench.plan.document import document_of
+from rolecall.workbench.plan.output import document_of
 from rolecall.workbench.plan.results import ObjectPlan, Plan, PlannedWrite, TaskName
-from rolecall.workbench.project.manifests import Applier
-from rolecall.workbench.replay.run_lines import RunLines
-from rolecall.workbench.replay.writes import writes_of
+from rolecall.workbench.project.demo_inputs import Applier
+from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, World, is_true

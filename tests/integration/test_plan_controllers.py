@@ -9,11 +9,11 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
-from rolecall.workbench.plan.controller_changes import controller_changes
-from rolecall.workbench.plan.importer import Importer
-from rolecall.workbench.plan.live_source import LiveSource
+from rolecall.workbench.plan.convergence import controller_changes
 from rolecall.workbench.plan.results import ControllerChange, ObjectChange, ObjectPlan
 from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.sandbox_import import Importer
+from rolecall.workbench.plan.sandbox_sources import LiveSource
 from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
 from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, POD, REPLICA_SET, World, names
 

@@ -11,12 +11,11 @@ import pytest_asyncio
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.process import ProcessRunner, SubprocessStarter
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
-from rolecall.system.process_tree import reap_children
-from rolecall.workbench.plan.planned_run import PlannedOutcome, PlannedRun
+from rolecall.system.processes import reap_children
+from rolecall.workbench.plan.reconciles import PlannedOutcome, PlannedRun
 from tests import CORE
 from tests.integration.test_runner import Bench
 

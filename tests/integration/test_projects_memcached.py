@@ -9,7 +9,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.metadata import has_finalizer, metadata_of, uid_of
 from rolecall.kube.references import GVK, RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.example_projects import MEMCACHED as PROJECT
 from tests.integration.metrics import read

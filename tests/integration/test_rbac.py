@@ -15,7 +15,7 @@ import yaml
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project
 from tests.integration.world import (

@@ -20,16 +20,13 @@ import pytest_asyncio
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.runs.events import RunEvent, RunSummary
-from rolecall.runner.runs.guarded_runner import GuardedRunner
-from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.memory import GuardedRunner
+from rolecall.runner.runs.process import ProcessRunner, RunSpec, SubprocessStarter, new_ident
 from rolecall.runner.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
-from rolecall.runner.runs.runner import RunSpec, new_ident
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
-from rolecall.system.container_memory import ContainerMemory
-from rolecall.system.control_groups import ControlGroup
-from rolecall.system.process_tree import reap_children
+from rolecall.system.control_groups import ContainerMemory, ControlGroup
+from rolecall.system.processes import reap_children
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]
 
@@ -492,12 +489,12 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.runner.runs.guarded_runner import GuardedRunner
-from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.memory import GuardedRunner
+from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.runner import RunSpec
+from rolecall.runner.runs.process import RunSpec
 from rolecall.runner.warm.starter import ForkserverStarter
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.process import SubprocessStarter
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 

@@ -9,7 +9,7 @@ import yaml
 
 from rolecall.workbench.controlplane.binaries import find_binaries
 from rolecall.workbench.controlplane.state import known_names
-from rolecall.workbench.project.project import init_project
+from rolecall.workbench.project.scaffold import init_project
 from tests.guides import guide
 from tests.integration.shell import clone, do
 from tests.outcomes import Done, check

@@ -11,12 +11,10 @@ from rolecall.kube.metadata import is_being_deleted, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.importer import Importer
-from rolecall.workbench.plan.live_source import LiveSource
 from rolecall.workbench.plan.sandbox import Shadow
-from rolecall.workbench.plan.sandbox_definitions import DEFINITION_KIND
-from rolecall.workbench.plan.sandbox_store import StoredObject
-from rolecall.workbench.plan.source import SourceError
+from rolecall.workbench.plan.sandbox_import import Importer
+from rolecall.workbench.plan.sandbox_sources import LiveSource, SourceError
+from rolecall.workbench.plan.sandbox_store import DEFINITION_KIND, StoredObject
 from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
 from tests.integration.things import THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, POD, REPLICA_SET, World, names

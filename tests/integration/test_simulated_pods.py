@@ -14,10 +14,10 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.controlplane.component_processes import is_alive
+from rolecall.workbench.controlplane.cluster import free_port
 from rolecall.workbench.controlplane.components import KUBELET
-from rolecall.workbench.controlplane.pod_responses import LABEL
-from rolecall.workbench.controlplane.startup import free_port
+from rolecall.workbench.controlplane.kubelet_server import LABEL
+from rolecall.workbench.controlplane.state import is_alive
 from tests.integration.shared import Role, Shared, Things
 from tests.integration.world import PATIENCE, World
 

@@ -12,7 +12,7 @@ import pytest
 
 from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane, components
-from rolecall.workbench.project.manifests import Applier, read_manifests
+from rolecall.workbench.project.demo_inputs import Applier, read_manifests
 from tests.collector import Collector, SeenSpan, grpc_collector, http_collector
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import PROJECT, Operator, copy_project

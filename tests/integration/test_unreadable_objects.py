@@ -30,7 +30,7 @@ def _parser(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RecursionError
         return loads(text)
 
-    monkeypatch.setattr("rolecall.kube.answers.json.loads", loads_some_levels)
+    monkeypatch.setattr("rolecall.kube.connection.json.loads", loads_some_levels)
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import pytest
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.reconcile.conditions import Status
-from rolecall.runner.reconcile.readiness import without_ours
+from rolecall.runner.reconcile.status import Status, without_ours
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project

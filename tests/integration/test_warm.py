@@ -18,12 +18,11 @@ from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.process import ProcessRunner, SubprocessStarter
 from rolecall.runner.runs.run_processes import processes_of_run
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
-from rolecall.system.process_tree import reap_children
+from rolecall.system.processes import reap_children
 from tests.integration.test_runner import Bench, has_module, until, zombies
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.core]

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.client import Client
+from rolecall.kube.client import Client, SelectedReads, Selection
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK
-from rolecall.kube.selected_reads import SelectedReads, Selection
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.shared import Role, Shared, Thing, Things
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, World, always, eventually

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolecall.kube.references import RawObject
-from rolecall.workbench.controlplane.binaries import cache_root
-from rolecall.workbench.controlplane.build import find_go
+from rolecall.workbench.controlplane.binaries import cache_root, find_go
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("go.mod", "go.sum", "main.go")

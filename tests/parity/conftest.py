@@ -14,9 +14,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import Runner
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.process import ProcessRunner, Runner, SubprocessStarter
 from rolecall.runner.warm import starter as forkserver_starter
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter

@@ -16,8 +16,8 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.runs.api_access import RunCredentials
 from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.process import Runner, RunSpec, new_ident
 from rolecall.runner.runs.run_processes import processes_of_run
-from rolecall.runner.runs.runner import Runner, RunSpec, new_ident
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer

@@ -9,7 +9,7 @@ import ansible
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runner.runs.process_runner import ProcessRunner
+from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter
 from tests.parity.cases import CASES

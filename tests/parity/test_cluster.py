@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rolecall.kube.aggregated_discovery import AggregatedDiscovery
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.runs.api_access import ApiAccess
-from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.project.manifests import Applier
+from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.control_plane import control_plane
 from tests.integration.things import DEFINITION, THING
 from tests.integration.world import CONFIG_MAP, EVENT, POD, World

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.runner import Runner
+from rolecall.runner.runs.process import Runner
 from tests.parity.cases import FIRST, SECOND, Case
 from tests.parity.conftest import NAMES, Pair, start_warm
 from tests.parity.stage import Stage

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from rolecall.cli.ansible_operator import parser
-from rolecall.cli.command_line import apply_flags, join_flag_values
-from rolecall.cli.program import ansible_operator_program
+from rolecall.cli.parsing import apply_flags, join_flag_values
+from rolecall.cli.run import ansible_operator_program
 from tests.static.repository import ROOT, documents
 
 (DEPLOYMENT,) = [each for each in documents("deploy/operator/*.yaml") if each["kind"] == "Deployment"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from rolecall.runner.runs.reserved_variables import is_reserved
+from rolecall.runner.runs.variables import is_reserved
 
 DOCUMENTATION = re.compile(r'^\s*DOCUMENTATION\s*=\s*r?("""|\'\'\')(.*?)\1', re.DOTALL | re.MULTILINE)
 VARIABLES = re.compile(r"^( +)vars:[ \t]*\n((?:\1 +.*\n?)+)", re.MULTILINE)

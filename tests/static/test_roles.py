@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.snake_case import snake_case
+from rolecall.runner.runs.variables import snake_case
 from tests.static.repository import BUILT_IN, ROLES, ROOT, action, role_file, schema, tasks, watches
 
 TYPES = {"integer": "int", "string": "str", "boolean": "bool", "object": "dict", "array": "list"}

@@ -15,7 +15,7 @@ from tools.docs.markdown import WIDTH, code, linked, marked, paragraph, table
 
 from rolecall.cli import ansible_operator
 from rolecall.cli import main as rolecall
-from rolecall.cli.all_flags import all_flags
+from rolecall.cli.flags import all_flags
 
 _DEFAULT = re.compile(r"(?P<meaning>.*) \(default: (?P<default>.*)\)", re.DOTALL)
 _HARD_SPACE = "\x00"

@@ -6,7 +6,7 @@ from typing import Any
 from tools.docs.markdown import code, linked, table
 
 from rolecall.runner.config import watch_keys as declared
-from rolecall.runner.config.key_types import BOOLEAN, LIST, Key
+from rolecall.runner.config.watch_keys import BOOLEAN, LIST, Key
 
 _LINKS = {
     declared.MANAGE_STATUS: ("status", "../concepts/status.md"),

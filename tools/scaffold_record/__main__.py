@@ -14,10 +14,8 @@ from tools.scaffold_record.generalise import DOMAIN, KIND, template_of
 
 from rolecall.runner.record.files import FAILED_SUFFIX, SUFFIX
 from rolecall.workbench.controlplane.cluster import ControlPlane
-from rolecall.workbench.project.manifests import Applier, read_manifests
-from rolecall.workbench.project.operator_process import OperatorProcess
-from rolecall.workbench.project.project import create_api, init_project
-from rolecall.workbench.project.templates import FOLDER
+from rolecall.workbench.project.demo_inputs import Applier, OperatorProcess, read_manifests
+from rolecall.workbench.project.scaffold import FOLDER, create_api, init_project
 
 TEMPLATE = FOLDER / "api/tests/records/_name_.jsonl.tmpl"
 WITHIN_SECONDS = 120.0

@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from rolecall.runner.record.lines import to_line
-from rolecall.runner.record.reader import StoredRecord, read_record
-from rolecall.workbench.project.project import NewKind
+from rolecall.runner.record.reader import StoredRecord, read_record, to_line
+from rolecall.workbench.project.scaffold import NewKind
 
 DOMAIN: Final = "domain-of-zyx"
 KIND: Final = NewKind("group-of-zyx", "v9beta9", "Zyxkind", plural="zyxkinds", with_role=True)

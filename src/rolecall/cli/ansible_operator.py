@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from rolecall.cli.command_line import join_flag_values
-from rolecall.cli.parsing import Parser
-from rolecall.cli.program import ansible_operator_program
-from rolecall.cli.run import add_run_command
+from rolecall.cli.parsing import Parser, join_flag_values
+from rolecall.cli.run import add_run_command, ansible_operator_program
 from rolecall.cli.terminal import exit_code_of
 from rolecall.cli.version import commit
 

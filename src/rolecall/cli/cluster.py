@@ -16,13 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rolecall.cli.flag_values import POSITIVE
-from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
+from rolecall.cli.flags import POSITIVE
+from rolecall.cli.terminal import INTERRUPTED, interrupted_by_signals
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
 from rolecall.workbench.controlplane.binaries import find_binaries
-from rolecall.workbench.controlplane.component_processes import is_alive, memory_bytes
 from rolecall.workbench.controlplane.components import COMPONENTS
-from rolecall.workbench.controlplane.state import known_names
+from rolecall.workbench.controlplane.state import is_alive, known_names, memory_bytes
 
 STATE_VARIABLE = "ROLECALL_STATE_DIR"
 SIGNAL_EXIT_BASE = 128

@@ -51,8 +51,11 @@ def add_parser(commands: Any) -> None:
 
 def _create_api(options: argparse.Namespace) -> int:
     # The other commands should not pay for it.
-    from rolecall.workbench.project.errors import ScaffoldError  # noqa: PLC0415
-    from rolecall.workbench.project.project import NewKind, create_api  # noqa: PLC0415
+    from rolecall.workbench.project.scaffold import (  # noqa: PLC0415
+        NewKind,
+        ScaffoldError,
+        create_api,
+    )
 
     new_kind = NewKind(
         options.group,

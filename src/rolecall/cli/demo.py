@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.cli.cluster import STATE_VARIABLE
-from rolecall.cli.flag_values import DURATION
-from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
+from rolecall.cli.flags import DURATION
+from rolecall.cli.terminal import INTERRUPTED, interrupted_by_signals
 from rolecall.kube.errors import KubeError
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 

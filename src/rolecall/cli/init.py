@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rolecall.workbench.project.project_files import ProjectFiles
+    from rolecall.workbench.project.scaffold import ProjectFiles
 
 
 def add_parser(commands: Any) -> None:
@@ -45,8 +45,10 @@ def print_written_files(command: str, files: "ProjectFiles", next_steps: tuple[s
 
 def _init(options: argparse.Namespace) -> int:
     # The other commands should not pay for it.
-    from rolecall.workbench.project.errors import ScaffoldError  # noqa: PLC0415
-    from rolecall.workbench.project.project import init_project  # noqa: PLC0415
+    from rolecall.workbench.project.scaffold import (  # noqa: PLC0415
+        ScaffoldError,
+        init_project,
+    )
 
     directory = options.directory or Path(options.project_name)
     try:

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rolecall.cli import cluster, create, demo, init, plan, rbac, record, replay, run, top, validate, version
-from rolecall.cli.command_line import join_flag_values
-from rolecall.cli.parsing import Parser
+from rolecall.cli.parsing import Parser, join_flag_values
 from rolecall.cli.terminal import exit_code_of
 
 EPILOG = """To get started:

@@ -2,14 +2,36 @@
 
 An unknown command or flag is an error that names the nearest known one. A command line without a command prints the
 help. Flags cannot be abbreviated: a new flag must not make an existing command line ambiguous.
+
+Parses a command line into settings, with Cobra's rules for flags.
+
+``--flag=value`` and ``--flag value`` are the same, whatever the value begins with. A boolean takes its value only after
+``=`` and is true without one. Names cannot be abbreviated. If a flag is given twice, the last value wins.
+
+What flags and the environment make of the settings of an operator, and what settings make of Ansible's environment.
+
+``rolecall run`` and ``rolecall plan`` share this: a role must find in a plan what it finds in the operator.
 """
 
 import argparse
 import difflib
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from rolecall.cli.flags import BOOLEAN, GROUPS, Flag, all_flags
+from rolecall.runner.config import environment as ansible_defaults
+from rolecall.runner.config.environment import (
+    ansible_debug_logs,
+    leader_election_id,
+    output_verbosity,
+    watch_namespaces,
+)
+from rolecall.runner.config.settings import LOG_EVENTS, Settings
+from rolecall.system.logs import get_logger
 
 USAGE_EXIT_CODE = 2
 OTHER_USAGE_EXIT_CODE = os.EX_USAGE
@@ -62,3 +84,118 @@ class Parser(argparse.ArgumentParser):
 def _hint(word: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(word, known, 1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    S = TypeVar("S", bound=DataclassInstance)
+
+
+class FlagFormatter(argparse.HelpFormatter):
+    """Format a boolean flag as ``--flag[=BOOL]``."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        return super()._format_action_invocation(action).replace(f" {BOOLEAN.metavar}", BOOLEAN.metavar)
+
+
+def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Container[str] | None = None) -> None:
+    """Add all flags, or ``only`` some; the help shows the values of ``defaults``, the settings, as their defaults."""
+    by_type: Mapping[type, object] = {type(settings): settings for settings in defaults}
+    # Once for all flags: to find out the number of processors takes reading files.
+    usual = {settings_type: settings_type() for settings_type in by_type}
+    for group in GROUPS:
+        flags = [flag for flag in group.flags if only is None or flag.name in only]
+        section = parser.add_argument_group(group.title) if flags else parser
+        for flag in flags:
+            section.add_argument(
+                f"--{flag.name}",
+                type=flag.type.parse,
+                metavar="|".join(flag.type.choices) or flag.type.metavar,
+                help=argparse.SUPPRESS
+                if flag.replaced_by
+                else _help(flag, by_type[group.settings_type], usual[group.settings_type]),
+            )
+
+
+def join_flag_values(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words with each flag joined to its value, so that argparse does not take a value for a flag."""
+    flags = {f"--{flag.name}": flag for flag in all_flags()}
+    rest = iter(words)
+    for word in rest:
+        flag = flags.get(word)
+        if word == "--":
+            yield word
+            yield from rest
+        elif flag is None:
+            yield word
+        elif flag.type.is_boolean:
+            yield f"{word}=true"
+        else:
+            value = next(rest, None)
+            yield word if value is None else f"{word}={value}"
+
+
+def given_flags(options: argparse.Namespace) -> Iterator[Flag]:
+    """Yield the flags that the command line sets."""
+    return (flag for flag in all_flags() if getattr(options, flag.dest, None) is not None)
+
+
+def apply_flags(defaults: "S", options: argparse.Namespace) -> "S":
+    """Return the settings with the values that the command line sets."""
+    values: dict[str, Any] = {}
+    for group in GROUPS:
+        if group.settings_type is type(defaults):
+            for flag in group.flags:
+                if (value := getattr(options, flag.dest, None)) is not None:
+                    values[flag.setting] = value
+    return replace(defaults, **values)
+
+
+def _help(flag: Flag, settings: object, usual: object) -> str:
+    default = getattr(settings, flag.setting)
+    if flag.default_text and default == getattr(usual, flag.setting):
+        shown = flag.default_text
+    elif default is None or default == "":
+        shown = ""
+    else:
+        shown = flag.type.show(default)
+    text = f"{flag.help} (default: {shown})" if shown else flag.help
+    return text.replace("%", "%%")
+
+
+logger = get_logger("cmd")
+
+
+def settings_of(options: argparse.Namespace, defaults: Settings, environment: Mapping[str, str]) -> Settings:
+    """Return the settings that a command line and the environment ask for."""
+    settings = apply_flags(defaults, options)
+    if settings.log_events not in LOG_EVENTS:
+        logger.error("unrecognized log level", flag="--ansible-log-events", value=settings.log_events)
+        settings = replace(settings, log_events=defaults.log_events)
+    return replace(
+        settings,
+        namespaces=watch_namespaces(environment),
+        output_verbosity=output_verbosity(environment),
+        debug_logs=ansible_debug_logs(environment),
+        leader_election_id=settings.leader_election_id or leader_election_id(environment),
+    )
+
+
+def search_paths(settings: Settings) -> dict[str, str]:
+    """Return the environment variables that flags set, for both the search for roles and Ansible."""
+    paths = {"ANSIBLE_ROLES_PATH": settings.roles_path, "ANSIBLE_COLLECTIONS_PATH": settings.collections_path}
+    found = {variable: value for variable, value in paths.items() if value}
+    for variable, value in found.items():
+        logger.info("Set the environment variable", envVar=variable, value=value)
+    return found
+
+
+def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that runs get because the user has set nothing else."""
+    conditionals = "true" if settings.allow_broken_conditionals else ""
+    return {
+        ansible_defaults.ROLES_PATH: ansible_defaults.roles_path(Path.cwd(), environment),
+        **ansible_defaults.unless_configured("gathering", settings.gathering, environment),
+        **ansible_defaults.unless_configured("allow_broken_conditionals", conditionals, environment),
+    }

@@ -14,21 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall.cli.command_line import FlagFormatter, add_flags
-from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
-from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
-from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
-from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
+from rolecall.cli.parsing import (
+    OTHER_USAGE_EXIT_CODE,
+    FlagFormatter,
+    Parser,
+    add_flags,
+    ansible_defaults_for,
+    search_paths,
+    settings_of,
+)
+from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.ansible_core import check_ansible_core
-from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.environment import check_ansible_core
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
     from rolecall.workbench.plan.differences import Findings
-    from rolecall.workbench.plan.request import PlanRequest
-    from rolecall.workbench.plan.results import Plan
+    from rolecall.workbench.plan.results import Plan, PlanRequest
 
 FLAGS = frozenset(
     {
@@ -120,9 +124,11 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
     # Importing what runs roles takes a second; the other commands should not pay for it.
     from rolecall.workbench.plan.differences import findings_of  # noqa: PLC0415
-    from rolecall.workbench.plan.request import PlanError  # noqa: PLC0415
-    from rolecall.workbench.plan.results import worst_of  # noqa: PLC0415
-    from rolecall.workbench.plan.source import SourceError  # noqa: PLC0415
+    from rolecall.workbench.plan.results import (  # noqa: PLC0415
+        PlanError,
+        worst_of,
+    )
+    from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
@@ -160,7 +166,7 @@ def _made(options: argparse.Namespace) -> "Plan":
 
 def _request(options: argparse.Namespace) -> "PlanRequest":
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.workbench.plan.request import PlanRequest  # noqa: PLC0415
+    from rolecall.workbench.plan.results import PlanRequest  # noqa: PLC0415
 
     check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
@@ -180,8 +186,10 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
 
 
 def _print(plan: "Plan", findings: "tuple[Findings, ...]", options: argparse.Namespace) -> None:
-    from rolecall.workbench.plan.document import document_of  # noqa: PLC0415
-    from rolecall.workbench.plan.rendering import Rendering  # noqa: PLC0415
+    from rolecall.workbench.plan.output import (  # noqa: PLC0415
+        Rendering,
+        document_of,
+    )
 
     if options.output == "json":
         sys.stdout.write(json.dumps(document_of(plan, findings), indent=2, ensure_ascii=False) + "\n")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 
 if TYPE_CHECKING:
+    from rolecall.workbench.permissions.manifests import Right
     from rolecall.workbench.permissions.needs import Source
-    from rolecall.workbench.permissions.rights import Right
 
 DIFFERENT = 2
 EPILOG = (
@@ -65,9 +65,9 @@ def add_parser(commands: Any) -> None:
 
 def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing these takes a while; the other commands should not pay for it.
-    from rolecall.runner.config.errors import ConfigurationError  # noqa: PLC0415
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.workbench.permissions.access_files import RbacError, read_access_sets  # noqa: PLC0415
+    from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import RbacError, read_access_sets  # noqa: PLC0415
     from rolecall.workbench.permissions.needs import Election, needs_of, sources_of  # noqa: PLC0415
 
     namespace, _, name = (options.leader_election or "/").partition("/")
@@ -97,8 +97,11 @@ def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") 
 
 
 def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
-    from rolecall.workbench.permissions.manifests import read_grants  # noqa: PLC0415
-    from rolecall.workbench.permissions.rights import excess, missing  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import (  # noqa: PLC0415
+        excess,
+        missing,
+        read_grants,
+    )
 
     grants = [grant for path in paths for grant in read_grants(path)]
     granted = [grant.right for grant in grants]

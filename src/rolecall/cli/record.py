@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from rolecall.runner.record.files import SUFFIX  # noqa: PLC0415 - the other commands need not pay for it
-    from rolecall.runner.record.rendering import table  # noqa: PLC0415
+    from rolecall.runner.record.timeline import table  # noqa: PLC0415
 
     directory: Path = options.directory
     try:
@@ -64,7 +64,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from rolecall.runner.record.rendering import Rendering  # noqa: PLC0415
+    from rolecall.runner.record.timeline import Rendering  # noqa: PLC0415
 
     try:
         record = read_record(options.file)

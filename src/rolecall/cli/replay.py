@@ -13,16 +13,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolecall.cli.command_line import FlagFormatter, add_flags
-from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
-from rolecall.cli.operator_settings import ansible_defaults_for, search_paths, settings_of
-from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
+from rolecall.cli.parsing import (
+    OTHER_USAGE_EXIT_CODE,
+    FlagFormatter,
+    Parser,
+    add_flags,
+    ansible_defaults_for,
+    search_paths,
+    settings_of,
+)
 from rolecall.cli.plan import FLAGS
-from rolecall.cli.terminal import configure_quiet_logs, print_lines, progress
+from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.ansible_core import check_ansible_core
-from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.environment import check_ansible_core
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.record.reader import exit_codes_text
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
@@ -66,7 +71,7 @@ def add_parser(commands: Any) -> None:
 
 def _replay(options: argparse.Namespace) -> int:
     # Importing what runs roles takes a second; the other commands should not pay for it.
-    from rolecall.workbench.plan.source import SourceError  # noqa: PLC0415
+    from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
@@ -83,8 +88,10 @@ def _replay(options: argparse.Namespace) -> int:
 
 async def _replays(options: argparse.Namespace, report: "Callable[[str], None]") -> "Replays":
     from rolecall.runner.config.watches import parse_watches  # noqa: PLC0415
-    from rolecall.workbench.replay.request import ReplayRequest  # noqa: PLC0415
-    from rolecall.workbench.replay.session import replay_all  # noqa: PLC0415
+    from rolecall.workbench.replay.replayer import (  # noqa: PLC0415
+        ReplayRequest,
+        replay_all,
+    )
 
     check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)
@@ -96,7 +103,7 @@ async def _replays(options: argparse.Namespace, report: "Callable[[str], None]")
 
 
 def _print(replays: "Replays", options: argparse.Namespace) -> None:
-    from rolecall.workbench.replay.rendering import document_of, lines_of  # noqa: PLC0415
+    from rolecall.workbench.replay.output import document_of, lines_of  # noqa: PLC0415
     from rolecall.workbench.replay.results import BadRecord  # noqa: PLC0415
 
     for each in replays.found:

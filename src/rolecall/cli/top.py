@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from rolecall.cli.command_line import FlagFormatter
-from rolecall.cli.interruption import INTERRUPTED, interrupted_by_signals
-from rolecall.cli.parsing import Parser
+from rolecall.cli.parsing import FlagFormatter, Parser
+from rolecall.cli.terminal import INTERRUPTED, interrupted_by_signals
 
 _STATES: Final = ("running", "failed", "deleting", "paused", "pending", "succeeded")
 

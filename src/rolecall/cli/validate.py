@@ -16,8 +16,7 @@ from rolecall.system import logs
 from rolecall.system.logs import LogSettings
 
 if TYPE_CHECKING:
-    from rolecall.workbench.project.problem import Problem
-    from rolecall.workbench.project.validate import Report
+    from rolecall.workbench.project.validate import Problem, Report
 
 _DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
 _COLOURS = {"error": "31", "warning": "33"}
@@ -67,8 +66,8 @@ def add_parser(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Importing the parsers takes a while; the other commands should not pay for it.
-    from rolecall.runner.config.ansible_core import check_ansible_core  # noqa: PLC0415
-    from rolecall.runner.config.errors import ConfigurationError  # noqa: PLC0415
+    from rolecall.runner.config.environment import check_ansible_core  # noqa: PLC0415
+    from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
     from rolecall.workbench.project.validate import validate  # noqa: PLC0415
     from rolecall.workbench.project.watches_schema import schema_text  # noqa: PLC0415
 

@@ -2,10 +2,21 @@
 
 No function changes its argument; functions that edit return a copy. A field of the wrong type counts as missing,
 because objects can come from any source.
+
+The annotations that tie an object to its primary where an owner reference may not.
+
+They are the Operator SDK's own, so that objects made under the Go runner are found again. The proxy writes them, and
+informers keep them to know whose dependent an object is.
+
+Shared strings: equal names, namespaces and labels of many objects take the memory of one.
+
+They are not interned, because Python 3.12.0 and 3.12.1 never free an interned string, and users may write any number of
+them. Only the short strings that were used last are shared, and all others are freed with their objects.
 """
 
 import copy
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from rolecall.kube.references import OwnerReference, RawObject
 
@@ -73,3 +84,32 @@ def without_finalizer(obj: RawObject, name: str) -> RawObject:
     metadata = changed.setdefault("metadata", {})
     metadata["finalizers"] = [item for item in _list(metadata.get("finalizers")) if item != name]
     return changed
+
+
+PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
+"""Names the primary: ``namespace/name``."""
+
+PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
+"""Names the primary's kind: ``Kind.group``, ``Kind`` for the core group."""
+
+
+_LONGEST = 512
+"""A namespace has at most 63 characters, a label 317 in its name."""
+
+
+def shared(text: str) -> str:
+    """Return the same string for equal ones, if it is not too long."""
+    return _last_used(text) if len(text) <= _LONGEST else text
+
+
+def shared_labels(obj: RawObject) -> dict[str, str]:
+    """Return the labels of an object as shared strings; a field of another type counts as missing."""
+    labels = metadata_of(obj).get("labels")
+    if not isinstance(labels, dict):
+        return {}
+    return {shared(str(name)): shared(str(value)) for name, value in labels.items()}
+
+
+@lru_cache(maxsize=8192)
+def _last_used(text: str) -> str:
+    return text

@@ -1,4 +1,10 @@
-"""Amounts of bytes as Kubernetes writes them: ``512Mi``, ``1G``, ``1048576``."""
+"""Amounts of bytes as Kubernetes writes them: ``512Mi``, ``1G``, ``1048576``.
+
+Durations as Go writes them: ``1h15m30.5s``, ``500ms``.
+
+Operators, annotations and flags all use this form. Units are ns, us (µs), ms, s, m and h; a bare number is an error,
+because its unit is unclear. Source of the rules: the documentation of Go's ``time.ParseDuration``.
+"""
 
 import re
 
@@ -21,3 +27,45 @@ def format_bytes(number: int) -> str:
         if number >= _SUFFIXES[suffix]:
             return f"{round(number / _SUFFIXES[suffix], 1):g}{suffix}"
     return str(number)
+
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+"""One number with its unit."""
+
+_WHOLE = re.compile(rf"[+-]?(?:{PART.pattern})+")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as ``1m30s``.
+
+    Raise ValueError with the text and the expected format.
+    """
+    if text.lstrip("+-") == "0":
+        return 0.0
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"not a duration: {text!r} (expected a number with a unit, for example 500ms, 15s or 1h30m)")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in PART.findall(text))
+    return -seconds if text.startswith("-") else seconds
+
+
+def parse_non_negative_duration(text: str) -> float:
+    """Return the seconds of a duration like ``parse_duration``. Raise ValueError if it is negative."""
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise ValueError(f"a duration cannot be negative: {text!r}")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Return a short readable text: ``350ms``, ``2.5s``, ``1m30s``, ``10h``."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    milliseconds = round(seconds * 1000)
+    if milliseconds < 1000:  # noqa: PLR2004 - a second
+        return f"{milliseconds}ms" if milliseconds else "0s"
+    minutes, tenths = divmod(round(seconds * 10), 600)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    parts.append(f"{tenths / 10:g}s" if tenths or not (hours or minutes) else "")
+    return "".join(parts)

@@ -4,51 +4,140 @@ One asyncio loop runs the informers, the queues, the dispatcher and the proxy; r
 and SIGINT stop the operator: no further request is taken, running runs may finish, those that take too long are
 interrupted and reported as such, and then everything else stops, within a limit. A second signal ends the process
 immediately.
+
+What an operator has besides its controllers: runner, proxy, work directory, live page.
+
+The settings say which there are and how large they may get. Each is started and ended with its ``async with``, and
+leaves nothing behind, also after an error.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
-from rolecall.kube.aggregated_discovery import AggregatedDiscovery
-from rolecall.kube.client import Client
-from rolecall.runner.config.leader_election import election_of
+from rolecall.kube.client import Client, SelectedReads
+from rolecall.kube.discovery import AggregatedDiscovery
 from rolecall.runner.config.settings import Settings, resolve_max_concurrent_runs
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.manager import Manager
-from rolecall.runner.election.elector import Elector
-from rolecall.runner.election.held_shards import HeldShards
+from rolecall.runner.election.elector import Elector, election_of
 from rolecall.runner.election.lease_guard import LeaseGuard
-from rolecall.runner.election.member import ShardMember
-from rolecall.runner.operator_services import (
-    keeping_budget,
-    live_page,
-    read_watches,
-    runner_of,
-    running_proxy,
-    work_directory,
-)
-from rolecall.runner.reconcile.event_recorder import EventRecorder
+from rolecall.runner.election.shard_member import HeldShards, ShardMember
+from rolecall.runner.proxy import Proxy
+from rolecall.runner.reads.read_watches import ReadWatches
+from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.watch_metrics import WatchMetricsFactory
-from rolecall.runner.record.memory import RecordMemory
-from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.recorder import Recorder, RecordMemory
 from rolecall.runner.record.traces import exporting, tracer_of
-from rolecall.runner.runs.content_watch import watch_content
-from rolecall.runner.runs.runner import Runner
-from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.api_access import SharedDiscovery
+from rolecall.runner.runs.artifacts import BudgetedRunner
+from rolecall.runner.runs.content import watch_content
+from rolecall.runner.runs.memory import GuardedRunner
+from rolecall.runner.runs.orphaned_workspaces import remove_old_kubeconfigs
+from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.probes import Readiness
-from rolecall.runner.serving.servers import serving
-from rolecall.runner.serving.user_metrics_endpoint import run_environment
-from rolecall.runner.watch_controller import OperatorContext, WatchController
+from rolecall.runner.serving.servers import Readiness, run_environment, serving
+from rolecall.runner.warm.starter import starter_for
+from rolecall.runner.watch_controller import OperatorContext, WatchController, WatchMetricsFactory
 from rolecall.system.clock import LoopClock
+from rolecall.system.files import OwnedDirectory, make_own_directory
 from rolecall.system.logs import get_logger
+
+
+@asynccontextmanager
+async def runner_of(
+    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, given: Runner | None
+) -> AsyncIterator[Runner]:
+    """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
+    if given:
+        yield given
+        return
+    starting = starter_for(
+        watches,
+        warm=settings.warm,
+        on_replaced=metrics.count_fork_server,
+        on_patches=lambda patches: metrics.set_patches({patch.name: patch.is_in_use for patch in patches}),
+    )
+    async with starting as starter:
+        with GuardedRunner.of(ProcessRunner(starter), settings.run_memory_limit_bytes) as guarded:
+            yield guarded
+
+
+@asynccontextmanager
+async def keeping_budget(
+    runner: Runner, settings: Settings, root: Path, watches: tuple[Watch, ...]
+) -> AsyncIterator[Runner]:
+    """Yield a runner that keeps the artifacts of all runs below the limit, if there is one."""
+    if not settings.max_artifacts_bytes:
+        yield runner
+        return
+    kinds = [watch.gvk for watch in watches]
+    async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
+        yield budgeted
+
+
+@asynccontextmanager
+async def running_proxy(client: Client, settings: Settings, may_write: Callable[[], bool]) -> AsyncIterator[Proxy]:
+    """Yield the API server as runs see it."""
+    proxy = Proxy(client, settings.proxy_port, may_write=may_write)
+    try:
+        await proxy.start()
+        yield proxy
+    finally:
+        await proxy.stop()
+
+
+def read_watches(client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics) -> ReadWatches:
+    """Return the watches of what runs have read, counted for each kind in the metrics."""
+    kinds = [watch.gvk for watch in watches]
+    return ReadWatches.of_kinds(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
+
+
+@asynccontextmanager
+async def work_directory(settings: Settings) -> AsyncIterator[Path]:
+    """Yield the directory of the workspaces; a temporary one is removed at the end."""
+    if settings.work_directory is None:
+        temporary = OwnedDirectory.make("rolecall-work-")
+        try:
+            yield temporary.path.resolve()
+        finally:
+            temporary.remove()
+    else:
+        make_own_directory(settings.work_directory)
+        shared = settings.kubeconfig_directory
+        remove_old_kubeconfigs(shared or settings.work_directory, is_shared=shared is not None)
+        yield settings.work_directory.resolve()
+
+
+@asynccontextmanager
+async def live_page(
+    context: OperatorContext, controllers: list[WatchController], metrics: OperatorMetrics
+) -> AsyncIterator[None]:
+    """Serve the live page, if the settings ask for it."""
+    if not context.settings.has_ui:
+        yield
+        return
+    # Nobody else should pay for its templates.
+    from rolecall.runner.dashboard.server import serving_page  # noqa: PLC0415
+    from rolecall.runner.dashboard.sources import Kind, Sources  # noqa: PLC0415
+
+    sources = Sources(
+        version=version("rolecall"),
+        kinds=tuple(map(Kind.of, controllers)),
+        manager=context.manager,
+        clock=context.clock,
+        recorder=context.recorder,
+        shards=context.shards,
+    )
+    async with serving_page(context.settings, context.client, metrics, sources):
+        yield
+
 
 logger = get_logger("operator")
 NESTING_LIMIT = 12_000

@@ -3,54 +3,196 @@
 Changes come from three sources: the primaries themselves, the objects that ``triggers`` name, and the dependents that
 runs create, whose kinds the proxy reports. Each change becomes a request with its cause in the work queue of the kind,
 unless the primary's own run caused it.
+
+The objects of one kind by shard, so that those of a shard are found when this replica takes or loses it.
+
+A shard that is taken is a first round of its objects: what has changed meanwhile goes first.
+
+The first round: which objects go first when an operator starts and reconciles every object once.
+
+Most objects have not changed while no operator was running. The objects that clients wait for are new, have another
+generation than the last run saw, are being deleted, or had a run in progress when the last operator stopped.
+
+The metrics of each watch, and the names of its controller.
+
+A controller is named ``<kind>-<version>-controller``, as in the Go runner. If two groups have a kind of that name, the
+name contains the group too, so that no two controllers share one.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.field_paths import FieldPath
-from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.config.settings import Settings
-from rolecall.runner.config.watches import Watch
-from rolecall.runner.controller.backoff import Backoff
-from rolecall.runner.controller.changes import Change
+from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.settings import Backoff, Settings
+from rolecall.runner.config.watches import Trigger, Watch
 from rolecall.runner.controller.controller import Controller
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.triggers import Trigger, TriggerIndex, requests_for_annotation, requests_for_owner
+from rolecall.runner.controller.store import Change
+from rolecall.runner.controller.triggers import TriggerIndex, requests_for_annotation, requests_for_owner
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
-from rolecall.runner.election.held_shards import HeldShards
+from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.reads.observed_state import Target
-from rolecall.runner.reads.read_delays import ReadDelays
-from rolecall.runner.reads.read_sets import ReadCause, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reconcile.event_recorder import EventRecorder
-from rolecall.runner.reconcile.event_reporter import EventReporter
-from rolecall.runner.reconcile.initial_reconcile import priority_in_first_round
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
+from rolecall.runner.reconcile.kubernetes_events import EventRecorder, EventReporter
 from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
-from rolecall.runner.reconcile.pause import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
-from rolecall.runner.reconcile.primaries import Primaries
 from rolecall.runner.reconcile.read_triggers import ReadTriggers, SelectedPrimaries
-from rolecall.runner.reconcile.readiness import Readiness
 from rolecall.runner.reconcile.reconciler import Reconciler
-from rolecall.runner.reconcile.sharded_primaries import ShardedPrimaries
-from rolecall.runner.reconcile.status_writer import StatusWriter
-from rolecall.runner.reconcile.traces import UNTRACED, ReconcileTracer
-from rolecall.runner.reconcile.watch_metrics import WatchMetricsFactory
+from rolecall.runner.reconcile.status import (
+    FAILURE,
+    IN_PROGRESS,
+    INTERRUPTED,
+    RUNNING,
+    SUCCESSFUL,
+    Readiness,
+    condition_of,
+)
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.runs.api_access import ApiAccess
+from rolecall.runner.record.traces import UNTRACED, ReconcileTracer
+from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
+from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.orphaned_workspaces import OrphanedWorkspaces
-from rolecall.runner.runs.runner import Runner
-from rolecall.runner.runs.shared_discovery import SharedDiscovery
+from rolecall.runner.runs.process import Runner
+from rolecall.runner.serving.controller_metrics import ControllerMetrics
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
+
+
+def priority_in_first_round(obj: RawObject, *, manages_status: bool) -> Priority:
+    """Return the priority of a primary at the start; ``manages_status`` says whether its runs report a status."""
+    return Priority.HIGH if is_being_deleted(obj) or not _is_reconciled(obj, manages_status) else Priority.LOW
+
+
+def _is_reconciled(obj: RawObject, manages_status: bool) -> bool:  # noqa: FBT001 - one of two arguments
+    status = obj.get("status")
+    status = status if isinstance(status, dict) else {}
+    running = condition_of(status, RUNNING) or {}
+    # A failure leaves the reason of the run in place, with the status False.
+    if manages_status and (running.get("status"), running.get("reason")) in (
+        ("True", IN_PROGRESS),
+        ("False", INTERRUPTED),
+    ):
+        return False
+    observed = status.get("observedGeneration")
+    if observed is not None:
+        return bool(observed == generation_of(obj))
+    # The schema of a CRD may drop the field, and the Go runner does not write it: then a result is all that is known.
+    return not manages_status or any(condition_of(status, kind) for kind in (SUCCESSFUL, FAILURE))
+
+
+class ShardedPrimaries:
+    """The selected objects of a watch.
+
+    ``forget`` is told of each that this replica does not reconcile any more, and ``look_for_orphans`` is called when
+    one may have been deleted that no reconcile of this replica will find gone.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        shards: HeldShards,
+        queue: WorkQueue[ObjectKey],
+        forget: Callable[[ObjectKey], None],
+        look_for_orphans: Callable[[], None],
+    ) -> None:
+        self._watch = watch
+        self._shards = shards
+        self._queue = queue
+        self._forget = forget
+        self._look_for_orphans = look_for_orphans
+        self._priorities: defaultdict[int, dict[ObjectKey, Priority]] = defaultdict(dict)
+
+    def on_change(self, change: Change) -> None:
+        """Take note of an object, whoever reconciles it."""
+        key = change.key
+        index = self._shards.shard_of(self._watch.gvk, key)
+        priorities = self._priorities[index]
+        if change.new is None or not self._watch.selector.matches(change.new.labels):
+            priorities.pop(key, None)
+            if change.new is None and index not in self._shards.held:
+                self._look_for_orphans()
+        else:
+            priorities[key] = priority_in_first_round(change.obj, manages_status=self._watch.manage_status)
+
+    def taken(self, index: int) -> None:
+        """Request a reconcile of each object of a shard."""
+        for key, priority in self._priorities[index].items():
+            self._queue.add(key, Cause("shard taken", priority=priority))
+
+    def dropped(self, index: int) -> None:
+        """Drop the requests of a shard."""
+        self._queue.discard(lambda key: self._shards.shard_of(self._watch.gvk, key) == index)
+        for key in self._priorities[index]:
+            self._forget(key)
+        self._look_for_orphans()  # the request of a deleted object may be among those that were dropped
+
+
+def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
+    """Return the name of each kind's controller, in lower case."""
+    gvks = tuple(kinds)
+    sharing = Counter((gvk.kind.lower(), gvk.version) for gvk in gvks)
+    names = {}
+    for gvk in gvks:
+        group = f"{gvk.group}-" if sharing[gvk.kind.lower(), gvk.version] > 1 and gvk.group else ""
+        names[gvk] = f"{gvk.kind}-{group}{gvk.version}-controller".lower()
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMetrics:
+    """Measures one watch: its controller and queue through ``observer``, its objects, and its runs."""
+
+    metrics: OperatorMetrics
+    gvk: GVK
+    observer: ControllerMetrics
+
+    def primary_changed(self, change: Change, *, selected: bool) -> None:
+        """Record when a primary was created; drop the series of one that is gone or no longer selected."""
+        key, gvk = change.key, self.gvk
+        labels = (key.name, key.namespace, gvk.group, gvk.version, gvk.kind)
+        if selected:
+            self.metrics.resource_created_at.set(labels, str(metadata_of(change.obj).get("creationTimestamp") or ""))
+        else:
+            self.metrics.resource_created_at.remove(labels)
+
+    def run_ended(self, summary: RunSummary) -> None:
+        """Count a run by how it ended."""
+        self.metrics.reconcile_results.count(str(self.gvk), succeeded=summary.is_successful)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMetricsFactory:
+    """Makes the metrics of each watch of an operator."""
+
+    metrics: OperatorMetrics
+    names: Mapping[GVK, str]
+
+    @classmethod
+    def of_kinds(cls, metrics: OperatorMetrics, kinds: Iterable[GVK]) -> Self:
+        """Return a factory for the kinds of ``watches.yaml``."""
+        return cls(metrics, controller_names(kinds))
+
+    def of(self, gvk: GVK, workers: int) -> WatchMetrics:
+        """Return the metrics of one watch, with all series at 0."""
+        self.metrics.reconcile_results.add_kind(str(gvk))
+        observer = self.metrics.controllers.observer(self.names[gvk], str(gvk), workers)
+        return WatchMetrics(self.metrics, gvk, observer)
+
 
 logger = get_logger("watch")
 _CONTENT_RETRY_SECONDS = 1.0

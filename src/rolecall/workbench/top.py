@@ -21,10 +21,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rolecall.runner.dashboard.addresses import list_path
-from rolecall.runner.dashboard.formatting import SHAPES, ago, until
 from rolecall.runner.dashboard.guard import ACCESS_PATH, is_loopback
-from rolecall.runner.dashboard.views import Query, State
+from rolecall.runner.dashboard.html import list_path
+from rolecall.runner.dashboard.views import SHAPES, Query, State, ago, until
 
 UPDATE_SECONDS: Final = 2.0
 _TIMEOUT_SECONDS: Final = 10.0

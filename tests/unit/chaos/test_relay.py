@@ -12,8 +12,7 @@ from aiohttp import web
 from rolecall.kube.client import Client
 from rolecall.kube.errors import ApiError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.workbench.controlplane.certificates import CertificateAuthority
-from rolecall.workbench.controlplane.kubeconfig import kubeconfig, token_user
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, kubeconfig, token_user
 from tests.chaos.relay import Relay, context_of, drop_packets
 
 POD = GVK("", "v1", "Pod")

@@ -3,8 +3,8 @@ from dataclasses import fields
 
 import pytest
 
-from rolecall.cli.all_flags import GROUPS, all_flags
-from rolecall.cli.command_line import add_flags, apply_flags, given_flags, join_flag_values
+from rolecall.cli.flags import GROUPS, all_flags
+from rolecall.cli.parsing import add_flags, apply_flags, given_flags, join_flag_values
 from rolecall.runner.config.settings import Settings, ansible_operator_settings
 from rolecall.system.logs import LogSettings
 

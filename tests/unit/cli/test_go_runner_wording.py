@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from rolecall.cli.go_runner_wording import use_go_runner_wording
+from rolecall.cli.run import use_go_runner_wording
 
 PROGRAM = """
-from rolecall.cli.program import ansible_operator_program
-from rolecall.cli.go_runner_wording import use_go_runner_wording
+from rolecall.cli.run import ansible_operator_program
+from rolecall.cli.run import use_go_runner_wording
 from rolecall.system.logs import get_logger, configure
 configure(ansible_operator_program().logs, use_go_runner_wording)
 get_logger("run").error("Task failed", gvk="a/v1, Kind=B", task="Boom", path="p:1", reason="no")

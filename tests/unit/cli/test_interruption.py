@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import asyncio, os, signal
-from rolecall.cli.interruption import interrupted_by_signals
+from rolecall.cli.terminal import interrupted_by_signals
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -41,7 +41,7 @@ def test_a_signal_ends_the_main_task_and_not_the_one_that_runs(number: signal.Si
 def test_without_a_loop_it_is_raised_at_once() -> None:
     script = f"""
 import os
-from rolecall.cli.interruption import interrupted_by_signals
+from rolecall.cli.terminal import interrupted_by_signals
 try:
     with interrupted_by_signals():
         os.kill(os.getpid(), {int(signal.SIGTERM)})

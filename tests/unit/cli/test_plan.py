@@ -9,9 +9,8 @@ import pytest
 
 from rolecall.cli.main import main
 from rolecall.kube.errors import UnreachableError
-from rolecall.workbench.plan.request import PlanError, PlanRequest
-from rolecall.workbench.plan.results import ObjectPlan, Plan
-from rolecall.workbench.plan.source import SourceError
+from rolecall.workbench.plan.results import ObjectPlan, Plan, PlanError, PlanRequest
+from rolecall.workbench.plan.sandbox_sources import SourceError
 from tests.unit.workbench.plan.plans import change, config_map, object_plan
 
 CHANGED = object_plan(change(config_map(data={"a": "b"}), config_map(data={"a": "c"})), requeue_after_seconds=60.0)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rolecall.cli import ansible_operator
-from rolecall.cli.command_line import join_flag_values
 from rolecall.cli.main import main, parser
-from rolecall.cli.operator_settings import settings_of
-from rolecall.cli.program import rolecall_program
+from rolecall.cli.parsing import join_flag_values, settings_of
+from rolecall.cli.run import rolecall_program
 from rolecall.runner import operator as operator_module
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch

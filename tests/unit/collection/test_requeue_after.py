@@ -9,7 +9,7 @@ from ansible.plugins.loader import action_loader
 from ansible.template import Templar
 from ansible_collections.rolecall.util.plugins.action.requeue_after import ActionModule
 
-from rolecall.kube.durations import parse_duration
+from rolecall.kube.quantities import parse_duration
 
 
 def run(**arguments: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.aggregated_discovery import AggregatedDiscovery, Served
 from rolecall.kube.client import Client
+from rolecall.kube.discovery import AggregatedDiscovery, Served
 from rolecall.kube.errors import KubeError
 
 SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}

@@ -10,7 +10,7 @@ import yaml
 
 LOAD = """
 import asyncio, os, signal, sys
-from rolecall.kube.configuration import source_of
+from rolecall.kube.credentials import source_of
 print(asyncio.run(source_of(sys.argv[1]).load()).ssl_ca_cert)
 if sys.argv[2]:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -16,8 +16,7 @@ from kubernetes.aio.config import incluster_config
 
 from rolecall.kube import credentials
 from rolecall.kube.client import Client
-from rolecall.kube.configuration import source_of
-from rolecall.kube.credentials import AFTER_REFUSAL_SECONDS, CHECK_SECONDS, Credentials
+from rolecall.kube.credentials import AFTER_REFUSAL_SECONDS, CHECK_SECONDS, Credentials, source_of
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError
 from rolecall.runner.proxy.forward import Upstream
 from rolecall.workbench.controlplane.certificates import CertificateAuthority
@@ -212,7 +211,7 @@ async def test_a_request_waits_for_new_credentials_if_the_old_ones_have_expired(
 async def test_a_plugin_that_hangs_holds_back_no_request_and_is_ended(
     tmp_path: Path, plugin: Plugin, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rolecall.kube.configuration.PLUGIN_SECONDS", 0.5)
+    monkeypatch.setattr("rolecall.kube.credentials.PLUGIN_SECONDS", 0.5)
     plugin.gives("first", dt.timedelta(minutes=4))
     found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
     plugin.hangs()

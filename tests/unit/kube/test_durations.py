@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.durations import format_duration, parse_duration
+from rolecall.kube.quantities import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.kube.field_paths import NO_MATCH, FieldPath, digest_of
-from rolecall.kube.jsonpath import parse_path, values_at
+from rolecall.kube.jsonpath import NO_MATCH, FieldPath, digest_of, parse_path, values_at
 
 OBJECT = {
     "spec": {"a": 1, "b": {"x": "y"}, "c": [{"n": 1}, {"n": 2}], "none": None},

@@ -2,11 +2,10 @@ import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
+from rolecall.kube.client import ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT, UNREAD, SelectedReads, Selection
 from rolecall.kube.connection import Request
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.partial_metadata import ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT
 from rolecall.kube.references import GVK
-from rolecall.kube.selected_reads import UNREAD, SelectedReads, Selection
 
 SECRET = GVK("", "v1", "Secret")
 METADATA = {"name": "login", "namespace": "ns", "resourceVersion": "7"}

@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from rolecall.kube import answers
-from rolecall.kube.client import Client
+from rolecall.kube import connection as answers
+from rolecall.kube.client import Client, is_partial
 from rolecall.kube.errors import UnreachableError, UnreadableError
-from rolecall.kube.partial_metadata import is_partial
 from tests.unit.kube.test_client import KEY, WIDGET, ApiServer, api_server, client, watched
 
 __all__ = ["api_server", "client"]

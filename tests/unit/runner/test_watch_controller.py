@@ -6,27 +6,25 @@ from typing import Any
 import pytest
 
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.config.watches import Finalizer, Watch
+from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.triggers import ReferenceType, Trigger
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.election.held_shards import HeldShards
+from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.proxy.read_tracking import Read
+from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reconcile.event_recorder import EventRecorder
+from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.watch_metrics import WatchMetricsFactory
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.watch_controller import OperatorContext, WatchController
+from rolecall.runner.watch_controller import OperatorContext, WatchController, WatchMetricsFactory
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock, settle

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.system.container_memory import container_memory
+from rolecall.system.control_groups import container_memory
 from tests.unit.system.test_cpu_quota import write
 
 VERSION_2 = {

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.system.cpu_quota import available_processors
+from rolecall.system.control_groups import available_processors
 
 
 @pytest.fixture(autouse=True)

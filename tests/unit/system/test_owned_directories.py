@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.system.owned_directories import OwnedDirectory, remove_abandoned
+from rolecall.system.files import OwnedDirectory, remove_abandoned
 
 PREFIX = "rolecall-test-"
 OWN_ONE_AND_WAIT = f"""
 import sys
-from rolecall.system.owned_directories import OwnedDirectory
+from rolecall.system.files import OwnedDirectory
 print(OwnedDirectory.make({PREFIX!r}).path, flush=True)
 sys.stdin.read()
 """

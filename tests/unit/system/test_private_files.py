@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.system.private_files import make_own_directory
+from rolecall.system.files import make_own_directory
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rolecall.system.process_tree import descendants, end_descendants
+from rolecall.system.processes import descendants, end_descendants
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are walked through /proc")
 
@@ -21,7 +21,7 @@ process.wait()
 """
 TREE = """
 import subprocess, sys
-from rolecall.system.process_tree import become_subreaper, end_descendants
+from rolecall.system.processes import become_subreaper, end_descendants
 import os
 become_subreaper()
 program = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE)

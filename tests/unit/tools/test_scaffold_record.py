@@ -8,7 +8,7 @@ from rolecall.runner.record.document import Surroundings, document_of
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.events import RunEvent
-from rolecall.workbench.project.templates import sealed
+from rolecall.workbench.project.scaffold import sealed
 from tests.unit.runner.record.records import exchange
 from tests.unit.runner.record.records import make_record as make
 

@@ -2,6 +2,10 @@
 
 The program has two names, with different defaults: ``rolecall run`` uses no fixed port or path that another process
 could be using; ``ansible-operator`` uses the ports, paths and durations of the Go runner.
+
+The backoff of failed reconciles: delays that double, and their bounds.
+
+``--backoff-min`` and ``--backoff-max`` set the bounds; their defaults are here.
 """
 
 import tempfile
@@ -9,8 +13,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rolecall.runner.controller import backoff
-from rolecall.system.cpu_quota import available_processors
+from rolecall.system.control_groups import available_processors
+
+BACKOFF_MIN_SECONDS = 1.0
+BACKOFF_MAX_SECONDS = 300.0
+_MAX_DOUBLINGS = 63
+"""Beyond that every sensible maximum is reached; the bound keeps the floats finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that double from the minimum to the maximum, in seconds."""
+
+    minimum_seconds: float = BACKOFF_MIN_SECONDS
+    maximum_seconds: float = BACKOFF_MAX_SECONDS
+
+    def delay_seconds(self, failures: int) -> float:
+        """Return the delay that follows after ``failures`` earlier failures."""
+        return min(self.minimum_seconds * 2.0 ** min(failures, _MAX_DOUBLINGS), self.maximum_seconds)
+
+
+DEFAULT_BACKOFF = Backoff()
+
 
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """Which events of a run are logged."""
@@ -70,10 +94,10 @@ class Settings:
     ready_conditions: bool = True
     """Whether a status has ``Ready``, ``Reconciling`` and ``Stalled``, if the watch has no ``readyConditions``."""
 
-    backoff_min_seconds: float = backoff.MINIMUM_SECONDS
+    backoff_min_seconds: float = BACKOFF_MIN_SECONDS
     """The delay after the first failure; it doubles with each further failure."""
 
-    backoff_max_seconds: float = backoff.MAXIMUM_SECONDS
+    backoff_max_seconds: float = BACKOFF_MAX_SECONDS
     """The maximum delay after failures."""
 
     grace_seconds: float = 25.0

@@ -3,10 +3,13 @@
 The format is the Go runner's, with additional keys that the Go runner ignores (``timeout``, ``triggers``, ``status``),
 so that one file works for both. Everything is checked before anything starts: an error names the file, the entry, the
 key and the line. Unknown keys are reported and ignored. The result is frozen.
+
+Moved.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,21 +17,52 @@ from typing import Any, TypeVar
 import yaml
 from jsonpath_ng import JSONPath
 
-from rolecall.kube.field_paths import FieldPath
-from rolecall.kube.jsonpath import parse_path
+from rolecall.kube.jsonpath import FieldPath, parse_path
 from rolecall.kube.references import GVK
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config import watch_keys as keys
-from rolecall.runner.config.content import Content, ContentFinder
-from rolecall.runner.config.declared_variables import read_declared
+from rolecall.runner.config.content import Content, ContentFinder, read_declared
 from rolecall.runner.config.environment import ansible_verbosity, max_concurrent_reconciles
-from rolecall.runner.config.errors import ConfigurationError
-from rolecall.runner.config.expansion import expand_variables
-from rolecall.runner.config.key_types import Key
-from rolecall.runner.config.mapping_reader import MappingReader
-from rolecall.runner.config.yaml_loader import describe_error, duplicate_keys, first_document
-from rolecall.runner.controller.triggers import ReferenceType, Trigger
+from rolecall.runner.config.watch_keys import Key
+from rolecall.runner.config.yaml_reader import (
+    ConfigurationError,
+    MappingReader,
+    describe_error,
+    duplicate_keys,
+    expand_variables,
+    first_document,
+)
 from rolecall.system.logs import get_logger
+
+
+class ReferenceType(StrEnum):
+    """How a primary and another object refer to each other."""
+
+    OWNER = "owner"
+    LABELS = "labels"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One entry of ``triggers``: the other kind, and the reference between its objects and a primary.
+
+    ``path`` is the path in the primary to the labels or names of the other objects; an owner trigger has none. ``on``
+    are fields of the other object: an update triggers only if one of them changed, or if it added or removed the
+    reference.
+    """
+
+    gvk: GVK
+    reference: ReferenceType
+    path: FieldPath | None = None
+    on: tuple[FieldPath, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Validate that the trigger has a path if, and only if, its reference needs one."""
+        if (self.path is None) != (self.reference is ReferenceType.OWNER):
+            expected = "no path" if self.path is not None else "a path into the primary"
+            raise ValueError(f"trigger on {self.gvk} by {self.reference}: expected {expected}, found {self.path!r}")
+
 
 _Path = TypeVar("_Path")
 logger = get_logger("watches")

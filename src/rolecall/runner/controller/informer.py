@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.changes import Change, ChangeType
-from rolecall.runner.controller.reflector import ListerWatcher, Reflector, ScopeChangedError
-from rolecall.runner.controller.store import Entry, Store
-from rolecall.runner.controller.watch_retry import WatchRetry
+from rolecall.runner.controller.reflector import ListerWatcher, Reflector, ScopeChangedError, WatchRetry
+from rolecall.runner.controller.store import Change, ChangeType, Entry, Store
 from rolecall.system.clock import Clock, LoopClock, sleep
 from rolecall.system.logs import get_logger
 

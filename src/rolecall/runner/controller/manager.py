@@ -11,8 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from rolecall.kube.references import GVK
-from rolecall.runner.controller.controller import Controller
-from rolecall.runner.controller.dispatcher import Dispatcher
+from rolecall.runner.controller.controller import Controller, Dispatcher
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.reflector import ListerWatcher
 from rolecall.system.clock import Clock

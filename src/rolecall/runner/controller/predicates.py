@@ -8,9 +8,9 @@ run itself caused, and updates of only the status. ``triggers`` maps the changes
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.selectors import LabelSelector
-from rolecall.runner.controller.changes import Change, ChangeType
+from rolecall.runner.controller.store import Change, ChangeType
 
 Predicate = Callable[[Change], bool]
 

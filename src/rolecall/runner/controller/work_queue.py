@@ -4,21 +4,193 @@ A request waits at most once, is never handed out twice at the same time, and no
 processed gets lost. A request becomes due at once, at a time, or after an exponential backoff. Each add names its
 cause, which knows its priority, and at the end of a run its own writes can be told from changes by others. The queue
 belongs to one event loop and needs no locks; the ``dispatcher`` takes requests from it.
+
+Timers for any number of requests, with one scheduled callback of the clock.
+
+Ten thousand objects may wait for their next periodic reconcile. So a timer is a tuple in a heap, and only the earliest
+one is scheduled with the clock. A request has at most one timer: the earliest time wins.
+
+Where a request of a work queue stands, for people who look: what it waits for, since when or until when, and why.
+
+Times are those of the queue's monotonic clock.
+
+Observers of controllers and work queues, for whoever measures them.
+
+This layer knows nothing about metrics. The methods of an observer must return at once and must not raise.
 """
 
+import heapq
+import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from rolecall.runner.controller.backoff import DEFAULT_BACKOFF, Backoff
-from rolecall.runner.controller.observer import UNOBSERVED, QueueObserver
+from rolecall.runner.config.settings import DEFAULT_BACKOFF, Backoff
 from rolecall.runner.controller.priorities import Priority, PriorityOrder
-from rolecall.runner.controller.request_state import RequestState
-from rolecall.runner.controller.timers import Timers
-from rolecall.system.clock import Clock
+from rolecall.system.clock import Clock, Handle
 
 RequestT = TypeVar("RequestT", bound=Hashable)
+CauseT = TypeVar("CauseT")
+
+_Timer = tuple[float, int, RequestT, CauseT]  # due (monotonic), tie-breaking number, request, cause
+_MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
+
+
+class Timers(Generic[RequestT, CauseT]):
+    """Calls ``on_due`` with each request and its cause when the request becomes due, in the order of their times."""
+
+    def __init__(self, clock: Clock, on_due: Callable[[RequestT, CauseT], None]) -> None:
+        self._clock = clock
+        self._on_due = on_due
+        self._running: dict[RequestT, _Timer[RequestT, CauseT]] = {}
+        self._heap: list[_Timer[RequestT, CauseT]] = []
+        self._numbers = itertools.count()
+        self._armed: tuple[float, Handle] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of requests that are not due yet."""
+        return len(self._running)
+
+    def __iter__(self) -> Iterator[RequestT]:
+        """Iterate over the requests that are not due yet."""
+        return iter(self._running)
+
+    def start(self, request: RequestT, seconds: float, cause: CauseT) -> None:
+        """Make a request due after ``seconds``, unless it is due earlier."""
+        due = self._clock.monotonic() + seconds
+        running = self._running.get(request)
+        if running is not None and running[0] <= due:
+            return
+        timer = (due, next(self._numbers), request, cause)
+        self._running[request] = timer
+        heapq.heappush(self._heap, timer)
+        self._arm()
+
+    def stop(self, request: RequestT) -> None:
+        """Stop the timer of a request, if it has one."""
+        if self._running.pop(request, None) is not None:
+            self._arm()
+
+    def clear(self) -> None:
+        """Stop all timers."""
+        self._running.clear()
+        self._heap.clear()
+        self._arm()
+
+    def get(self, request: RequestT) -> tuple[float, CauseT] | None:
+        """Return when (monotonic) a request becomes due, and its cause; None if it has no timer."""
+        timer = self._running.get(request)
+        return None if timer is None else (timer[0], timer[3])
+
+    def order(self, request: RequestT) -> tuple[float, int]:
+        """Return a sort key that orders requests by their due time; requests without a timer come first."""
+        timer = self._running.get(request)
+        return (-math.inf, 0) if timer is None else timer[:2]
+
+    def _arm(self) -> None:
+        """Schedule the clock's callback for the earliest timer."""
+        if len(self._heap) > 2 * len(self._running) + _MAX_STOPPED_TIMERS:
+            self._heap = list(self._running.values())
+            heapq.heapify(self._heap)
+        while self._heap and self._running.get(self._heap[0][2]) is not self._heap[0]:
+            heapq.heappop(self._heap)
+        due = self._heap[0][0] if self._heap else None
+        if self._armed is not None and self._armed[0] != due:
+            self._armed[1].cancel()
+            self._armed = None
+        if self._armed is None and due is not None:
+            self._armed = (due, self._clock.call_at(due, self._fire))
+
+    def _fire(self) -> None:
+        self._armed = None
+        now = self._clock.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            timer = heapq.heappop(self._heap)
+            if self._running.get(timer[2]) is timer:
+                del self._running[timer[2]]
+                self._on_due(timer[2], timer[3])
+        self._arm()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestState:
+    """A request may have a timer (``due``) and be queued or processed at once; if all is empty, it waits for news."""
+
+    is_processing: bool = False
+    priority: Priority | None = None
+    """The priority in which it is queued, None if it is not."""
+    queued_since: float | None = None
+    due: float | None = None
+    causes: tuple[str, ...] = ()
+    """Why it is queued, or else why it has a timer."""
+    failures: int = 0
+    """The failures in a row."""
+    is_backing_off: bool = False
+
+
+class QueueObserver(Protocol):
+    """Observes the requests of a work queue."""
+
+    def added(self, request: Hashable, priority: str) -> None:
+        """Take note that a request became due."""
+
+    def moved(self, request: Hashable, priority: str) -> None:
+        """Take note that a request that is due has another priority now."""
+
+    def taken(self, request: Hashable) -> None:
+        """Take note that a worker took a request."""
+
+    def dropped(self, request: Hashable) -> None:
+        """Take note that a request that was due is dropped."""
+
+    def finished(self, request: Hashable) -> None:
+        """Take note that a worker is done with a request."""
+
+    def retried(self, request: Hashable) -> None:
+        """Take note that a request is retried after a failure."""
+
+
+class ReconcileObserver(Protocol):
+    """Observes reconciles."""
+
+    def started(self, request: Hashable) -> None:
+        """Take note that a reconcile has started."""
+
+    def ended(self, request: Hashable, outcome: str) -> None:
+        """Take note of how it ended: success, error, requeue, requeue_after or panic."""
+
+
+class Unobserved:
+    """Measures nothing."""
+
+    def added(self, request: Hashable, priority: str) -> None:
+        """Ignore it."""
+
+    def moved(self, request: Hashable, priority: str) -> None:
+        """Ignore it."""
+
+    def taken(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def dropped(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def finished(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def retried(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def started(self, request: Hashable) -> None:
+        """Ignore it."""
+
+    def ended(self, request: Hashable, outcome: str) -> None:
+        """Ignore it."""
+
+
+UNOBSERVED = Unobserved()
+
 
 _MOST_HANDED_OUT = 8  # causes of one request, because people read them
 _MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters

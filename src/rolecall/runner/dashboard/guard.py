@@ -11,8 +11,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from rolecall.runner.serving.authorization import refusal
-from rolecall.runner.serving.token_reviews import TokenReviewer
+from rolecall.runner.serving.authentication import TokenReviewer, refusal
 
 ACCESS_PATH: Final = "/ui"
 """The path for which a client needs the permission ``get``, whichever page it asks for."""

@@ -16,22 +16,17 @@ from aiohttp import web
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.config.errors import ConfigurationError
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.dashboard.addresses import NO_NAMESPACE, query_of
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.dashboard.guard import Guard, is_loopback
-from rolecall.runner.dashboard.html import STATIC_TYPES, Pages, static_file
-from rolecall.runner.dashboard.lists import Lists
-from rolecall.runner.dashboard.object_notes import ObjectNote
-from rolecall.runner.dashboard.objects import object_view
-from rolecall.runner.dashboard.record_cache import Stories
-from rolecall.runner.dashboard.runs import run_view
-from rolecall.runner.dashboard.sources import Kind, Sources
+from rolecall.runner.dashboard.html import NO_NAMESPACE, STATIC_TYPES, Pages, query_of, static_file
+from rolecall.runner.dashboard.objects import Lists, object_view
+from rolecall.runner.dashboard.runs import Stories, run_view
+from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
 from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
-from rolecall.runner.serving.listener import Address, parse_address, serve
+from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.servers import tls_of
-from rolecall.runner.serving.token_reviews import TokenReviewer
+from rolecall.runner.serving.servers import Address, parse_address, serve, tls_of
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.logs import get_logger
 

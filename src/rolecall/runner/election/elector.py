@@ -5,19 +5,25 @@ duration. The holder renews it. A holder that cannot renew it before its deadlin
 lost it and must stop working before another replica may take it; ``seconds_left`` says how much time that leaves.
 A guard ends what has not stopped a little before, and from then on nothing is written.
 Clocks of different machines are never compared: what counts is how long ago this replica saw the Lease change.
+
+Leader election as the settings ask for it: the Lease and its times.
 """
 
 import asyncio
 import math
+import socket
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.election.attempts import Attempts
-from rolecall.runner.election.lease_content import free_lease, held_lease, spec_of
+from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.election.lease import Attempts, free_lease, held_lease, spec_of
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
@@ -255,3 +261,50 @@ class Elector:
 def timestamp(clock: Clock) -> str:
     """Return the time of the wall clock as Leases have it."""
     return datetime.fromtimestamp(clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_RETRY_SECONDS = 2.0
+_RETRIES_PER_DEADLINE = 4
+MOST_SHARDS = 256
+"""Each has a Lease, and every replica reads all of them every two seconds."""
+
+
+def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> Election | None:
+    """Return the election to take part in, None without one. Raises ConfigurationError when something is missing."""
+    _check_shards(settings)
+    if not settings.leader_elect:
+        return None
+    if not settings.leader_election_id:
+        raise ConfigurationError("leader election needs a name for its Lease: give --leader-election-id")
+    lease, deadline = settings.lease_duration_seconds, settings.renew_deadline_seconds
+    if not 0 < deadline < lease:
+        raise ConfigurationError(
+            f"--leader-elect-renew-deadline must be above 0 and below --leader-elect-lease-duration, "
+            f"found {deadline:g} s and {lease:g} s"
+        )
+    return Election(
+        key=ObjectKey(
+            settings.leader_election_namespace or _own_namespace(namespace_file), settings.leader_election_id
+        ),
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease_seconds=lease,
+        renew_deadline_seconds=deadline,
+        retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),
+    )
+
+
+def _check_shards(settings: Settings) -> None:
+    if settings.shards and not settings.leader_elect:
+        raise ConfigurationError(f"--shards {settings.shards} needs leader election: give --leader-elect")
+    if settings.shards > MOST_SHARDS:
+        raise ConfigurationError(f"--shards: expected at most {MOST_SHARDS}, found {settings.shards}")
+
+
+def _own_namespace(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise ConfigurationError(
+            "leader election outside of a cluster needs a namespace for its Lease: give --leader-election-namespace"
+        ) from None

@@ -13,7 +13,7 @@ from typing import NoReturn
 from rolecall.kube.errors import KubeError
 from rolecall.runner.election import lease_watchdog
 from rolecall.runner.election.lease_watchdog import HANDLED, MESSAGE
-from rolecall.system.process_tree import become_subreaper
+from rolecall.system.processes import become_subreaper
 
 _SET_PARENT_DEATH_SIGNAL = 1
 

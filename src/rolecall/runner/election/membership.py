@@ -4,18 +4,59 @@ A replica *looks* at all Leases, and then decides what to *write*. Each write re
 seen, so what somebody else has changed meanwhile is refused. Clocks of replicas are never compared: a member is dead
 when its Lease has not changed for its duration since this replica saw it. Its Lease is replaced before its shards are
 taken, so a renewal that is still on its way is refused, and the member ends.
+
+How many shards each member shall hold: as even as possible, and so that few shards move.
+
+Members that look at the same Leases find the same quotas. Whoever holds most keeps most, so nothing moves back and
+forth.
+
+When a replica saw each Lease for the first time, and when it last saw it change, by its own clock.
+
+Which shard an object belongs to: the same on every replica, in every version of Python, for ever.
+
+FNV-1a spreads even names that differ in one digit. An object that is deleted and made anew stays in its shard, so the
+replica that may still have a run of the old one is the one that reconciles the new one.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.election.elector import Election
-from rolecall.runner.election.lease_observations import Sightings
-from rolecall.runner.election.leases import LeaseNames, Record, View
-from rolecall.runner.election.quotas import quotas
+from rolecall.runner.election.lease import LeaseNames, Record, View
+
+
+def quotas(held: Mapping[str, int], count: int) -> dict[str, int]:
+    """Return how many of ``count`` shards each member shall hold, given how many each holds."""
+    most_first = sorted(held, key=lambda member: (-held[member], member))
+    share, rest = divmod(count, len(held))
+    return {member: share + (position < rest) for position, member in enumerate(most_first)}
+
+
+@dataclass(slots=True)
+class Sightings:
+    """Remembers Leases by name, each with its version."""
+
+    _seen: dict[str, tuple[str, float, float]] = field(default_factory=dict)
+
+    def see(self, versions: Mapping[str, str], now: float) -> None:
+        """Take note of all Leases that are there; what is not there any more is forgotten."""
+        self._seen = {name: self._updated(name, version, now) for name, version in versions.items()}
+
+    def first(self, name: str, default: float) -> float:
+        """Return when a Lease was seen for the first time."""
+        return self._seen[name][1] if name in self._seen else default
+
+    def changed(self, name: str, default: float) -> float:
+        """Return when a Lease was last seen to be another version."""
+        return self._seen[name][2] if name in self._seen else default
+
+    def _updated(self, name: str, version: str, now: float) -> tuple[str, float, float]:
+        before, first, changed = self._seen.get(name, (version, now, now))
+        return version, first, changed if before == version else now
+
 
 HEIR_SECONDS = 4.0
 """How long a free shard is left to the member that it is meant for."""
@@ -278,3 +319,19 @@ class Membership:
 
     def _key(self, record: Record) -> ObjectKey:
         return ObjectKey(self.names.group.namespace, record.name)
+
+
+_OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+def fnv1a_64(data: bytes) -> int:
+    """Return the 64-bit FNV-1a hash of some bytes."""
+    value = _OFFSET
+    for byte in data:
+        value = (value ^ byte) * _PRIME & _MASK
+    return value
+
+
+def shard_of(group: str, kind: str, key: ObjectKey, count: int) -> int:
+    """Return the shard of an object, of ``count`` shards."""
+    return fnv1a_64(f"{group}/{kind}/{key.namespace}/{key.name}".encode()) % count

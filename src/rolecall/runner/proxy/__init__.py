@@ -5,13 +5,10 @@ permissions until the run ends. The proxy injects the primary as the owner of cr
 so that they are watched, and records the run's writes so that they do not trigger another reconcile.
 """
 
-from rolecall.runner.proxy.credentials import ProxyCredentials
-from rolecall.runner.proxy.exchanges import Asker, Exchange, OnExchange
+from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.ownership import Ownership
-from rolecall.runner.proxy.request_interceptor import Gate, GatedRequest
-from rolecall.runner.proxy.server import Proxy
-from rolecall.runner.proxy.sessions import SessionSpec
-from rolecall.runner.proxy.trace_context import NewTraceparent
+from rolecall.runner.proxy.server import Proxy, ProxyCredentials
+from rolecall.runner.proxy.sessions import Asker, Exchange, Gate, GatedRequest, OnExchange, SessionSpec
 
 __all__ = [
     "Asker",

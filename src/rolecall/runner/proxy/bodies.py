@@ -3,21 +3,212 @@
 A body in another format, a malformed one, or one in YAML beyond its limit is not an error: it decodes to None. The
 caller then forwards it unchanged, because validation is up to the API server. YAML is decoded as the API server does
 it: timestamps stay strings.
+
+Kubernetes protobuf bodies, as far as owner injection needs them.
+
+kubectl sends built-in kinds in this format. A body is an envelope around a message whose first field is the metadata;
+this holds for every persisted kind. If a message contains a field twice, protobuf merges the two. So additions to the
+metadata are appended, and the rest of the object does not have to be decoded.
+
+Work on bodies, outside of the event loop if they are large.
+
+Decoding a large body takes longer than other runs, and the renewal of the leader's Lease, should wait. The proxy has
+two threads of its own for it, so that no other part of the operator waits for it, and one slow body leaves a thread to
+the others. Bodies have a limit, too: a run cannot fill the operator's memory.
 """
 
+import asyncio
 import itertools
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 
 import yaml
+from aiohttp import web
 
+from rolecall.kube.errors import TooLargeError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy import protobuf
-from rolecall.runner.proxy.body_worker import GZIP_MAGIC, MAX_INSPECTED_BYTES
+
+PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_MAGIC: Final = b"k8s\x00"
+_ENVELOPE_RAW, _ENVELOPE_ENCODING = 2, 3
+_METADATA: Final = 1
+_NAME, _NAMESPACE, _ANNOTATIONS, _OWNER_REFERENCES = 1, 3, 12, 13
+_REFERENCE_STRINGS: Final = {1: "kind", 3: "name", 4: "uid", 5: "apiVersion"}
+_REFERENCE_FLAGS: Final = {6: "controller", 7: "blockOwnerDeletion"}
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_LENGTHS: Final = {_FIXED64: 8, _FIXED32: 4}
+_MAX_VARINT_BITS: Final = 63
+
+Value = bytes | int
+
+
+def decode_protobuf(body: bytes) -> RawObject | None:
+    """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
+    try:
+        return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def add_to_protobuf_metadata(body: bytes, annotations: dict[str, str], references: Iterable[dict[str, Any]]) -> bytes:
+    """Return the body with these annotations and owner references added. Raises ValueError for a malformed body."""
+    entries = (_string(1, name) + _string(2, value) for name, value in annotations.items())
+    added = b"".join(_bytes(_ANNOTATIONS, entry) for entry in entries)
+    added += b"".join(_bytes(_OWNER_REFERENCES, _encode_reference(reference)) for reference in references)
+    fields = _envelope(body)
+    raw = _object_message(fields) + _bytes(_METADATA, added)
+    kept = b"".join(_bytes(number, value) for number, value in fields if number != _ENVELOPE_RAW)
+    return _MAGIC + kept + _bytes(_ENVELOPE_RAW, raw)
+
+
+def _envelope(body: bytes) -> list[tuple[int, bytes]]:
+    if not body.startswith(_MAGIC):
+        raise ValueError(f"found {body[:4]!r} at the start of the body, expected {_MAGIC!r}")
+    return [(number, value) for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)]
+
+
+def _object_message(envelope: list[tuple[int, bytes]]) -> bytes:
+    fields = dict(envelope)
+    if fields.get(_ENVELOPE_ENCODING):
+        raise ValueError(f"found content encoding {fields[_ENVELOPE_ENCODING]!r}, expected none")
+    return fields.get(_ENVELOPE_RAW, b"")
+
+
+def _decode_metadata(raw: bytes) -> dict[str, Any]:
+    message = b"".join(value for number, value in _fields(raw) if number == _METADATA and isinstance(value, bytes))
+    metadata: dict[str, Any] = {}
+    for number, value in _fields(message):
+        if not isinstance(value, bytes):
+            continue
+        if number in {_NAME, _NAMESPACE}:
+            metadata["name" if number == _NAME else "namespace"] = value.decode()
+        elif number == _ANNOTATIONS:
+            entry = dict(_fields(value))
+            metadata.setdefault("annotations", {})[_decode_string(entry.get(1, b""))] = _decode_string(
+                entry.get(2, b"")
+            )
+        elif number == _OWNER_REFERENCES:
+            metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
+    return metadata
+
+
+def _decode_reference(message: bytes) -> dict[str, Any]:
+    fields = dict(_fields(message))
+    strings = {name: _decode_string(fields[number]) for number, name in _REFERENCE_STRINGS.items() if number in fields}
+    return strings | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
+
+
+def _decode_string(value: Value) -> str:
+    if isinstance(value, int):
+        raise ValueError(f"found the number {value!r}, expected a string")  # noqa: TRY004 - the input is invalid
+    return value.decode()
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
+    """Yield the number and value of each field in order. Raises ValueError or IndexError for a malformed message."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
+            number_value, at = _read_varint(message, at)
+            yield number, number_value
+            continue
+        length = _FIXED_LENGTHS.get(wire_type)
+        if wire_type == _BYTES:
+            length, at = _read_varint(message, at)
+        if length is None or at + length > len(message):
+            raise ValueError(f"field {number} of wire type {wire_type} exceeds the message")
+        yield number, message[at : at + length]
+        at += length
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, _MAX_VARINT_BITS + 1, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the high bit is set if another byte follows
+            return value, at
+    raise ValueError("found a varint of more than 64 bits")
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - seven bits in a byte
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _bytes(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _string(number: int, value: str) -> bytes:
+    return _bytes(number, value.encode())
+
+
+def _encode_reference(reference: dict[str, Any]) -> bytes:
+    strings = b"".join(_string(number, str(reference.get(name, ""))) for number, name in _REFERENCE_STRINGS.items())
+    flags = (_varint(number << 3) + _varint(1) for number, name in _REFERENCE_FLAGS.items() if reference.get(name))
+    return strings + b"".join(flags)
+
+
+MAX_REQUEST_BYTES: Final = 3 << 20
+"""The limit of a write's body; the API server has the same."""
+
+MAX_INSPECTED_BYTES: Final = 8 << 20
+"""The limit for responses that are inspected; it holds before and after decompression."""
+
+INLINE_BYTES: Final = 16 << 10
+"""Bodies up to this length are decoded in the event loop; that takes less than a millisecond as JSON."""
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+Result = TypeVar("Result")
+
+
+class BodyWorker:
+    """Runs functions on bodies, in a thread if the body is large or compressed."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="proxy-bodies")
+
+    async def run(self, body: bytes, work: Callable[[], Result]) -> Result:
+        """Return the result of ``work``, which does nothing but to look at ``body``."""
+        if len(body) <= INLINE_BYTES and not body.startswith(GZIP_MAGIC):
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def stop(self) -> None:
+        """Drop the work that has not begun."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """Return the body of a write. Raise TooLargeError beyond the limit; no more than that is ever in memory."""
+    if (request.content_length or 0) > MAX_REQUEST_BYTES:
+        raise _too_large()
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > MAX_REQUEST_BYTES:
+            raise _too_large()
+    return bytes(body)
+
+
+def _too_large() -> TooLargeError:
+    message = f"Request entity too large: limit is {MAX_REQUEST_BYTES}"
+    return TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
+
 
 MAX_YAML_BYTES: Final = 1 << 20
 """The limit of a body in YAML, also when its aliases are expanded: YAML is decoded a hundred times slower than JSON."""
@@ -138,8 +329,8 @@ def _next(text: str, at: int, end: str) -> int:
 
 def decode_object(body: bytes, content_type: str) -> RawObject | None:
     """Return the content of a body if it is an object, else None; for protobuf, only the metadata."""
-    if media_type(content_type) == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
+    if media_type(content_type) == PROTOBUF_MEDIA_TYPE:
+        return decode_protobuf(body)
     content = decode(body, content_type)
     return content if isinstance(content, dict) else None
 
@@ -155,13 +346,13 @@ def encode_changed(body: bytes, content_type: str, obj: RawObject, changed: RawO
     In protobuf, only added annotations and owner references are encoded. Raises TypeError or ValueError for content
     that cannot be encoded.
     """
-    if media_type(content_type) != protobuf.MEDIA_TYPE:
+    if media_type(content_type) != PROTOBUF_MEDIA_TYPE:
         return encode(changed)
     before, after = metadata_of(obj), metadata_of(changed)
     annotations = dict((after.get("annotations") or {}).items() - (before.get("annotations") or {}).items())
     known = before.get("ownerReferences") or []
     references = [reference for reference in after.get("ownerReferences") or [] if reference not in known]
-    return protobuf.add_to_metadata(body, annotations, references)
+    return add_to_protobuf_metadata(body, annotations, references)
 
 
 def objects_in(content: Any) -> Iterator[RawObject]:

@@ -4,6 +4,13 @@ PATCH and PUT return the object's resourceVersion even if they changed nothing. 
 whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
 the write succeeds and returns another version, the run, and nobody else, has changed the object. If the precondition
 fails, the proxy tries once more with the current version, and then sends the write as the run sent it.
+
+Recognition of deletions that are complete when the API server responds.
+
+The DELETED watch event has a resourceVersion that the response to the DELETE does not contain. So the run's own
+deletions are recognized by the object's uid. Only a deletion that is complete in the response is recorded, because only
+then the run knows that the object is gone. If a finalizer or a terminating pod delays the deletion, the event comes
+later and must trigger a reconcile.
 """
 
 from collections.abc import Mapping
@@ -13,12 +20,12 @@ from typing import Any, Final
 
 import aiohttp
 
-from rolecall.kube.metadata import metadata_of, resource_version_of, uid_of
+from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy.bodies import decode, encode, media_type, objects_in
-from rolecall.runner.proxy.body_worker import BodyWorker
+from rolecall.runner.proxy.bodies import BodyWorker, decode, encode, media_type, objects_in
 from rolecall.runner.proxy.forward import Upstream
 from rolecall.runner.proxy.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest, read_metadata
+from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.proxy.sessions import Session
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -132,3 +139,23 @@ def _with_changed_objects(result: WriteResult, version: str | None) -> WriteResu
     content: Any = decode(result.body, headers.get("Content-Type", ""))
     changed = (obj for obj in objects_in(content) if uid_of(obj) and resource_version_of(obj) not in {"", version})
     return WriteResult(result.response, result.body, tuple(changed))
+
+
+def removed_uid(info: RequestInfo, result: WriteResult) -> str:
+    """Return the uid of the object that the request has removed, empty if there is none or its deletion is pending."""
+    if info.verb != "delete" or info.subresource or info.is_dry_run or result.response.status != HTTPStatus.OK:
+        return ""
+    content = decode(result.body, result.response.headers.get("Content-Type", ""))
+    if not isinstance(content, dict):
+        return ""
+    if content.get("kind") == "Status":
+        details = content.get("details")
+        return str(details.get("uid") or "") if isinstance(details, dict) else ""
+    return uid_of(content) if _is_removed(content) else ""
+
+
+def _is_removed(obj: RawObject) -> bool:
+    """Return whether the returned object no longer exists: no grace period and no finalizer delays its deletion."""
+    metadata = metadata_of(obj)
+    is_terminating = is_being_deleted(obj) and metadata.get("deletionGracePeriodSeconds") != 0
+    return not is_terminating and not metadata.get("finalizers")

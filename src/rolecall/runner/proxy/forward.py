@@ -3,12 +3,25 @@
 Bodies are streamed unless the proxy must inspect them. Nothing is decompressed and no redirect is followed. Watches and
 followed logs have no time limit; for all other requests the read timeout applies. The run's credentials are removed
 from the request and replaced with the operator's.
+
+Error responses of the proxy itself: Status objects, as every Kubernetes client expects.
+
+kubernetes.core and kubectl show the message of a Status to users, so it says what failed and where. Programs evaluate
+the code and the reason, which are the ones that an API server would use.
+
+The W3C trace context of proxied requests: which span of which trace the API server continues.
+
+A request that has a ``traceparent`` of its own keeps it: the role has its reasons, and what it began goes on in the API
+server. Any other gets that of the run's trace, if the run has one. Without a trace nothing is read or changed.
 """
 
+import json
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import Final
 
 import aiohttp
@@ -17,6 +30,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from rolecall.kube.client import Client
+from rolecall.kube.errors import ApiError, KubeError, UnreachableError
 from rolecall.kube.transport import new_session
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
@@ -183,3 +197,99 @@ async def _stream(
         if capture is not None:
             capture.add(chunk)
         await response.write(chunk)
+
+
+def error_response(status: int, reason: str, message: str) -> web.Response:
+    """Return a response with a Status object; ``reason`` is its machine-readable reason."""
+    content = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": int(status),
+    }
+    return web.Response(status=status, text=json.dumps(content), content_type="application/json")
+
+
+def unauthorized() -> web.Response:
+    """Return the response to a request without the secret of an active run."""
+    message = "the request has no valid credentials of a run: the run has ended, or its credentials were not sent"
+    return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", message)
+
+
+def bad_request(target: str) -> web.Response:
+    """Return the response to a request whose target is not a path."""
+    message = f"found the request target {target!r}, expected a path and an optional query"
+    return error_response(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def not_leading() -> web.Response:
+    """Return the response to a write that was not sent because this replica may not be the leader any more."""
+    message = "the write was not sent: this operator has not renewed its Lease in time, so another replica may lead"
+    return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+
+
+def internal_error(error: BaseException) -> web.Response:
+    """Return the response if the proxy itself failed."""
+    message = f"internal error of the operator's proxy: {error!r}"
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", message)
+
+
+def gateway_error(error: BaseException, url: str) -> web.Response | None:
+    """Return the response if the API server at this URL failed, None for an error of another origin.
+
+    503: the request was not sent. 504: it was sent, but there was no response. 502: the response was incomplete. An
+    error in a lookup that the proxy needs first, such as discovery for an unavailable API group, is returned unchanged.
+    """
+    match error:
+        case ApiError():
+            return error_response(error.status, error.reason or "InternalError", error.message)
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError() | UnreachableError():
+            message = f"the API server at {url} is unreachable: {error!s}"
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+        case aiohttp.SocketTimeoutError():
+            message = f"the API server at {url} accepted the request but sent nothing for {READ_TIMEOUT_SECONDS:g} s"
+            return error_response(HTTPStatus.GATEWAY_TIMEOUT, "Timeout", message)
+        case aiohttp.ClientError() | EOFError() | OSError() | KubeError():
+            message = f"the response of the API server at {url} is incomplete: {error!r}"
+            return error_response(HTTPStatus.BAD_GATEWAY, "BadGateway", message)
+    return None
+
+
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+_VALID: Final = re.compile(r"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+NewTraceparent = Callable[[], str]
+"""Returns the ``traceparent`` for one more request of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """The ``traceparent`` that a request had when it came (``carried``), or that it was given (``given``)."""
+
+    given: str = ""
+    carried: str = ""
+
+    @classmethod
+    def of_request(
+        cls, headers: CIMultiDictProxy[str] | CIMultiDict[str], new_traceparent: NewTraceparent | None
+    ) -> "TraceContext":
+        """Return the context of a request; it is empty if its run has no trace."""
+        if new_traceparent is None:
+            return NO_CONTEXT
+        found = headers.getall(TRACEPARENT, [])
+        if len(found) == 1 and _VALID.fullmatch(found[0]):
+            return cls(carried=found[0])
+        return cls(given=new_traceparent())
+
+    def put_into(self, headers: CIMultiDict[str]) -> None:
+        """Put what was given in place of what came; a ``tracestate`` belongs to the ``traceparent`` beside it."""
+        if self.given:
+            headers.popall(TRACESTATE, None)
+            headers[TRACEPARENT] = self.given
+
+
+NO_CONTEXT: Final = TraceContext()

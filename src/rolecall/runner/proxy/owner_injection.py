@@ -10,15 +10,13 @@ cannot be decoded is forwarded unchanged.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rolecall.kube.answers import read_object
-from rolecall.kube.client import Client
+from rolecall.kube.client import Client, without_managed_fields
+from rolecall.kube.connection import read_object
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import UnreadableError
 from rolecall.kube.metadata import metadata_of, resource_version_of
-from rolecall.kube.partial_metadata import without_managed_fields
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.proxy.bodies import MAX_YAML_BYTES, decode_object, encode_changed, media_type
-from rolecall.runner.proxy.body_worker import BodyWorker
+from rolecall.runner.proxy.bodies import MAX_YAML_BYTES, BodyWorker, decode_object, encode_changed, media_type
 from rolecall.runner.proxy.forward import Upstream
 from rolecall.runner.proxy.ownership import (
     ADOPT_ANNOTATION,

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from rolecall.kube.metadata import annotation_of, metadata_of, owner_references_of
-from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from rolecall.kube.metadata import (
+    PRIMARY_ANNOTATION,
+    PRIMARY_TYPE_ANNOTATION,
+    annotation_of,
+    metadata_of,
+    owner_references_of,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 ADOPT_ANNOTATION: Final = "rolecall.dev/adopt"

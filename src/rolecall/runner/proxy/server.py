@@ -3,11 +3,29 @@
 Each request takes the same path: authenticate the run; upgrade the connection if requested; prepare writes; forward
 the request to the API server; record what it changed or returned. Without the secret of an active run nothing is
 forwarded. Responses of the API server are not changed; errors of the proxy itself are Status objects.
+
+CONNECT tunnels, which client-go opens because it uses the proxy as an HTTP proxy.
+
+For exec and port-forward, client-go sends CONNECT to get a connection to the server behind the HTTP proxy. That server
+is the proxy itself, so the proxy continues to serve HTTP on the same connection. Requests inside the tunnel carry no
+secret; they belong to the run that opened the tunnel, until it is revoked. Any other destination is refused.
+
+The credentials of a run for the proxy: a URL and a secret, as environment variables and as a kubeconfig.
+
+Clients differ. The Python client and kubernetes.core send a token over plain HTTP. client-go (kubectl, helm) does not;
+over plain HTTP it sends only credentials that are part of a URL. It also names its caches after the server's URL, which
+should therefore be the same for all runs. So the kubeconfig uses the proxy's address twice: without the secret as the
+server, and with it as the ``proxy-url``. The secret never appears in a ``repr``.
 """
 
+import asyncio
+import json
+import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, Final
 
 from aiohttp import web
 from structlog.contextvars import bound_contextvars
@@ -15,32 +33,156 @@ from structlog.contextvars import bound_contextvars
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import error_responses
-from rolecall.runner.proxy.body_worker import MAX_INSPECTED_BYTES, BodyWorker, read_body
-from rolecall.runner.proxy.conditional_writes import ConditionalWrites
-from rolecall.runner.proxy.connect_tunnel import ConnectTunnel
-from rolecall.runner.proxy.credentials import ProxyCredentials
-from rolecall.runner.proxy.deletions import removed_uid
-from rolecall.runner.proxy.dependent_discovery import DependentDiscovery
-from rolecall.runner.proxy.exchanges import Asker, Observation
+from rolecall.runner.proxy import forward as error_responses
+from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_body
+from rolecall.runner.proxy.conditional_writes import ConditionalWrites, removed_uid
 from rolecall.runner.proxy.forward import (
     BodyCapture,
     Headers,
+    TraceContext,
     Upstream,
     buffered_response,
+    error_response,
     relay,
     upstream_headers,
 )
-from rolecall.runner.proxy.inspection import Inspection, inspect_read
 from rolecall.runner.proxy.owner_injection import OwnerInjector, WriteRequest
-from rolecall.runner.proxy.read_tracking import Answer, ReadTracking, tracked
+from rolecall.runner.proxy.reads import DependentDiscovery, Inspection, inspect_read
 from rolecall.runner.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
-from rolecall.runner.proxy.request_interceptor import Gate, GatedRequest
-from rolecall.runner.proxy.sessions import Caller, Session, Sessions, SessionSpec
-from rolecall.runner.proxy.trace_context import TraceContext
-from rolecall.runner.proxy.upgrade import forward_upgrade, is_upgrade
+from rolecall.runner.proxy.sessions import (
+    Answer,
+    Asker,
+    Caller,
+    Gate,
+    GatedRequest,
+    Observation,
+    ReadTracking,
+    Session,
+    Sessions,
+    SessionSpec,
+    tracked,
+)
+from rolecall.runner.proxy.upgrade import HijackedResponse, forward_upgrade, is_upgrade
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
+
+
+class _TunnelProtocol(asyncio.Protocol):
+    """Serves a connection with the inner protocol, and notifies the outer one when it is lost."""
+
+    def __init__(self, inner: asyncio.Protocol, outer: asyncio.BaseProtocol) -> None:
+        self._inner, self._outer = inner, outer
+        self.data_received = inner.data_received  # type: ignore[method-assign] # no extra call per chunk
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to serve."""
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Notify both protocols."""
+        self._inner.connection_lost(exc)
+        self._outer.connection_lost(exc)
+
+
+@dataclass(slots=True)
+class ConnectTunnel:
+    """The open CONNECT tunnels."""
+
+    _callers: dict[asyncio.BaseTransport, Caller] = field(default_factory=dict)
+
+    def caller_of(self, request: web.BaseRequest) -> Caller | None:
+        """Return the caller who opened the tunnel of a request, None for an ordinary connection.
+
+        A revoked session has none: a request could arrive between the revocation and the end of the tunnel.
+        """
+        caller = None if request.transport is None else self._callers.get(request.transport)
+        return None if caller is None or caller.session.is_revoked else caller
+
+    async def serve(self, request: web.BaseRequest, caller: Caller, server: web.Server) -> web.StreamResponse:
+        """Serve a tunnel until it is closed or the run is revoked."""
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the run has closed its connection")
+        if not _is_own_address(request.raw_path, transport):
+            message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
+            return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
+        self._callers[transport] = caller
+        try:
+            transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            protocol = _TunnelProtocol(server(), transport.get_protocol())
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            del self._callers[transport]
+            transport.close()
+        return HijackedResponse()
+
+
+def _is_own_address(destination: str, transport: asyncio.Transport) -> bool:
+    host, _, port = destination.rpartition(":")
+    own_host, own_port = transport.get_extra_info("sockname")[:2]
+    return host in {own_host, "localhost"} and port == str(own_port)
+
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost")
+_NO_PROXY: Final = ("NO_PROXY", "no_proxy")
+_PROXY: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", *_NO_PROXY)
+_CLUSTER: Final = "proxy-server"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyCredentials:
+    """The credentials of one run, valid until the run is revoked.
+
+    ``url`` is the same for all runs; ``namespace`` is the primary's namespace, empty for a cluster-scoped primary.
+    """
+
+    url: str
+    secret: str = field(repr=False)
+    namespace: str = ""
+
+    def environment(self, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Return the variables to add to a play's environment; ``inherited`` is the environment without them.
+
+        ``NO_PROXY`` is among them only if the inherited environment configures a proxy: roles copy these variables into
+        the objects that they create.
+        """
+        variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
+        if not any(inherited.get(name) for name in _PROXY):
+            return variables
+        return variables | {name: _with_loopback(_no_proxy(name, inherited)) for name in _NO_PROXY}
+
+    def kubeconfig(self) -> str:
+        """Return the content of a kubeconfig file (JSON, which is YAML). It contains the secret: restrict access."""
+        context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
+        scheme, _, address = self.url.partition("://")
+        # client-go's WebSocket dialer sends the user name only if there is a password.
+        proxy_url = f"{scheme}://{self.secret}:unused@{address}"
+        content: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": _CLUSTER, "cluster": {"server": self.url, "proxy-url": proxy_url}}],
+            "users": [{"name": user, "user": {"token": self.secret}}],
+            "contexts": [{"name": context, "context": {"cluster": _CLUSTER, "user": user}}],
+            "current-context": context,
+            "preferences": {},
+        }
+        return json.dumps(content)
+
+
+def _no_proxy(name: str, inherited: Mapping[str, str]) -> str:
+    """Return the value of a variable, or of its other form: a client takes the first of the two that is set."""
+    return next(filter(None, (inherited.get(each, "") for each in (name, *_NO_PROXY))), "")
+
+
+def _with_loopback(excluded: str) -> str:
+    """Return a ``NO_PROXY`` list that includes loopback."""
+    hosts = [host.strip() for host in excluded.split(",") if host.strip()]
+    return ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
+
 
 logger = get_logger("proxy")
 

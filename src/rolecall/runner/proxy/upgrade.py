@@ -22,12 +22,12 @@ from rolecall.kube.transport import probe_peer
 from rolecall.runner.proxy.forward import (
     CONNECT_TIMEOUT_SECONDS,
     Headers,
+    TraceContext,
     Upstream,
     end_to_end_headers,
     upstream_headers,
 )
 from rolecall.runner.proxy.request_info import origin_form
-from rolecall.runner.proxy.trace_context import TraceContext
 
 CHUNK_BYTES: Final = 1 << 16
 SWITCHING_PROTOCOLS: Final = 101

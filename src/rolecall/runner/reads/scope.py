@@ -9,17 +9,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rolecall.kube.metadata import annotation_of, owner_references_of, resource_version_of, uid_of
-from rolecall.kube.owner_annotations import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from rolecall.kube.metadata import (
+    PRIMARY_ANNOTATION,
+    PRIMARY_TYPE_ANNOTATION,
+    annotation_of,
+    owner_references_of,
+    resource_version_of,
+    shared_labels,
+    uid_of,
+)
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.kube.shared_strings import shared_labels
-from rolecall.runner.controller.content_digests import content_digest
-from rolecall.runner.controller.reflector import Reflector
-from rolecall.runner.controller.watch_retry import WatchRetry
-from rolecall.runner.reads.compact_store import NO_OWNERS, PackedStore, key_hash, shared_mapping, short_hash
-from rolecall.runner.reads.observed_state import ABSENT, DIGEST_BYTES, UNKNOWN, ReadChange, State, version_of
-from rolecall.runner.reads.position import PositionedSource
-from rolecall.runner.reads.watch_scopes import Place
+from rolecall.runner.controller.reflector import Reflector, WatchRetry
+from rolecall.runner.controller.store import content_digest
+from rolecall.runner.reads.observed_state import (
+    ABSENT,
+    DIGEST_BYTES,
+    NO_OWNERS,
+    UNKNOWN,
+    PackedStore,
+    Place,
+    PositionedSource,
+    ReadChange,
+    State,
+    key_hash,
+    shared_mapping,
+    short_hash,
+    version_of,
+)
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
 

@@ -1,15 +1,21 @@
 """What one reconcile knows about its object and its run, from the first step to the last.
 
 The steps fill it in one after the other; nothing of it outlives the reconcile.
+
+The annotations by which the user of a primary says when its role runs.
+
+``rolecall.dev/paused: "true"`` keeps runs from starting for as long as it is set. ``rolecall.dev/reconcile-at`` starts
+a run whenever its value changes, whatever the value is. A change of either reconciles at once.
 """
 
 import asyncio
 from dataclasses import dataclass, field
 
+from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.reconcile.traces import UNTRACED, ReconcileTrace
 from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.record.traces import UNTRACED, ReconcileTrace
 from rolecall.runner.runs.events import RunSummary
 
 
@@ -66,3 +72,12 @@ class ReconcileContext:
         self.is_stopping, self.stop_reason = True, reason
         if self.play is not None:
             self.play.cancel()
+
+
+PAUSED_ANNOTATION = "rolecall.dev/paused"
+RECONCILE_AT_ANNOTATION = "rolecall.dev/reconcile-at"
+
+
+def is_paused(obj: RawObject) -> bool:
+    """Return whether runs are paused; any value but the text ``true`` means that they are not."""
+    return annotation_of(obj, PAUSED_ANNOTATION) == "true"

@@ -14,11 +14,10 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.reads.observed_state import Target
-from rolecall.runner.reads.read_delays import ReadDelays
-from rolecall.runner.reads.read_sets import ReadCause, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.event_recorder import NORMAL, EventSpec
+from rolecall.runner.reconcile.kubernetes_events import NORMAL, EventSpec
 from rolecall.runner.reconcile.own_writes import SelfTriggers
 
 DELAYED: Final = "ReconcileDelayed"

@@ -7,6 +7,11 @@ The steps run in the order in which they are listed; a step that returns a resul
 While a run is in progress, only the run writes its object: a write of the operator would make the role's own write,
 which carries the version that the role has read, fail with a conflict. Every write of the operator comes before the
 run or after it.
+
+When an object is reconciled again after a run that succeeded.
+
+A requeue that the role requested comes first, then a deletion that waits for the run of its finalizer, then the
+period: the object's annotation, its watch, or the flag.
 """
 
 import asyncio
@@ -17,41 +22,69 @@ from typing import Protocol
 
 import structlog
 
-from rolecall.kube.durations import format_duration
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import (
+    annotation_of,
     generation_of,
     has_finalizer,
     is_being_deleted,
     with_finalizer,
     without_finalizer,
 )
+from rolecall.kube.quantities import format_duration, parse_non_negative_duration
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.reconcile.conditions import Status
-from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.event_reporter import EventReporter
+from rolecall.runner.reconcile.context import ReconcileContext, is_paused
+from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.own_writes import SelfTriggers
-from rolecall.runner.reconcile.pause import is_paused
-from rolecall.runner.reconcile.primaries import Primaries
-from rolecall.runner.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.runner.reconcile.status import (
     ReconcileOutcome,
+    Status,
     map_result,
     run_document,
     should_mark_running,
     unready_reason,
 )
-from rolecall.runner.reconcile.status_writer import StatusWriter
-from rolecall.runner.reconcile.traces import UNTRACED, ReconcileTracer
-from rolecall.runner.reconcile.write_retry import may_pass, write_with_retry
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, may_pass, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.traces import UNTRACED, ReconcileTracer
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.runner import new_ident
+from rolecall.runner.runs.process import new_ident
 from rolecall.system.logs import get_logger
+
+PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
+SHORTEST_PERIOD_SECONDS = 1.0
+"""The shortest period that an object may ask for: a shorter one would occupy a worker all the time."""
+
+FINALIZER_REQUEUE_SECONDS = 5.0
+"""The delay when an object was deleted during its run, as in the Go runner."""
+
+_REQUESTED = Cause("requeue_after", priority=Priority.HIGH)
+_DELETED = Cause("deleted during its run", priority=Priority.HIGH)
+_PERIOD = Cause("period", priority=Priority.LOW)
+
+
+def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
+    """Return the seconds from a success to the next run, 0 for none. Raises ValueError for an invalid annotation."""
+    text = annotation_of(obj, PERIOD_ANNOTATION)
+    if text is None:
+        return watch.reconcile_period_seconds or default_seconds
+    seconds = parse_non_negative_duration(text)
+    return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
+
+
+def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
+    """Return when the next run is due; ``has_finalizer`` says whether the watch has one."""
+    if context.requests_requeue:
+        return Result(summary.requeue_after_seconds, summary.requeue_at, cause=_REQUESTED)
+    if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
+        return Result(FINALIZER_REQUEUE_SECONDS, cause=_DELETED)
+    return Result(context.period_seconds or None, cause=_PERIOD)
+
 
 logger = get_logger("reconciler")
 LONG_RUN_SECONDS = 1.0

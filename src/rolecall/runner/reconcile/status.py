@@ -2,32 +2,121 @@
 
 Reasons and messages are the Go runner's, so that tools which wait for them keep working. Two things differ: every exit
 has a true condition, and nothing is written without need. Keys and conditions of others are kept as they are.
+
+The conditions of a primary: their types, and the list of them while it is changed.
+
+Conditions of other controllers are kept as they are. A condition keeps its place in the list, and its
+``lastTransitionTime`` for as long as its status stays the same.
+
+The conditions by which tools tell whether an object is finished: ``Ready``, ``Reconciling`` and ``Stalled``.
+
+They follow the rules of kstatus and the API conventions, and are set on top of the Go runner's conditions, in the same
+write. They change only with the outcome of a run, and when a run begins for a generation that no run has judged yet: a
+run of an unchanged generation leaves them as they are, and so does a run that the operator interrupts. All three share
+one reason, and name the generation.
+
+A condition of these types with another reason is the role's own. It stays, unless a run has failed and it says
+otherwise. Everything is computed from the old status, so an operator that restarts goes on where it was.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jsonpath_ng import JSONPath
 
 from rolecall.kube.jsonpath import values_at
-from rolecall.runner.reconcile.conditions import (
-    FAILURE,
-    IN_PROGRESS,
-    INTERRUPTED,
-    PAUSED,
-    RUNNING,
-    SUCCESSFUL,
-    ConditionList,
-    Stamp,
-    Status,
-    condition_of,
-    conditions_of,
-    parse_time,
-)
-from rolecall.runner.reconcile.pause import PAUSED_ANNOTATION
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
 from rolecall.runner.runs.events import Counts, RunSummary, cut
+
+Status = dict[str, Any]
+RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paused"
+IN_PROGRESS, INTERRUPTED = "Running", "Interrupted"
+"""The reasons of ``Running`` during a run, and after a run that the operator interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The time of a new status, and the generation of the object that it is about."""
+
+    now: datetime
+    generation: int
+
+    @property
+    def text(self) -> str:
+        """The time as Kubernetes writes it, in whole seconds."""
+        return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition_of(status: Status, kind: str) -> dict[str, Any] | None:
+    """Return the condition of a type, None when there is none."""
+    return next((item for item in conditions_of(status) if item.get("type") == kind), None)
+
+
+def conditions_of(status: Status) -> list[dict[str, Any]]:
+    """Return the conditions of a status, without entries that are not mappings."""
+    found = status.get("conditions")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def parse_time(text: object) -> datetime | None:
+    """Return a parsed time, UTC if it has no zone; None if the text is not a time."""
+    try:
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time.replace(tzinfo=time.tzinfo or UTC) if time else None
+
+
+class ConditionList:
+    """The conditions of a status, to be changed one by one; ``items`` is the new list."""
+
+    def __init__(self, status: Status, stamp: Stamp) -> None:
+        self.items = copy.deepcopy(conditions_of(status))
+        self._stamp = stamp
+
+    def remove(self, kind: str) -> None:
+        """Remove a condition, if there is one of that type."""
+        self.items = [item for item in self.items if item.get("type") != kind]
+
+    def change_status(self, kind: str, value: str) -> None:
+        """Change the status of an existing condition; its reason, message and result stay."""
+        for item in self.items:
+            if item.get("type") == kind and item.get("status") != value:
+                item.update(status=value, lastTransitionTime=self._stamp.text)
+
+    def restore(self, condition: dict[str, Any]) -> None:
+        """Replace the condition of the same type, if there is one, by an earlier version of it."""
+        self.items = [
+            copy.deepcopy(condition) if item.get("type") == condition["type"] else item for item in self.items
+        ]
+
+    def observe(self, kind: str) -> None:
+        """Note in a condition which generation it is about, if the kind counts them."""
+        for item in self.items:
+            if item.get("type") == kind and self._stamp.generation:
+                item["observedGeneration"] = self._stamp.generation
+
+    def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
+        """Set a condition, or add it at the end."""
+        old = next((item for item in self.items if item.get("type") == kind), None)
+        keeps_time = old is not None and old.get("status") == value and old.get("lastTransitionTime")
+        new = {
+            "type": kind,
+            "status": value,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
+            **({"ansibleResult": result} if result else {}),
+        }
+        if old is None:
+            self.items.append(new)
+        else:
+            self.items[self.items.index(old)] = new
+
 
 REFRESH_AFTER = timedelta(minutes=10)
 _VOLATILE = ("ansibleResult", "lastTransitionTime")
@@ -196,3 +285,167 @@ def _completion(status: Status) -> datetime | None:
     results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
     times = (parse_time(result.get("completion")) for result in results if isinstance(result, dict))
     return max((time for time in times if time), default=None)
+
+
+READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
+RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED = "RunInProgress", "RunSucceeded", "RunFailed"
+RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET = "RunRequeued", "RunsPaused", "NotReadyYet"
+
+STALLED_AFTER = timedelta(seconds=30)
+"""Five retries with the default backoff: what a run waits for has often come by then."""
+
+_TYPES = (READY, RECONCILING, STALLED)
+_REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
+_SUCCESS = "The last run succeeded"
+_REQUEUE = "The last run succeeded and asked for another one"
+_PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
+_RETRY = "The last run failed and is tried again: "
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Adds the conditions to each status of one kind; if they are off, removes those that an operator has left.
+
+    ``stalled_after`` is how long runs must have failed before an object counts as stalled. Every method takes the
+    status of the object before, and the new one to which the conditions are added.
+    """
+
+    is_on: bool
+    stalled_after: timedelta = STALLED_AFTER
+
+    @classmethod
+    def of_watch(cls, watch: Watch, *, default: bool) -> "Readiness":
+        """Return what a watch asks for; ``default`` is whether the conditions are on if it says nothing."""
+        is_on = default if watch.ready_conditions is None else watch.ready_conditions
+        seconds = watch.stalled_after_seconds
+        return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
+
+    def while_running(self, old: Status, new: Status, stamp: Stamp) -> Status:
+        """Return the status during a run."""
+        if not self.is_on:
+            return without_ours(new)
+        return new if _is_judged(old, stamp) else _unjudged(new, stamp, RUN_IN_PROGRESS, "The run is in progress")
+
+    def while_paused(self, old: Status, new: Status, stamp: Stamp) -> Status:
+        """Return the status of a paused object; an edit in the meantime shows in its generation."""
+        if not self.is_on:
+            return without_ours(new)
+        is_known = condition_of(old, READY) is not None or old.get("observedGeneration") == stamp.generation
+        return new if is_known else _unjudged(new, stamp, RUNS_PAUSED, _PAUSE)
+
+    def after_run(self, old: Status, new: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
+        """Return the status after a run, or after a reconcile that failed before it."""
+        if not self.is_on:
+            return without_ours(new)
+        conditions = _Three(new, stamp)
+        if outcome.failure is not None:
+            has_stalled = _is_role_stalled(old) or self._has_stalled(old, outcome, stamp)
+            conditions.fail(outcome.failure, has_stalled=has_stalled)
+        elif outcome.unready:
+            conditions.put(NOT_READY_YET, ("False", "True", "False"), (outcome.unready, outcome.unready))
+        elif outcome.unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
+            conditions.put(RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE))
+        else:
+            conditions.put(RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, ""))
+        return conditions.status
+
+    def _has_stalled(self, old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> bool:
+        """Return whether another retry is not expected to help."""
+        if outcome.is_final or not self.stalled_after:
+            return True
+        if not _has_failed_before(old, stamp):
+            return False
+        since = _not_ready_since(old)
+        return _is_true(old, STALLED) or (since is not None and stamp.now - since >= self.stalled_after)
+
+
+class _Three:
+    """The three conditions of a new status, to be set together."""
+
+    def __init__(self, new: Status, stamp: Stamp) -> None:
+        self._new = new
+        self._stamp = stamp
+        self._conditions = ConditionList(new, stamp)
+
+    @property
+    def status(self) -> Status:
+        return {**self._new, "conditions": self._conditions.items}
+
+    def put(self, reason: str, values: tuple[str, str, str], messages: tuple[str, str]) -> None:
+        """Set Ready, Reconciling and Stalled, but none that the role has written; the messages are of the first two."""
+        for kind, value, message in zip(_TYPES, values, (*messages, ""), strict=True):
+            if not _is_roles(condition_of(self._new, kind)):
+                self._set(kind, value, reason, message)
+
+    def fail(self, failure: str, *, has_stalled: bool) -> None:
+        """Set the three after a failure; what the role has written stays if it says the same."""
+        retry = "" if has_stalled else _RETRY + failure
+        values = ("False", "False", "True") if has_stalled else ("False", "True", "False")
+        for kind, value, message in zip(_TYPES, values, (failure, retry, failure if has_stalled else ""), strict=True):
+            found = condition_of(self._new, kind)
+            if not _is_roles(found) or found is None or found.get("status") != value:
+                self._set(kind, value, RUN_FAILED, message)
+
+    def _set(self, kind: str, value: str, reason: str, message: str) -> None:
+        self._conditions.put(kind, value, reason, cut(message))
+        self._conditions.observe(kind)
+
+
+def _unjudged(new: Status, stamp: Stamp, reason: str, message: str) -> Status:
+    """Return the status of an object of whose generation nothing is known yet."""
+    conditions = _Three(new, stamp)
+    conditions.put(reason, ("Unknown", "True", "False"), (message, message))
+    return conditions.status
+
+
+def without_ours(status: Status) -> Status:
+    """Return a status without those of the three conditions that the operator has written."""
+    found = status.get("conditions")
+    if not isinstance(found, list):
+        return status
+    return {**status, "conditions": [item for item in found if not _is_ours(item)]}
+
+
+def _is_ours(condition: object) -> bool:
+    """Return whether this is one of the three conditions, and written by the operator."""
+    if not isinstance(condition, dict) or condition.get("type") not in _TYPES:
+        return False
+    reason = condition.get("reason")
+    return isinstance(reason, str) and reason in _REASONS
+
+
+def _is_roles(condition: dict[str, Any] | None) -> bool:
+    """Return whether the role has written one of the three conditions itself."""
+    return condition is not None and not _is_ours(condition)
+
+
+def _is_role_stalled(old: Status) -> bool:
+    return _is_roles(condition_of(old, STALLED)) and _is_true(old, STALLED)
+
+
+def _is_true(status: Status, kind: str) -> bool:
+    return (condition_of(status, kind) or {}).get("status") == "True"
+
+
+def _is_judged(old: Status, stamp: Stamp) -> bool:
+    """Return whether the conditions are about this generation already."""
+    ready = condition_of(old, READY)
+    if ready is not None and ready.get("reason") == RUNS_PAUSED:
+        return False
+    observed = (ready or {}).get("observedGeneration", old.get("observedGeneration"))
+    # The schema of a CRD may drop the generation; then a result is all that is known.
+    return ready is not None if observed is None else bool(observed == stamp.generation)
+
+
+def _has_failed_before(old: Status, stamp: Stamp) -> bool:
+    """Return whether the run before this one failed too, for the same generation."""
+    return _is_true(old, FAILURE) and bool(old.get("observedGeneration", stamp.generation) == stamp.generation)
+
+
+def _not_ready_since(old: Status) -> datetime | None:
+    """Return since when runs of this generation have failed: Ready may be False for longer, and Failure True."""
+    ready, failure = condition_of(old, READY) or {}, condition_of(old, FAILURE) or {}
+    if ready.get("status") != "False":
+        return None
+    since, failed_since = (parse_time(each.get("lastTransitionTime")) for each in (ready, failure))
+    return max(since, failed_since) if since and failed_since else None

@@ -3,27 +3,109 @@
 A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
 another client is lost. After a conflict the object is read again; while the API server is down the write is retried.
 A run is never repeated because its status could not be written.
+
+Retries of writes that must not get lost: the status and the finalizers of a primary.
+
+The result of a run is worth nothing if nobody sees it, and no run should be repeated because a write failed. So after
+a conflict the object is read and written again, and an API server that is down is waited for. A server that answers
+but keeps refusing, for example because a webhook is broken or because of one conflict after the other, blocks a worker
+for a minute at most.
+
+Reads and writes the primaries of one kind as the objects that they are, not as whatever has their name.
+
+An object may be deleted and made anew at any time, for example while the API server cannot be reached. The outcome of
+a run belongs to the object that the run worked for: another object of the same name counts as not found. And with
+leader election nothing is written once another replica may be the leader.
 """
 
+import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from rolecall.kube.errors import ApiError, KubeError, NotFoundError, TooLargeError
-from rolecall.kube.metadata import generation_of
-from rolecall.kube.references import RawObject
+from rolecall.kube.client import Client
+from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundError, TooLargeError, UnreachableError
+from rolecall.kube.metadata import generation_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile import status as new_status
-from rolecall.runner.reconcile.conditions import Stamp, Status
-from rolecall.runner.reconcile.primaries import Primaries
-from rolecall.runner.reconcile.readiness import Readiness, without_ours
-from rolecall.runner.reconcile.status import ReconcileOutcome
-from rolecall.runner.reconcile.write_retry import write_with_retry
+from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.reconcile.status import Readiness, ReconcileOutcome, Stamp, Status, without_ours
 from rolecall.system.logs import get_logger
 
-logger = get_logger("status")
+logger = get_logger("persistence")
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
+REFUSED_SECONDS = 60.0
+TOO_MANY_REQUESTS, FIRST_SERVER_ERROR = 429, 500
+Written = TypeVar("Written")
+
+
+async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
+    """Call ``write``, which reads and then writes, until it succeeds; return what it returns.
+
+    Raises KubeError for an answer that waiting does not change: gone, forbidden, invalid, or refused for a minute. If
+    ``may_pass`` is true for the error, a later attempt may succeed.
+    """
+    delay = FIRST_DELAY_SECONDS
+    refused_since: float | None = None
+    while True:
+        try:
+            return await write()
+        except KubeError as error:
+            if not may_pass(error):
+                raise
+            now = time.monotonic()
+            if isinstance(error, UnreachableError):
+                refused_since = None
+            else:
+                refused_since = now if refused_since is None else refused_since
+                if now - refused_since >= REFUSED_SECONDS:
+                    raise
+            logger.info("Write failed, retrying", error=str(error), delay_seconds=delay)
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, LONGEST_DELAY_SECONDS)
+
+
+def may_pass(error: KubeError) -> bool:
+    """Return whether the cause of an error may pass by itself."""
+    if isinstance(error, ConflictError | UnreachableError):
+        return True
+    if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
+        return False
+    return error.status == TOO_MANY_REQUESTS or error.status >= FIRST_SERVER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Primaries:
+    """The primaries of one kind; ``may_write`` says whether this replica is still the one that may write."""
+
+    client: Client
+    gvk: GVK
+    own_writes: OwnWrites
+    may_write: Callable[[], bool] = lambda: True
+
+    async def read_again(self, obj: RawObject) -> RawObject:
+        """Return a primary as it is now. Raises NotFoundError if it is gone, also if another one has its name."""
+        key = ObjectKey.of_object(obj)
+        found = await self.client.get(self.gvk, key)
+        if uid_of(found) != uid_of(obj):
+            raise NotFoundError(404, "NotFound", f"{key} was deleted; another object has its name now")
+        return found
+
+    async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
+        """Replace a primary, or a subresource of it, in the version that was read; return it as written."""
+        if not self.may_write():
+            raise LeadershipLostError(f"{ObjectKey.of_object(obj)} was not written: another replica may be the leader")
+        written = await self.client.replace(obj, subresource)
+        self.own_writes.record_write((self.gvk, ObjectKey.of_object(obj)), written)
+        return written
+
+
+status_writer_logger = get_logger("status")
 _FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
 _NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, 429})
 """Not authenticated, not found, conflict, gone, too many requests."""
@@ -52,7 +134,7 @@ class StatusWriter:
         try:
             return await self._write_once(primary, update)
         except KubeError as error:
-            logger.info("Could not mark the object as running", error=str(error))
+            status_writer_logger.info("Could not mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:
@@ -117,7 +199,9 @@ class StatusWriter:
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)
         if "status" not in resource.subresources:
-            logger.warning("Kind has no status subresource; set manageStatus: false or add the subresource to the CRD")
+            status_writer_logger.warning(
+                "Kind has no status subresource; set manageStatus: false or add the subresource to the CRD"
+            )
             return obj
         return await self.primaries.replace({**obj, "status": new}, "status")
 
@@ -148,7 +232,7 @@ def _is_finite(value: object) -> bool:
 
 def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
     """Return an outcome without some of its mapped fields, with a message that says so."""
-    logger.warning("Mapped status was refused", error=why, fields=sorted(fields))
+    status_writer_logger.warning("Mapped status was refused", error=why, fields=sorted(fields))
     remark = f"the mapped status was refused: {why}"
     mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
     if outcome.failure is None:

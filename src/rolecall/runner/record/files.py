@@ -18,8 +18,7 @@ from typing import Any, Final
 from rolecall.kube.references import GVK
 from rolecall.runner.record.document import Document
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.system.disk_budget import DiskBudget
-from rolecall.system.private_files import make_own_directory, write_private
+from rolecall.system.files import DiskBudget, make_own_directory, write_private
 
 SUFFIX: Final = ".jsonl"
 FAILED_SUFFIX: Final = f".failed{SUFFIX}"

@@ -17,9 +17,9 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import Exchange
 from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
 from rolecall.runner.record.masking import Mask
-from rolecall.runner.record.preset_ids import PresetIds
 from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
-from rolecall.runner.record.times import seconds_of
+from rolecall.runner.record.span_export import PresetIds
+from rolecall.runner.record.timeline import seconds_of
 
 Attributes = dict[str, str | bool | int | float | list[str]]
 TaskSpans = dict[tuple[str, str], Context]

@@ -1,38 +1,251 @@
 """The recorder of an operator: starts the record of each run, and keeps and writes it when the run has ended.
 
 A record is never a reason for a run to fail: what goes wrong here is logged, and the run goes on.
+
+The last records of each object, in memory, within a budget.
+
+What does not fit any more goes: first the earlier records of objects that have a newer one, then the record that was
+stored longest ago. A record that is larger than the budget is not kept.
+
+One line about each of the last runs of every object: when, how long, why, and how it ended.
+
+A line takes a few hundred bytes where a record takes many thousands, so there are lines of all objects when memory has
+records of only some. The lines have no values of objects. The last line of an object stays for as long as the object.
+
+Which code a run has worked with: a digest of its role's files, and the versions of the Kubernetes collections.
+
+The entry of a watch as it stands in a record: whatever of it decides what a run does.
 """
 
+import hashlib
+import json
 import os
 import re
+import stat
 import traceback
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.config.ansible_defaults import decisive_settings
+from rolecall.runner.config.content import Content, RoleContent
+from rolecall.runner.config.environment import decisive_settings
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.access import AccessSet
-from rolecall.runner.record.content_digest import collections_near, digest_of_content
 from rolecall.runner.record.document import Document, Surroundings, document_of, mask_of
 from rolecall.runner.record.files import RecordFiles
-from rolecall.runner.record.history import RunHistory
 from rolecall.runner.record.masking import Mask, texts_in
-from rolecall.runner.record.memory import RecordMemory
-from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.record.watch_entry import entry_of
-from rolecall.runner.runs.content_watch import contents_of
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
+from rolecall.runner.runs.content import contents_of, directories_of, files_of
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.logs import get_logger
+
+_Object = tuple[GVK, ObjectKey]
+
+
+@dataclass(slots=True)
+class RecordMemory:
+    """The last records, ``most_runs`` of each object; with a budget of 0 bytes none is kept."""
+
+    budget_bytes: int
+    bodies: Bodies = field(default_factory=Bodies)
+    most_runs: int = 1
+    _last: OrderedDict[_Object, RunRecord] = field(default_factory=OrderedDict)
+    _earlier: OrderedDict[tuple[_Object, str], RunRecord] = field(default_factory=OrderedDict)
+    _runs: dict[_Object, list[RunRecord]] = field(default_factory=dict)
+    """The records of each object, the oldest first."""
+    _entries_bytes: int = 0
+
+    def add(self, record: RunRecord) -> None:
+        """Keep a record of a run that has ended."""
+        obj = record.gvk, record.key
+        before = self._last.pop(obj, None)
+        if before is not None:
+            self._earlier[obj, before.ident] = before
+        self._last[obj] = record
+        runs = self._runs.setdefault(obj, [])
+        runs.append(record)
+        self._entries_bytes += record.size_bytes
+        if len(runs) > self.most_runs:
+            self._drop(runs[0])
+        while self._last and self._entries_bytes + self.bodies.stored_bytes > self.budget_bytes:
+            self._drop(next(iter((self._earlier or self._last).values())))
+
+    def get(self, gvk: GVK, key: ObjectKey) -> RunRecord | None:
+        """Return the last record of an object, None if there is none."""
+        return self._last.get((gvk, key))
+
+    def runs(self, gvk: GVK, key: ObjectKey) -> tuple[RunRecord, ...]:
+        """Return the records of an object, the oldest first."""
+        return tuple(self._runs.get((gvk, key), ()))
+
+    def forget(self, gvk: GVK, key: ObjectKey) -> None:
+        """Drop the records of an object."""
+        for record in self.runs(gvk, key):
+            self._drop(record)
+
+    def _drop(self, record: RunRecord) -> None:
+        obj = record.gvk, record.key
+        if self._earlier.pop((obj, record.ident), None) is None:
+            del self._last[obj]
+        runs = self._runs[obj]
+        runs.remove(record)
+        if not runs:
+            del self._runs[obj]
+        self._entries_bytes -= record.size_bytes
+        record.drop()
+
+
+MOST_RUNS: Final = 20
+"""How many lines there are of one object."""
+
+MOST_EARLIER: Final = 20_000
+"""How many lines there are, of all objects, besides their last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """What is said about a run; ``started`` is in seconds since the epoch."""
+
+    ident: str
+    started: float
+    seconds: float
+    outcome: str
+    causes: tuple[str, ...]
+    tasks: int
+    requests: int
+
+    @classmethod
+    def of(cls, record: RunRecord) -> "RunLine":
+        """Return the line for a run that has ended."""
+        ending = record.ending
+        summary = ending.summary if ending else None
+        return cls(
+            ident=record.ident,
+            started=record.started.timestamp(),
+            seconds=round(summary.duration_seconds, 3) if summary else 0.0,
+            outcome=ending.outcome if ending else "unknown",
+            causes=record.causes,
+            tasks=len(record.tasks),
+            requests=len(record.exchanges),
+        )
+
+
+@dataclass(slots=True)
+class RunHistory:
+    """The lines about the last runs."""
+
+    most_earlier: int = MOST_EARLIER
+    _lines: dict[_Object, deque[RunLine]] = field(default_factory=dict)
+    _with_earlier: deque[_Object] = field(default_factory=deque)
+    """An object for each line that is not its last one, in their order; some of the lines may be gone already."""
+
+    def add(self, record: RunRecord) -> None:
+        """Add the line for a run that has ended."""
+        obj = record.gvk, record.key
+        lines = self._lines.setdefault(obj, deque(maxlen=MOST_RUNS))
+        if lines:
+            self._with_earlier.append(obj)
+        lines.append(RunLine.of(record))
+        while len(self._with_earlier) > self.most_earlier:
+            oldest = self._lines.get(self._with_earlier.popleft())
+            if oldest is not None and len(oldest) > 1:
+                oldest.popleft()
+
+    def last(self, gvk: GVK, key: ObjectKey) -> RunLine | None:
+        """Return the line about the last run of an object, None if it had none."""
+        lines = self._lines.get((gvk, key))
+        return lines[-1] if lines else None
+
+    def of(self, gvk: GVK, key: ObjectKey) -> tuple[RunLine, ...]:
+        """Return the lines about an object, the newest first."""
+        return tuple(reversed(self._lines.get((gvk, key), ())))
+
+    def forget(self, gvk: GVK, key: ObjectKey) -> None:
+        """Drop the lines about an object that is gone."""
+        self._lines.pop((gvk, key), None)
+
+
+_COLLECTIONS: Final = ("kubernetes.core", "operator_sdk.util", "community.okd")
+_State = tuple[str, Path, int, int]
+
+
+def digest_of_content(contents: Iterable[Content]) -> str:
+    """Return a digest of the files of roles and playbooks, by their names and content. Blocks."""
+    return _digest(tuple(state for content in contents for state in sorted(_states(content))))
+
+
+def _states(content: Content) -> Iterator[_State]:
+    """Yield each file's name and what changes when the file does; what cannot be read to its end does not count."""
+    base = next(directories_of(content))
+    for path in files_of(content):
+        try:
+            found = path.stat()
+        except FileNotFoundError:  # a link to nowhere, or removed meanwhile
+            continue
+        if stat.S_ISREG(found.st_mode):
+            yield os.path.relpath(path, base), path, found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=64)
+def _digest(states: tuple[_State, ...]) -> str:
+    digest = hashlib.sha256()
+    for name, path, _, _ in states:
+        digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return f"sha256:{digest.hexdigest()}"
+
+
+@lru_cache(maxsize=1)
+def collections_near() -> dict[str, str]:
+    """Return the versions of the collections by which roles reach Kubernetes, as far as they are on Python's path."""
+    found = {}
+    package = find_spec("ansible_collections")
+    for root in (package.submodule_search_locations or ()) if package else ():
+        for name in _COLLECTIONS:
+            manifest = Path(root, *name.split("."), "MANIFEST.json")
+            if manifest.is_file():
+                found[name] = str(json.loads(manifest.read_text())["collection_info"]["version"])
+    return found
+
+
+def entry_of(watch: Watch) -> dict[str, Any]:
+    """Return the keys of a watch that a run depends on, by their names in ``watches.yaml``."""
+    finalizer = watch.finalizer
+    return {
+        "group": watch.gvk.group,
+        "version": watch.gvk.version,
+        "kind": watch.gvk.kind,
+        **_content(watch.content),
+        "vars": dict(watch.variables),
+        "manageStatus": watch.manage_status,
+        "snakeCaseParameters": watch.snake_case_parameters,
+        "markUnsafe": watch.mark_unsafe,
+        "allowVariables": sorted(watch.allow_variables),
+        "finalizer": None
+        if finalizer is None
+        else {
+            "name": finalizer.name,
+            **(_content(finalizer.content) if finalizer.content else {}),
+            "vars": dict(finalizer.variables),
+        },
+        "status": {name: str(path) for name, path in watch.status.items()},
+    }
+
+
+def _content(content: Content) -> dict[str, str]:
+    return {"role" if isinstance(content, RoleContent) else "playbook": str(content.path)}
+
 
 logger = get_logger("record")
 

@@ -13,10 +13,10 @@ from opentelemetry.trace import Span, format_span_id, format_trace_id
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.record.exporting import Exporting
 from rolecall.runner.record.reconcile_spans import Traced, Writer, changed_nothing, start_attributes
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.span_export import Exporting
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.logs import get_logger
 

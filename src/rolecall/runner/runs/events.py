@@ -3,12 +3,23 @@
 A ``RunEvent`` is the small part of one ansible-runner event that the operator needs; a ``RunSummary`` is the result of
 a whole run. Both can be logged, sent through a pipe and built by tests. Texts contain no colours, and messages are
 never longer than 2 KiB.
+
+Parses the events of ansible-runner: a raw dictionary becomes a ``RunEvent``.
+
+Only what the operator needs is kept, and nothing of a result that ``no_log`` hides: since ansible-core 2.19 even the
+printed text of such a task quotes its message. Parsing happens in the process of the run, so that large results are
+never sent to the operator.
+
+The message of a failed task: the most useful text in the result of a module.
+
+Modules say why they failed in different places: a message, the output of a program, a traceback, the items of a loop.
 """
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Self
 
 MESSAGE_LIMIT_BYTES = 2048
@@ -142,3 +153,138 @@ class RunSummary:
     def message(self) -> str:
         """All failures, one per line, in order; empty after a success."""
         return cut("\n".join(str(failure) for failure in self.failures))
+
+
+_FAILED_PREFIX = "Task failed: "
+_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
+"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
+
+
+def result_message(result: Mapping[str, Any]) -> str:
+    """Return the most useful text of a task's result; for a loop, that of the first item that failed."""
+    for item in _failed_items(result):
+        return HIDDEN if "censored" in item else result_message(item)
+    message = to_text(result.get("msg")).removeprefix(_FAILED_PREFIX)
+    if message in _EXIT_CODE_ONLY:
+        return _with_tail(f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
+    if result.get("module_stderr"):
+        return _with_tail(message or "the module crashed", result["module_stderr"])
+    if message:
+        return message
+    return _last_lines(to_text(result.get("exception"))) or to_text(result.get("reason"))
+
+
+def _failed_items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    items = result.get("results")
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, Mapping) and (item.get("failed") or item.get("unreachable"))]
+
+
+def _with_tail(message: str, output: object) -> str:
+    tail = _last_lines(to_text(output))
+    return f"{message}: {tail}" if tail else message
+
+
+def _last_lines(text: str, count: int = 3) -> str:
+    lines = [line.strip() for line in strip_colours(text).splitlines() if line.strip()]
+    return " | ".join(lines[-count:])
+
+
+def to_text(value: object) -> str:
+    """Return a value as text: nothing for None, JSON for what is not a string."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+STDOUT_LIMIT_BYTES = 8192
+"""How much printed text of one event is passed on."""
+
+REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
+"""The actions by which a role requests a requeue."""
+
+DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
+"""The actions that print a message for people."""
+
+_VALIDATES = "Validating arguments against arg spec"
+"""What the name of the task starts with that Ansible inserts into a role with argument specs."""
+
+_NOT_SHOWN = frozenset(
+    {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
+)
+_COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "processed")
+
+
+def read_event(raw: Mapping[str, Any]) -> RunEvent:
+    """Reduce one event of ansible-runner; fields that are missing or of another type count as empty."""
+    name = str(raw.get("event") or "")
+    data = _mapping(raw.get("event_data"))
+    result = _mapping(data.get("res"))
+    censored = "censored" in result or result.get("_ansible_no_log") is True
+    stats = name == "playbook_on_stats"
+    return RunEvent(
+        name=name,
+        created=str(raw.get("created") or ""),
+        started=to_text(data.get("start")),
+        task=to_text(data.get("task")),
+        full_name=to_text(data.get("name")) if data.get("name") != data.get("task") else "",
+        task_id=to_text(data.get("task_uuid")),
+        task_path=_argument_specs(data, result) or to_text(data.get("task_path")),
+        action=to_text(data.get("task_action")),
+        host=to_text(data.get("host")),
+        item="" if censored else cut(_item(result), 256),
+        message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
+        stdout="" if censored else cut(strip_colours(to_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
+        changed=result.get("changed") is True,
+        censored=censored,
+        ignored=bool(data.get("ignore_errors")),
+        duration_seconds=_number(data.get("duration")),
+        requeue=_requeue(name, data, result),
+        counts={key: _mapping(data.get(key)) for key in _COUNT_NAMES} if stats else {},
+        stats=_mapping(data.get("artifact_data")) if stats else {},
+    )
+
+
+def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return what ``debug: var=...`` shows: its result has the variable instead of a message."""
+    if data.get("task_action") not in DEBUG_ACTIONS or "msg" in result:
+        return ""
+    shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}
+    return ", ".join(f"{key}: {to_text(value)}" for key, value in shown.items())
+
+
+def _argument_specs(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Return the place of the argument specs that a task of Ansible's own validates; empty for any other task.
+
+    Ansible inserts this task before those of a role, and gives it the place of the play.
+    """
+    context = _mapping(result.get("validate_args_context"))
+    role = context.get("path")
+    if context.get("type") != "role" or not isinstance(role, str) or not str(data.get("task")).startswith(_VALIDATES):
+        return ""
+    names = (
+        f"{role}/meta/{name}{ending}" for name in ("argument_specs", "main") for ending in (".yml", ".yaml", ".json")
+    )
+    return f"{next((name for name in names if Path(name).is_file()), f'{role}/meta/argument_specs.yml')}:1"
+
+
+def _item(result: Mapping[str, Any]) -> str:
+    label = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
+    return "" if label is None else to_text(label)
+
+
+def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    is_result = name in ("runner_on_ok", "runner_item_on_ok")
+    if not is_result or data.get("task_action") not in REQUEUE_ACTIONS or not result or "results" in result:
+        return None
+    wish = {key: result[key] for key in ("period", "at") if result.get(key) is not None}
+    return wish or {"period": None}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

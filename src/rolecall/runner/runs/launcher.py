@@ -1,11 +1,22 @@
 """Launches the run of one object: prepares its variables, its workspace and its access to the API server.
 
 A run that cannot be prepared results in a summary with a failure, like a run that fails later.
+
+Which events of a run become log lines, and what the lines say: ``--ansible-log-events``.
+
+A line is a level, a constant message and fields; the caller adds the object and the run. Arguments of tasks never
+appear, and neither does anything of a result that ``no_log`` hides. The recap at the end of a play is always logged.
+
+The limit for the size of an object whose role runs.
+
+Ansible needs about 4.5 KiB of memory for each value of a spec, which a run gets three times, however small the value
+is: an object of one megabyte may hold 250,000 of them. Long strings cost little, and the API server limits them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rolecall.kube.errors import KubeError
 from rolecall.kube.metadata import annotation_of
@@ -15,15 +26,111 @@ from rolecall.runner.config.environment import HIGHEST_VERBOSITY, parse_integer
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
-from rolecall.runner.runs.events import RunEvent, RunSummary, strip_colours
-from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars
-from rolecall.runner.runs.log_lines import LogEvents, log_line
-from rolecall.runner.runs.object_size import check_size
-from rolecall.runner.runs.runner import OnEvent, Runner, RunSpec
-from rolecall.runner.runs.termination import grace_seconds
+from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colours
+from rolecall.runner.runs.process import OnEvent, Runner, RunSpec, grace_seconds
+from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.logs import get_logger
+
+_QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
+
+
+class LogEvents(StrEnum):
+    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
+
+    NOTHING = "nothing"
+    TASKS = "tasks"
+    OUTPUT = "output"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One log line: ``level`` is info or error; fields without a value are left out."""
+
+    level: str
+    message: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+_Shape = tuple[str, str, dict[str, str]]  # level, message, and which field of the event appears under which name
+
+_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
+_SAID: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
+_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
+_ANY: _Shape = (
+    "info",
+    "Ansible event",
+    {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
+)
+_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
+_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
+_SHAPES: dict[str, _Shape] = {
+    "playbook_on_task_start": _STARTED,
+    "playbook_on_handler_task_start": _STARTED,
+    "runner_item_on_ok": ("info", "Item done", {"item": "item", "changed": "changed"}),
+    "runner_item_on_failed": ("error", "Item failed", {"item": "item", "message": "reason"}),
+    "runner_on_failed": ("error", "Task failed", {"message": "reason", "task_path": "path"}),
+    "runner_on_unreachable": ("error", "Host unreachable", {"message": "reason"}),
+}
+
+
+def log_line(event: RunEvent, wanted: LogEvents) -> LogLine | None:
+    """Return the line for an event, or None if the event is not logged."""
+    shape = _RECAP if event.name == "playbook_on_stats" else _shape(event, wanted)
+    if shape is None:
+        return None
+    level, message, names = shape
+    values = {shown: getattr(event, name) for name, shown in {"task": "task", "host": "host", **names}.items()}
+    return LogLine(level, message, {shown: value for shown, value in values.items() if value != ""})
+
+
+def _shape(event: RunEvent, wanted: LogEvents) -> _Shape | None:
+    if wanted is LogEvents.EVERYTHING:
+        return _ANY
+    if wanted is LogEvents.OUTPUT:
+        return _OUTPUT if event.task and event.stdout else None
+    return _task_shape(event) if wanted is LogEvents.TASKS else None
+
+
+def _task_shape(event: RunEvent) -> _Shape | None:
+    if event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok"):
+        return _SAID if event.message else None
+    if event.action in _QUIET_ACTIONS and event.name in ("playbook_on_task_start", "playbook_on_handler_task_start"):
+        return None
+    if event.ignored and event.name == "runner_on_failed":
+        return _IGNORED
+    return _SHAPES.get(event.name)
+
+
+def check_size(obj: RawObject, limit: int) -> None:
+    """Raise ValueError if an object has more than ``limit`` values, 0 for no limit.
+
+    Values are strings, numbers and so on, lists and mappings, at any depth. ``managedFields`` do not count, for they
+    have as many as the rest and nobody writes them.
+    """
+    managed = obj.get("metadata", {}).get("managedFields")
+    found = count_values(obj) - (0 if managed is None else count_values(managed))
+    if found > limit > 0:
+        raise ValueError(
+            f"the object has {found:,} values, and a run takes at most {limit:,}: make the object smaller, for example "
+            "by moving data into a ConfigMap, or raise --max-object-values"
+        )
+
+
+def count_values(value: Any) -> int:
+    """Return the number of values in a JSON value, itself included, however deeply they are nested."""
+    found, left = 0, [value]
+    while left:
+        each = left.pop()
+        found += 1
+        if isinstance(each, dict):
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
+    return found
+
 
 logger = get_logger("run")
 VERBOSITY_ANNOTATION = "ansible.sdk.operatorframework.io/verbosity"

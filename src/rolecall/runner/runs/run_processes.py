@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from rolecall.system.process_tree import KILL_LIMIT_SECONDS, is_alive, kill_all
+from rolecall.system.processes import KILL_LIMIT_SECONDS, is_alive, kill_all
 
 RUN_VARIABLE = "ROLECALL_JOB"
 """Names the run in the environment of each of its processes."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rolecall.kube.durations import parse_duration
+from rolecall.kube.quantities import parse_duration
 from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, Status, TaskFailure, cut
 
 _FAILED = "runner_on_failed"

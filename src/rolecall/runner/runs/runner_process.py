@@ -3,6 +3,18 @@
 The first line of stdin is a ``RunnerInput``. Stdin then stays open; when it is closed, the operator has died. Stdout
 carries the events as lines of JSON and, last, how the run ended. Whatever ends the run (its last task, SIGTERM, the
 operator's death), no process below this one is left when it exits.
+
+The artifacts of one run while it lasts: what is stored of an event, and how much the run may store.
+
+The process of a run writes all its artifacts: the command, a file for each event, and ``stdout``, with what is printed
+for each event. So what is there at the first event, and then the events, are everything; a single file that grows
+between two of them meets ``RLIMIT_FSIZE``.
+
+Keeps secrets out of the files that a run leaves.
+
+ansible-runner writes the whole environment of a play into a file, and a role may print its environment. So the secrets
+of a run are passed as ``HiddenText``, which ``execve`` sees in the clear and JSON does not. Text that contains a secret
+all the same is redacted before it is written, or when the run ends at the latest.
 """
 
 import json
@@ -13,19 +25,134 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from rolecall.runner.runs.artifact_limit import ArtifactsTooLargeError, EventFiles
-from rolecall.runner.runs.event_parser import read_event
+from rolecall.kube.quantities import format_bytes
+from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.planned.playbook import command_of, is_planned
-from rolecall.runner.runs.resource_limits import PeakMemory, limit_memory
-from rolecall.runner.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
+from rolecall.runner.runs.resource_limits import PeakMemory, limit_file_size, limit_memory
 from rolecall.runner.runs.workspace import TEMPORARY
-from rolecall.system.process_tree import become_subreaper, end_descendants, reap_children
+from rolecall.system.processes import become_subreaper, end_descendants, reap_children
+
+_PRINTED = "stdout"
+_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
+
+
+class ArtifactsTooLargeError(Exception):
+    """The artifacts of a run are larger than it may have."""
+
+
+class EventFiles:
+    """The files of the events of one run, in ``folder``; with a limit of 0 nothing is limited.
+
+    With ``output_in_events`` a file repeats what is printed for its event, and ansible-runner writes it. Otherwise it
+    is written here, and its ``start_line`` and ``end_line`` say where the text is in ``stdout``.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int, *, output_in_events: bool) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._output_in_events = output_in_events
+        self._counted_bytes = 0
+
+    def store(self, event: Mapping[str, Any]) -> bool:
+        """Take note of an event; return whether ansible-runner is to write it.
+
+        Raises ArtifactsTooLargeError if the run has stored too much.
+        """
+        if self._limit_bytes and not self._counted_bytes:
+            # Not earlier: ansible-playbook, which has started by now, may write files of any size.
+            limit_file_size(self._limit_bytes)
+            self._counted_bytes = _size_of_files(self._folder.parent)
+        stored = event if self._output_in_events else {key: event[key] for key in event if key != _PRINTED}
+        text = json.dumps(stored)
+        self._counted_bytes += len(text) + _printed_bytes(event)
+        if self._counted_bytes > self._limit_bytes > 0:
+            raise ArtifactsTooLargeError(
+                f"the run was ended, because its artifacts have more than {format_bytes(self._limit_bytes)}: let the "
+                "role print and return less, or raise --max-artifacts-size, of which a run may have an eighth"
+            )
+        if not self._output_in_events:
+            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not end the run
+                self._write(f"{event['counter']}-{event['uuid']}.json", text)
+        return self._output_in_events
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file that only this user may read, and give it its name when it is complete."""
+        path = self._folder / name
+        partial = path.with_name(f"{name}.tmp")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        partial.replace(path)
+
+
+def _printed_bytes(event: Mapping[str, Any]) -> int:
+    printed = str(event.get(_PRINTED, ""))
+    return len(printed.encode(errors="replace")) + len(_END_OF_LINE) if printed else 0
+
+
+def _size_of_files(folder: Path) -> int:
+    # In bytes, as the events: ``size_on_disk`` of the budget counts blocks, once a run is over.
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
+_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
+_REPLACEMENT = "(hidden)"
+
+
+class HiddenText(list[str], os.PathLike[str]):
+    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(["hidden"])
+        self._text = text
+
+    def __fspath__(self) -> str:
+        """Return the text; there is no other way to it."""
+        return self._text
+
+
+def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
+    """Hide every variable that is not known to be harmless, because an operator's environment may hold passwords."""
+    return {
+        name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
+        for name, value in environment.items()
+    }
+
+
+def redact(value: Any, secrets: Iterable[str]) -> Any:
+    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
+    secrets = [secret for secret in secrets if secret]
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _REPLACEMENT)
+    elif isinstance(value, dict):
+        for key in value:
+            value[key] = redact(value[key], secrets)
+    elif isinstance(value, list):
+        value[:] = [redact(item, secrets) for item in value]
+    return value
+
+
+def redact_folder(folder: Path, secrets: Iterable[str]) -> None:
+    """Replace secrets in the output of a run, and remove the half-written events that a killed run leaves."""
+    for partial in folder.glob("job_events/*-partial.json*"):
+        partial.unlink(missing_ok=True)
+    wanted = [secret.encode() for secret in secrets if secret]
+    for name in ("stdout", "stderr"):
+        path = folder / name
+        content = path.read_bytes() if path.exists() else b""
+        clean = content
+        for secret in wanted:
+            clean = clean.replace(secret, _REPLACEMENT.encode())
+        if clean != content:
+            path.write_bytes(clean)
+
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 """The directory of rolecall's own Ansible collections."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.config.ansible_defaults import home_variables
-from rolecall.system.private_files import write_private
+from rolecall.runner.config.environment import home_variables
+from rolecall.system.files import write_private
 
 KEEP_RUNS = 20
 """How many runs of an object are kept by default."""

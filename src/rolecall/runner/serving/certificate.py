@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from watchfiles import awatch
 
-from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.system.logs import get_logger
 
 logger = get_logger("metrics")

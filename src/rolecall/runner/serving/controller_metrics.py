@@ -2,15 +2,52 @@
 
 A controller and its queue report to a ``ControllerMetrics``, which only counts their requests. Durations are measured
 with a monotonic clock. Depth, unfinished work and the oldest work are computed when the metrics are read.
+
+The registry of one operator, and the metrics as text.
+
+The text is in the Prometheus format, without the ``_created`` series of OpenMetrics: the series are those of Go
+controllers.
 """
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
-from rolecall.runner.serving.registry import Registry
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_WITH_CREATION_TIME = ("counter", "histogram", "summary")
+
+
+class Registry(CollectorRegistry):
+    """All metrics of one operator."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics without their ``_created`` series."""
+        for metric in super().collect():
+            if metric.type in _WITH_CREATION_TIME:
+                metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+    def render(self) -> bytes:
+        """Return all metrics as text; safe in any thread."""
+        return generate_latest(self)
+
+
+class ReservedName:
+    """Reserve the name of a metric that is rendered outside of the registry."""
+
+    def __init__(self, name: str, description: str) -> None:
+        self._metric = Metric(name, description, "unknown")
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metric with the reserved name."""
+        return [self._metric]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return no metrics."""
+        return []
+
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The default buckets of Prometheus' Go client, in seconds."""

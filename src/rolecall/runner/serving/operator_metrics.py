@@ -2,19 +2,136 @@
 
 An operator creates one ``OperatorMetrics`` and passes it to the parts that report to it: controllers, the API client,
 leader election, and the endpoint for the metrics of roles.
+
+The metrics of reads as triggers: what is watched because runs have read it.
+
+The metric of reconcile results, under the name that the Go runner uses.
+
+The metric ``resource_created_at_seconds``: one series for each primary, removed with the object.
+
+The times are stored as plain numbers and become series only when the metrics are read, because there may be thousands.
+
+The metrics of shards: which of them this replica holds, and how many replicas share all of them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
-from prometheus_client import Counter, Gauge, ProcessCollector
+from prometheus_client import Counter, Gauge, Metric, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
 
-from rolecall.runner.serving.controller_metrics import ControllerFamilies
-from rolecall.runner.serving.read_watch_metrics import ReadWatchMetrics
-from rolecall.runner.serving.reconcile_results import ReconcileResults
-from rolecall.runner.serving.registry import Registry
-from rolecall.runner.serving.resource_created_at import ResourceCreatedAt
-from rolecall.runner.serving.shard_metrics import ShardMetrics
+from rolecall.runner.serving.controller_metrics import ControllerFamilies, Registry
 from rolecall.runner.serving.user_metrics import UserMetrics
+
+
+class ReadWatchMetrics:
+    """Shows for each kind that runs have read how many watches that takes, and how many reads are waited on."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._watches = Gauge(
+            "ansible_operator_read_watches",
+            "Watches of a kind because runs have read it, up to a minute old",
+            ["GVK"],
+            registry=registry,
+        )
+        self._subscriptions = Gauge(
+            "ansible_operator_read_subscriptions",
+            "Reads of a kind that wake an object when they change, counted for each object that has read",
+            ["GVK"],
+            registry=registry,
+        )
+
+    def set(self, gvk: str, watches: int, subscriptions: int) -> None:
+        """Set the numbers of a kind."""
+        self._watches.labels(gvk).set(watches)
+        self._subscriptions.labels(gvk).set(subscriptions)
+
+
+class ReconcileResults:
+    """Counts for each kind how many reconciles succeeded and how many failed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._results = Gauge(
+            "ansible_operator_reconcile_result",
+            "Reconciles since the start, by result",
+            ["GVK", "result"],
+            registry=registry,
+        )
+
+    def add_kind(self, gvk: str) -> None:
+        """Start counting the results of a kind, at 0."""
+        for result in ("succeeded", "failed"):
+            self._results.labels(gvk, result)
+
+    def count(self, gvk: str, *, succeeded: bool) -> None:
+        """Count the result of a reconcile."""
+        self._results.labels(gvk, "succeeded" if succeeded else "failed").inc()
+
+
+_LABELS = ("name", "namespace", "group", "version", "kind")
+Labels = tuple[str, str, str, str, str]
+"""Name, namespace, group, version and kind of an object."""
+
+
+class ResourceCreatedAt:
+    """The collector of the metric ``resource_created_at_seconds``."""
+
+    def __init__(self) -> None:
+        self._times: dict[Labels, float] = {}
+
+    def set(self, labels: Labels, timestamp: str) -> None:
+        """Set the ``creationTimestamp`` of an object; remove the object if the timestamp is invalid."""
+        try:
+            self._times[labels] = datetime.fromisoformat(timestamp).timestamp()
+        except ValueError:
+            self.remove(labels)
+
+    def remove(self, labels: Labels) -> None:
+        """Remove an object."""
+        self._times.pop(labels, None)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metric without its series."""
+        return [self._family()]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metric with its series."""
+        family = self._family()
+        for labels, seconds in list(self._times.items()):
+            family.add_metric(labels, seconds)
+        return [family]
+
+    @staticmethod
+    def _family() -> GaugeMetricFamily:
+        text = "Creation time of each primary in seconds since the epoch; removed with the object"
+        return GaugeMetricFamily("resource_created_at_seconds", text, labels=_LABELS)
+
+
+class ShardMetrics:
+    """The metrics of shards; without ``--shards`` the families are there, but no series of a shard."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._held = Gauge(
+            "ansible_operator_shard_held",
+            "1 for each shard that this replica holds",
+            ["shard"],
+            registry=registry,
+        )
+        self._members = Gauge(
+            "ansible_operator_shard_members",
+            "Replicas that share the shards, as this replica sees them",
+            registry=registry,
+        )
+        self._shown: set[int] = set()
+
+    def set(self, held: Collection[int], members: int) -> None:
+        """Show the shards that are held, and the number of members."""
+        for index in self._shown - set(held):
+            self._held.remove(str(index))
+        for index in held:
+            self._held.labels(str(index)).set(1)
+        self._shown = set(held)
+        self._members.set(members)
 
 
 class OperatorMetrics:

@@ -13,8 +13,7 @@ from typing import Any
 
 from prometheus_client import Gauge, Histogram, Summary
 
-from rolecall.runner.serving.controller_metrics import DEFAULT_BUCKETS
-from rolecall.runner.serving.registry import Registry, ReservedName
+from rolecall.runner.serving.controller_metrics import DEFAULT_BUCKETS, Registry, ReservedName
 from rolecall.system.logs import get_logger
 
 logger = get_logger("metrics")

@@ -22,13 +22,13 @@ from rolecall.runner.warm.ansible_patches import reset_state
 from rolecall.runner.warm.ansible_patches.display_hooks import defer_display_events
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.forked_child import (
+    ProcessTitles,
     close_descriptors_except,
     open_standard_streams,
     reset_signals,
     run_and_exit,
     set_environment,
 )
-from rolecall.runner.warm.process_titles import ProcessTitles
 
 PROGRAM = "ansible-playbook"
 _READ_BYTES = 65536

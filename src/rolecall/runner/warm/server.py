@@ -32,6 +32,8 @@ from rolecall.runner.warm.ansible_patches.event_channel import EventChannel, use
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus, can_fork, installed_patches
 from rolecall.runner.warm.ansible_patches.task_placement import TaskPlacement
 from rolecall.runner.warm.forked_child import (
+    SLOT_VARIABLE,
+    ProcessTitles,
     close_descriptors_except,
     reset_signals,
     set_environment,
@@ -41,7 +43,6 @@ from rolecall.runner.warm.forked_child import (
 from rolecall.runner.warm.freshness import Freshness
 from rolecall.runner.warm.playbook_process import ForkContext, fork_spawn_class
 from rolecall.runner.warm.preload import Preparation, preload
-from rolecall.runner.warm.process_titles import SLOT_VARIABLE, ProcessTitles
 
 MODULE = "rolecall.runner.warm.server"
 MESSAGE_LIMIT_BYTES = 4096

@@ -4,22 +4,32 @@ A forked run is the same program as one in a new interpreter and keeps the same 
 there is no fork server, because it has died, does not answer, or has imported a file that has changed since, a run
 waits for the next server. If that one does not get ready either, runs start in a new interpreter for a while. They
 always do if Ansible has changed where the fork relies on it; see ``ansible_patches.patches``.
+
+How the runs of some watches are started: as forks of a server that has imported Ansible, or in new interpreters.
 """
 
 import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.runs.content import watched_directories as directories_of
+from rolecall.runner.runs.process import (
+    RunProcess,
+    RunSpec,
+    Starter,
+    SubprocessStarter,
+    inherited_environment,
+    runner_input,
+)
 from rolecall.runner.runs.run_processes import kill_run_processes
-from rolecall.runner.runs.runner import RunProcess, RunSpec
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter, inherited_environment, runner_input
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
-from rolecall.runner.warm.client import ForkServer, StaleServerError
-from rolecall.runner.warm.forked_process import ServerGoneError
+from rolecall.runner.warm.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.logs import get_logger
@@ -203,3 +213,23 @@ async def _stop_when_idle(server: ForkServer) -> None:
         await server.idle.wait()
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def starter_for(
+    watches: Iterable[Watch],
+    *,
+    warm: bool,
+    on_replaced: OnReplaced = lambda _reason: None,
+    on_patches: OnPatches = lambda _statuses: None,
+) -> AsyncIterator[Starter]:
+    """Yield what starts the runs; a warm one prepares itself in the background for the content of the watches.
+
+    ``on_replaced`` and ``on_patches`` are those of `ForkserverStarter`.
+    """
+    if not warm:
+        yield SubprocessStarter()
+        return
+    contents = sorted(set().union(*map(directories_of, watches)))
+    async with ForkserverStarter(contents, on_replaced=on_replaced, on_patches=on_patches) as starter:
+        yield starter

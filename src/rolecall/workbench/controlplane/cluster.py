@@ -3,22 +3,303 @@
 A ``ControlPlane`` is identified by its name, for all processes of a user. ``start()`` returns when everything is ready,
 and cleans up if it fails or is interrupted; ``stop()`` removes everything. You can stop and restart single components
 on the same port, to test how a client handles an outage. The programs come from ``rolecall.workbench.controlplane.binaries``.
+
+Starts a control plane step by step, or a single component.
+
+The order is: credentials, etcd and the API server, then nodes and the components that work for them. Every process is
+recorded as soon as it exists, so that cleaning up finds it. If a component exits during the start, the start fails at
+once with the last lines of its log. The caller, ``rolecall.workbench.controlplane.cluster``, cleans up after a failure.
+
+The conditions under which a control plane is ready.
+
+Ready means that your first request finds everything working: the API server with its roles, namespaces with their
+service accounts, simulated nodes without taints, and the path from scheduling to a running pod, which a short-lived
+probe pod verifies. Each condition names what it waits for, so that a start that hangs can say where.
 """
 
+import contextlib
 import http.client
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolecall.workbench.controlplane import component_processes
-from rolecall.workbench.controlplane.api_server import ApiServer
+from rolecall.workbench.controlplane import components
+from rolecall.workbench.controlplane import state as component_processes
+from rolecall.workbench.controlplane.api_server import ApiServer, Response
 from rolecall.workbench.controlplane.binaries import find_binaries
+from rolecall.workbench.controlplane.certificates import Credentials
 from rolecall.workbench.controlplane.components import COMPONENTS, HOST, Layout
-from rolecall.workbench.controlplane.credentials import Credentials
-from rolecall.workbench.controlplane.errors import ControlPlaneError
-from rolecall.workbench.controlplane.startup import Report, Startup
+from rolecall.workbench.controlplane.errors import ComponentFailedError, ControlPlaneError
 from rolecall.workbench.controlplane.state import State, StateStore
+
+POLL_SECONDS = 0.03
+PROBE = ("kube-system", "rolecall-probe")
+
+
+def wait_until(condition: Callable[[], bool], deadline: float, check: Callable[[], None]) -> bool:
+    """Wait for the condition until the deadline of the monotonic clock; ``check`` runs before each poll and may raise.
+
+    If the server does not answer, the condition counts as false.
+    """
+    while time.monotonic() < deadline:
+        check()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if condition():
+                return True
+        time.sleep(POLL_SECONDS)
+    return False
+
+
+def create(server: ApiServer, path: str, body: object) -> bool:
+    """Create an object; return whether it exists, possibly from an earlier attempt."""
+    response = server.request("POST", path, body)
+    return response.is_success or response.status == http.HTTPStatus.CONFLICT
+
+
+def node_names(count: int) -> list[str]:
+    """Return the names of the simulated nodes."""
+    return [f"node-{number}" for number in range(1, count + 1)]
+
+
+def create_nodes(server: ApiServer, count: int, kubelet_port: int) -> None:
+    """Register the simulated nodes, whose kubelet listens on this port (0: without a kubelet)."""
+    for name in node_names(count):
+        _create(server, "/api/v1/nodes", components.node(name, kubelet_port), f"node {name!r}")
+
+
+def create_storage_class(server: ApiServer) -> None:
+    """Create the default StorageClass."""
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    _create(server, path, components.storage_class(), "the default StorageClass")
+
+
+def _create(server: ApiServer, path: str, manifest: dict[str, object], name: str) -> None:
+    response = server.request("POST", path, manifest)
+    if not response.is_success:
+        raise ControlPlaneError(f"cannot create {name}: {response.message}")
+
+
+def has_service_accounts(server: ApiServer) -> bool:
+    """Return whether the controller manager has populated the default namespace."""
+    return all(
+        server.get(f"/api/v1/namespaces/default/{path}").is_success
+        for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+    )
+
+
+def _is_ready_node(node: dict[str, object]) -> bool:
+    match node:
+        case {"status": {"conditions": list(conditions)}, "spec": {"taints": [_, *_]}}:
+            return False
+        case {"status": {"conditions": list(conditions)}}:
+            return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return False
+
+
+def has_ready_nodes(server: ApiServer, count: int) -> bool:
+    """Return whether all nodes are ready and accept pods."""
+    items = server.get("/api/v1/nodes").content.get("items", [])
+    return sum(_is_ready_node(node) for node in items) >= count
+
+
+class ProbePod:
+    """The pod that verifies that the components work together; it is removed as soon as it runs."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._namespace, self._name = PROBE
+        self._pods = f"/api/v1/namespaces/{self._namespace}/pods"
+        self._is_created = False
+
+    def is_running(self) -> bool:
+        """Create the pod if it does not exist yet; return whether it runs."""
+        if not self._is_created:
+            self._is_created = create(self._server, self._pods, components.probe_pod(self._name, self._namespace))
+            return False
+        pod = self._server.get(f"{self._pods}/{self._name}").content
+        return bool(pod.get("status", {}).get("phase") == "Running")
+
+    def remove(self) -> Response:
+        """Delete the pod immediately, and its events."""
+        selector = f"involvedObject.name={self._name}"
+        self._server.request("DELETE", f"/api/v1/namespaces/{self._namespace}/events?fieldSelector={selector}")
+        return self._server.request("DELETE", f"{self._pods}/{self._name}?gracePeriodSeconds=0")
+
+
+READY_TIMEOUT_SECONDS = 90.0
+NOTICE_SECONDS = 5.0
+LOG_LINES = 15
+PORT_ATTEMPTS = 5
+PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
+PORT_TAKEN = "address already in use"
+KEPT_ENVIRONMENT = ("PATH", "LANG", "TZ")
+
+Report = Callable[[str], None]
+
+
+def free_port() -> int:
+    """Return a loopback port on which no process is listening."""
+    with bound_socket() as probe:
+        return int(probe.getsockname()[1])
+
+
+def bound_socket(port: int | None = None) -> socket.socket:
+    """Return a socket that is bound to this port of the loopback interface, or to a free one."""
+    candidates = random.SystemRandom().sample(PORTS, k=200) if port is None else [port]
+    for candidate in candidates:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((HOST, candidate))
+        except OSError:
+            bound.close()
+        else:
+            return bound
+    wanted = f"port {port}" if port else f"{len(candidates)} of {PORTS.start}-{PORTS.stop - 1}"
+    raise ControlPlaneError(f"no free port found on {HOST} among {wanted}")
+
+
+class Startup:
+    """Start the components of one control plane."""
+
+    def __init__(self, store: StateStore, credentials: Credentials, report: Report) -> None:
+        """Take the state, the credentials, and the function that is called with progress messages."""
+        self._store = store
+        self._layout = store.layout
+        self._credentials = credentials
+        self._report = report
+
+    def run(self, programs: dict[str, Path], nodes: int, *, has_controllers: bool = True) -> None:
+        """Start everything in empty directories and wait until it is ready; without controllers only the API."""
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        self._store.create_folders()
+        state = State(free_port(), nodes, {name: str(path) for name, path in programs.items()})
+        self._credentials.create()
+        self._credentials.write_kubeconfigs(state.port)
+        self._launch(state, components.ETCD)
+        server = self._start_api_server(state, deadline)
+        if has_controllers:
+            self._launch(state, components.KUBELET)
+        create_nodes(server, nodes, state.kubelet_port)
+        if has_controllers:
+            create_storage_class(server)
+            for component in components.CONTROLLERS:
+                self._launch(state, component)
+            self._wait_until_working(state, server, deadline)
+        state.is_ready = True
+        self._store.save(state)
+
+    def _start_api_server(self, state: State, deadline: float, attempts: int = PORT_ATTEMPTS) -> ApiServer:
+        """Start the API server; if another process takes the port first, try another port."""
+        self._launch(state, components.API_SERVER)
+        server = self._api_server(state)
+        try:
+            self._wait(state, server.is_ready, components.API_SERVER, deadline)
+        except ComponentFailedError as error:
+            if attempts == 1 or not any(PORT_TAKEN in line for line in error.log_lines):
+                raise
+        else:
+            return server
+        self._report(f"Port {state.port} is in use by another process; trying another port")
+        state.port = free_port()
+        self._credentials.write_kubeconfigs(state.port)
+        return self._start_api_server(state, deadline, attempts - 1)
+
+    def restart(self, state: State, component: str) -> None:
+        """Start one component again; an API server is ready when this returns."""
+        self._launch(state, component)
+        if component == components.API_SERVER:
+            alone = replace(state, processes={component: state.processes[component]})  # others may be down on purpose
+            deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+            self._wait(alone, self._api_server(state).is_ready, component, deadline)
+
+    def _api_server(self, state: State) -> ApiServer:
+        return ApiServer(HOST, state.port, self._layout.certificates)
+
+    def _wait_until_working(self, state: State, server: ApiServer, deadline: float) -> None:
+        """Wait until the other components work; an error names the one that does not."""
+        probe = ProbePod(server)
+        self._wait(state, lambda: has_service_accounts(server), components.CONTROLLER_MANAGER, deadline)
+        self._wait(state, lambda: has_ready_nodes(server, state.nodes), components.KWOK, deadline)
+        self._wait(state, probe.is_running, components.SCHEDULER, deadline)
+        probe.remove()
+
+    def _wait(self, state: State, condition: Callable[[], bool], component: str, deadline: float) -> None:
+        notice = time.monotonic() + NOTICE_SECONDS
+
+        def check() -> None:
+            nonlocal notice
+            self._check(state)
+            if time.monotonic() >= notice:
+                notice += NOTICE_SECONDS
+                self._report(f"  Still waiting for {component}")
+
+        if not wait_until(condition, deadline, check):
+            self._fail(component, f"did not become ready within {READY_TIMEOUT_SECONDS:.0f} s")
+
+    def _check(self, state: State) -> None:
+        """Raise ComponentFailedError if a component has exited."""
+        for component, record in state.processes.items():
+            if not component_processes.is_alive(record):
+                self._fail(component, "exited while the control plane was starting")
+
+    def _fail(self, component: str, reason: str) -> None:
+        raise ComponentFailedError(
+            component, reason, component_processes.last_lines(self._layout.log(component), LOG_LINES)
+        )
+
+    def _launch(self, state: State, component: str) -> None:
+        """Start a component and record its process."""
+        if component == components.KUBELET:
+            self._launch_kubelet(state)
+            return
+        programs = {name: Path(path) for name, path in state.programs.items()}
+        command = components.command_line(component, programs, self._layout, state.port)
+        self._start(state, component, command, self._environment())
+
+    def _launch_kubelet(self, state: State) -> None:
+        """Start the kubelet endpoint on its port; connections wait in the socket's queue until it accepts them."""
+        with bound_socket(state.kubelet_port or None) as listener:
+            listener.listen()
+            state.kubelet_port = listener.getsockname()[1]
+            command = components.kubelet_command_line(state.port, listener.fileno())
+            # Without HOME, Python does not find what is installed there.
+            environment = self._environment() | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self._start(state, components.KUBELET, command, environment, (listener.fileno(),))
+
+    def _start(
+        self,
+        state: State,
+        component: str,
+        command: list[str],
+        environment: dict[str, str],
+        inherited: tuple[int, ...] = (),
+    ) -> None:
+        try:
+            state.processes[component] = component_processes.start(
+                command,
+                directory=self._layout.root,
+                log=self._layout.log(component),
+                environment=environment,
+                inherited=inherited,
+            )
+        except OSError as error:
+            raise ComponentFailedError(component, f"could not be started: {error}", []) from error
+        self._store.save(state)
+
+    def _environment(self) -> dict[str, str]:
+        """Return the environment of components, without the caller's proxy, kubeconfig or home directory."""
+        kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
+        return kept | {"HOME": str(self._layout.root)}
+
 
 STOP_GRACE_SECONDS = 2.0  # an API server would wait for its watches, which never end
 

@@ -3,7 +3,7 @@
 Only the API server and the kubelet endpoint listen on a port each, on loopback; the latter accepts no client except the
 API server. etcd listens on sockets in the state directory, which only its owner can enter, and the other components do
 not listen. So other users of the machine cannot bypass the API server. All functions are pure;
-``rolecall.workbench.controlplane.startup`` runs the command lines.
+``rolecall.workbench.controlplane.cluster`` runs the command lines.
 """
 
 import sys

@@ -3,25 +3,296 @@
 A file that does not have its checksum is discarded, and a host that does not answer is asked once. What fails keeps
 nothing else from being downloaded. ROLECALL_DOWNLOAD_MIRROR names a place that holds the same files under the same
 paths, each below the name of its origin, such as MIRROR/dl.k8s.io/release/...
+
+The programs of the embedded control plane and the releases of them that go with this version of rolecall.
+
+One place says which programs there are, which release each belongs to and which Go package builds it;
+tools/controlplane/go.mod pins the same releases for the build, and a test holds the two together. The oldest releases
+that are accepted from somewhere else, such as PATH, stand here too. Looking for the programs is the work of
+rolecall.workbench.controlplane.binaries.
+
+The files of the official releases: where each program lies, and where its project publishes the checksum.
+
+Kubernetes publishes FILE.sha256 beside each file, etcd one SHA256SUMS for each release. kwok publishes no such file;
+for its files GitHub's description of the release gives the SHA-256 that GitHub computed when they were uploaded. A
+location is a host and a path, without a scheme, so that a mirror can hold it as a folder.
+
+The SHA-256 that a downloaded file must have, and who says so.
+
+A checksum that checksums.txt pins counts before any other. For a file without one, it is what the file's project
+publishes beside it, read over HTTPS from the same origin or mirror. A file whose checksum nobody states is not used.
+
+Opening URLs within a time that a person waits for.
+
+A host that cannot be reached fails within OPEN_SECONDS, whatever hangs: the name service, one of many addresses, a
+proxy or the TLS handshake. Nothing that was asked for over HTTPS is ever answered without it: a redirect that leaves
+HTTPS is refused. Proxies are those of the environment, trusted authorities those of the system or of SSL_CERT_FILE.
 """
 
 import hashlib
 import http.client
+import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from queue import Empty, SimpleQueue
+from typing import IO, Generic, TypeVar
 
-from rolecall.workbench.controlplane import web
-from rolecall.workbench.controlplane.checksums import Checksum, Checksums, read_pinned
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
-from rolecall.workbench.controlplane.releases import Asset, asset_of
-from rolecall.workbench.controlplane.versions import Program
+
+KUBERNETES = "v1.37.1"
+ETCD = "v3.7.0"
+KWOK = "v0.8.0"
+
+OLDEST_KUBERNETES = (1, 36)  # exec in simulated pods: see components.DECLARED_FEATURE
+OLDEST_ETCD = (3, 6)
+OLDEST_KWOK = (0, 8)
+
+PINS = f"etcd {ETCD}\nkubernetes {KUBERNETES}\nkwok {KWOK}\n"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: its file's name, its project, the Go package that builds it, the oldest release accepted."""
+
+    name: str
+    project: str
+    go_package: str
+    oldest: tuple[int, int]
+
+
+def _kubernetes(name: str) -> Program:
+    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", OLDEST_KUBERNETES)
+
+
+PROGRAMS = (
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", OLDEST_ETCD),
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", OLDEST_KWOK),
+    _kubernetes("kubectl"),
+)
+PROGRAM_NAMES = tuple(program.name for program in PROGRAMS)
+SERVER_NAMES = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler"})
+
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+ReadChecksum = Callable[[str, str], str | None]
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file of a release.
+
+    `location` is where it lies, `member` the program in it if it is an archive, `checksum_location` where its checksum
+    is published, and `read_checksum` finds the checksum there: it takes the text and the name of the file.
+    """
+
+    location: str
+    checksum_location: str
+    read_checksum: ReadChecksum
+    member: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.location.rpartition("/")[2]
+
+
+def asset_of(program: Program, system: str, machine: str) -> Asset:
+    """Say where the official release of a program lies, in Go's names of system and machine."""
+    if program.project == "etcd":
+        stem, folder = f"etcd-{ETCD}-{system}-{machine}", f"github.com/etcd-io/etcd/releases/download/{ETCD}"
+        return Asset(f"{folder}/{stem}.tar.gz", f"{folder}/SHA256SUMS", read_sha256sums, f"{stem}/etcd")
+    if program.project == "kwok":
+        location = f"github.com/kubernetes-sigs/kwok/releases/download/{KWOK}/kwok-{system}-{machine}"
+        return Asset(location, f"api.github.com/repos/kubernetes-sigs/kwok/releases/tags/{KWOK}", read_github_release)
+    location = f"dl.k8s.io/release/{KUBERNETES}/bin/{system}/{machine}/{program.name}"
+    return Asset(location, f"{location}.sha256", read_sha256_file)
+
+
+def read_sha256_file(text: str, _name: str) -> str | None:
+    """Read a file that holds one checksum and nothing else."""
+    return _checked(text.strip())
+
+
+def read_sha256sums(text: str, name: str) -> str | None:
+    """Find the checksum of a file in the output of sha256sum."""
+    pairs = (line.split() for line in text.splitlines())
+    found = [pair[0] for pair in pairs if len(pair) == 2 and pair[1].removeprefix("*") == name]  # noqa: PLR2004 - a pair
+    return _checked(found[0]) if len(found) == 1 else None
+
+
+def read_github_release(text: str, name: str) -> str | None:
+    """Find the checksum of a file in what GitHub's API says of a release."""
+    try:
+        digests = {asset["name"]: asset["digest"] for asset in json.loads(text)["assets"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+    algorithm, _, checksum = (digests.get(name) or "").partition(":")
+    return _checked(checksum) if algorithm == "sha256" else None
+
+
+def _checked(text: str) -> str | None:
+    return text.lower() if SHA256.fullmatch(text.lower()) else None
+
+
+OPEN_SECONDS = 8.0
+STALL_SECONDS = 30.0
+TEXT_BYTES = 4 * 1024 * 1024
+WEB_ERRORS = (OSError, ValueError, http.client.HTTPException)
+
+T = TypeVar("T")
+
+
+class HostUnreachableError(BinariesUnavailableError):
+    """A host does not answer, so asking it for the next file would only take time."""
+
+    def __init__(self, url: str, reason: object) -> None:
+        self.host = host_of(url)
+        super().__init__(f"{self.host} cannot be reached: {reason}")
+
+
+class _StayOnHttps(urllib.request.HTTPRedirectHandler):
+    def redirect_request(  # noqa: PLR0913, PLR0917 - the parameters of the base class
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and not newurl.startswith("https://"):
+            raise urllib.error.URLError(f"it redirects to {newurl}, which is not HTTPS")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class InBackground(Generic[T]):
+    """Does something in a thread of its own, and stops waiting for it when its time is over."""
+
+    def __init__(self, action: Callable[[], T], seconds: float) -> None:
+        """Begin at once. The thread is abandoned when the time is over: a name service cannot be interrupted."""
+        self._answer: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        threading.Thread(target=self._run, args=(action,), daemon=True).start()
+
+    def _run(self, action: Callable[[], T]) -> None:
+        try:
+            self._answer.put((action(), None))
+        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
+            self._answer.put((None, error))
+
+    def result(self) -> T:
+        """Give what the action gave, or raise what it raised; TimeoutError if it takes too long."""
+        try:
+            value, error = self._answer.get(timeout=max(0.0, self._deadline - time.monotonic()))
+        except Empty:
+            raise TimeoutError(f"no answer within {self._seconds:g} s") from None
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]  # without an error it is what the action gave
+
+
+def host_of(url: str) -> str:
+    """Give host and port of a URL."""
+    return urllib.parse.urlsplit(url).netloc
+
+
+def web_failure(url: str, error: Exception) -> BinariesUnavailableError:
+    """Say what one of ERRORS means, and tell a host that does not answer from one that answers with an error."""
+    if isinstance(error, urllib.error.HTTPError):
+        return BinariesUnavailableError(f"{url}: HTTP status {error.code} {error.reason}")
+    if isinstance(error, OSError):
+        return HostUnreachableError(url, error.reason if isinstance(error, urllib.error.URLError) else error)
+    return BinariesUnavailableError(f"{url}: {error}")
+
+
+def open_url(url: str) -> http.client.HTTPResponse:
+    """Open a URL; OSError if that is not possible in time."""
+    return InBackground(lambda: _open(url), OPEN_SECONDS).result()
+
+
+def begin_reading(url: str) -> InBackground[str]:
+    """Begin to read a short text from a URL."""
+    return InBackground(lambda: _read(url), OPEN_SECONDS)
+
+
+def _open(url: str) -> http.client.HTTPResponse:
+    opener = urllib.request.build_opener(_StayOnHttps)
+    response: http.client.HTTPResponse = opener.open(url, timeout=STALL_SECONDS)
+    return response
+
+
+def _read(url: str) -> str:
+    with _open(url) as response:
+        return response.read(TEXT_BYTES).decode()
+
+
+CHECKSUMS = Path(__file__).with_name("checksums.txt")
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """The SHA-256 of a file in hexadecimal digits, and where it comes from."""
+
+    sha256: str
+    source: str
+
+
+def read_pinned(path: Path = CHECKSUMS) -> dict[str, str]:
+    """Read the pinned checksums: location to SHA-256 in hexadecimal digits; lines that start with '#' are remarks."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {location: checksum for checksum, location in pairs}
+
+
+class Checksums:
+    """Knows the pinned checksums, and asks for the published ones, all at the same time."""
+
+    def __init__(self, pinned: Mapping[str, str], base: str, assets: Iterable[Asset]) -> None:
+        """Begin to ask; the base is what stands before a location in a URL."""
+        self._pinned = pinned
+        self._base = base
+        locations = {asset.checksum_location for asset in assets if asset.location not in pinned}
+        is_trusted = base.startswith("https://")
+        self._published = {at: begin_reading(base + at) for at in sorted(locations)} if is_trusted else {}
+
+    def of(self, asset: Asset) -> Checksum:
+        """Give the checksum that the file must have; BinariesUnavailableError if nobody states it."""
+        if pinned := self._pinned.get(asset.location):
+            return Checksum(pinned, f"pinned in {CHECKSUMS.name}")
+        url = self._base + asset.checksum_location
+        published = self._published.get(asset.checksum_location)
+        if published is None:
+            raise BinariesUnavailableError(
+                f"no checksum of {asset.location} is pinned, and one from {url} cannot be trusted without HTTPS"
+            )
+        try:
+            sha256 = asset.read_checksum(published.result(), asset.name)
+        except WEB_ERRORS as error:
+            raise web_failure(url, error) from error
+        if sha256 is None:
+            raise BinariesUnavailableError(
+                f"{self._base}{asset.location}: expected its SHA-256 at {url}, found none there; "
+                f"a file that cannot be verified is not used"
+            )
+        return Checksum(sha256, f"published at {url}")
+
 
 MIRROR_VARIABLE = "ROLECALL_DOWNLOAD_MIRROR"
 PROGRESS_SECONDS = 5.0
@@ -47,7 +318,7 @@ class Downloader:
         self._pinned = pinned
         self._base = f"{mirror.rstrip('/')}/" if mirror else "https://"
         self._report = report
-        self._unreachable: dict[str, web.HostUnreachableError] = {}
+        self._unreachable: dict[str, HostUnreachableError] = {}
 
     def fetch_all(self, assets: Mapping[str, Asset], target: Path) -> None:
         """Download every program that can be had; BinariesUnavailableError says which could not, and why."""
@@ -65,13 +336,13 @@ class Downloader:
     def _fetch(self, asset: Asset, checksums: Checksums, program: Path, title: str) -> None:
         """Download one file, verify it, and put the program that it is, or that it contains, at the path."""
         url = self._base + asset.location
-        if known := self._unreachable.get(web.host_of(url)):
+        if known := self._unreachable.get(host_of(url)):
             raise known
         file = program.with_name(f"{program.name}.download")
         try:
             expected = checksums.of(asset)
             self._download(url, file, title, expected)
-        except web.HostUnreachableError as error:
+        except HostUnreachableError as error:
             self._unreachable[error.host] = error
             raise
         _unpack(asset, file, program)
@@ -79,9 +350,9 @@ class Downloader:
     def _download(self, url: str, file: Path, title: str, expected: Checksum) -> None:
         """Write what lies at the URL into the file; BinariesUnavailableError if it is not the file that we want."""
         try:
-            response = web.open_url(url)
-        except web.ERRORS as error:
-            raise web.failure(url, error) from error
+            response = open_url(url)
+        except WEB_ERRORS as error:
+            raise web_failure(url, error) from error
         with response:
             length = int(response.headers.get("Content-Length") or 0)
             found = self._copy(url, response, file, _Progress(title, length, self._report))
@@ -102,7 +373,7 @@ class Downloader:
                     sink.write(chunk)
                     digest.update(chunk)
                     progress.step(len(chunk))
-        except web.ERRORS as error:
+        except WEB_ERRORS as error:
             raise BinariesUnavailableError(f"{url}: ended after {progress}: {error}") from error
         if progress.is_short:
             raise BinariesUnavailableError(f"{url}: ended after {progress}; try again")

@@ -3,23 +3,230 @@
 All state of a control plane is in one private directory named after it; removing the directory removes everything. With
 the file state.json in it, any later command, or a start after a crash, finds and stops exactly the processes of the
 control plane.
+
+Starts components as background processes, and stops exactly those processes.
+
+A component runs in its own session with its output in a file, so that the command that started it can return. A process
+is recorded by its PID and its start time, so that a reused PID is never signalled. A process that does not stop within
+the grace period is killed. ``rolecall.workbench.controlplane.components`` has the command lines.
+
+A file lock between processes.
+
+Two concurrent starts must neither build the same programs twice nor share a state directory. The lock is advisory and
+is released when its process exits. If the lock file should be removed with what it protects, the holder removes it, and
+processes that waited for the removed file lock a new one.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
-from contextlib import AbstractContextManager, suppress
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rolecall.system.private_files import write_private
-from rolecall.workbench.controlplane.component_processes import ProcessRecord
+import psutil
+
+from rolecall.system.files import write_private
 from rolecall.workbench.controlplane.components import Layout
 from rolecall.workbench.controlplane.errors import ControlPlaneError
-from rolecall.workbench.controlplane.file_lock import locked
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+KILL_WAIT_SECONDS = 10.0
+POLL_SECONDS = 0.01
+START_TICKS_FIELD = 19  # counted from the field behind the program's name in /proc/PID/stat
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """A process that we started: its PID and its start mark, which tells it from other processes with this PID."""
+
+    pid: int
+    started: str
+
+
+def _start_mark(pid: int) -> str:
+    """Return the start time of the process in a form that does not depend on the system clock."""
+    if sys.platform != "linux":
+        return repr(psutil.Process(pid).create_time())
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise psutil.NoSuchProcess(pid) from error
+    return f"{BOOT_ID.read_text().strip()}/{fields[START_TICKS_FIELD]}"
+
+
+def _find(record: ProcessRecord) -> psutil.Process | None:
+    try:
+        process = psutil.Process(record.pid)
+        if _start_mark(record.pid) != record.started:
+            return None
+        if process.status() == psutil.STATUS_ZOMBIE and _is_over(record.pid):
+            return None
+    except psutil.NoSuchProcess:
+        return None
+    return process
+
+
+def _is_over(pid: int) -> bool:
+    """Reap a child; return False while its last threads are still exiting, although it is already a zombie."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:  # not our child: its parent reaps it
+        return True
+
+
+def start(
+    command: Sequence[str],
+    *,
+    directory: Path,
+    log: Path,
+    environment: Mapping[str, str],
+    inherited: Collection[int] = (),
+) -> ProcessRecord:
+    """Start the command in the background and append its output to the log. Raise OSError if it cannot be started.
+
+    The process inherits the file descriptors ``inherited``, which the caller closes.
+    """
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+    process.returncode = 0  # it outlives this object on purpose; without this the interpreter warns
+    return ProcessRecord(process.pid, _start_mark(process.pid))
+
+
+def is_alive(record: ProcessRecord) -> bool:
+    """Return whether exactly this process is still running; a zombie is not."""
+    return _find(record) is not None
+
+
+def find_in_directory(directory: Path, names: Iterable[str]) -> list[ProcessRecord]:
+    """Return our processes of these components that run in the directory, recorded or not.
+
+    The name of a component is that of its program, or of the file of this package that Python runs.
+    """
+    wanted = frozenset(names)
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has exited, or belongs to another user
+            if process.cwd() == str(directory) and not wanted.isdisjoint(_component_names(process)):
+                found.append(ProcessRecord(process.pid, _start_mark(process.pid)))
+    return found
+
+
+def _component_names(process: psutil.Process) -> set[str]:
+    files = [Path(argument) for argument in process.cmdline()]
+    return {Path(process.exe()).name} | {file.stem for file in files if file.parent == Path(__file__).parent}
+
+
+def memory_bytes(record: ProcessRecord) -> int:
+    """Return the resident memory of the process, 0 if it has exited."""
+    process = _find(record)
+    try:
+        return int(process.memory_info().rss) if process else 0
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def end(records: Iterable[ProcessRecord], *, grace_seconds: float) -> None:
+    """Stop the processes and wait until they have exited: SIGTERM, then SIGKILL after the grace (0: at once)."""
+    alive = list(records)
+    if grace_seconds > 0:
+        _signal_all(alive, kill=False)
+        alive = _wait_until_gone(alive, grace_seconds)
+    _signal_all(alive, kill=True)
+    _wait_until_gone(alive, KILL_WAIT_SECONDS)
+
+
+def _signal_all(records: Iterable[ProcessRecord], *, kill: bool) -> None:
+    for record in records:
+        process = _find(record)
+        if process is None:
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):  # it exited by itself in the meantime
+            if kill:
+                process.kill()
+            else:
+                process.terminate()
+
+
+def _wait_until_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
+    """Wait for the processes for at most this time; return those that are still running."""
+    deadline = time.monotonic() + seconds
+    while (alive := [record for record in records if is_alive(record)]) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return alive
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """Return the last lines of a log, an empty list if there is no log."""
+    try:
+        with path.open(errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _open_and_lock(path: Path, when_waiting: Callable[[], None]) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            when_waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def locked(path: Path, *, when_waiting: Callable[[], None] = lambda: None, remove: bool = False) -> Iterator[None]:
+    """Hold the lock; call ``when_waiting`` if another process has it; with ``remove``, delete the file at the end."""
+    while True:
+        try:
+            descriptor = _open_and_lock(path, when_waiting)
+        except FileNotFoundError:  # the directory was removed after its creation
+            continue
+        if _is_same_file(descriptor, path):
+            break
+        os.close(descriptor)  # the former holder removed the file that we waited for
+    try:
+        yield
+    finally:
+        if remove:
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
 
 NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATE_FILE = "state.json"

@@ -1,38 +1,230 @@
 """Makes a plan: starts a shadow of the cluster, runs the roles against it, and says what they changed.
 
 Nothing but reads is ever sent to the cluster. The shadow is gone when the plan is there.
+
+Plans one object: reconciles it in the shadow until nothing is left to do.
+
+The reconcile is repeated, as it would be, when the role asks for it, and when the controllers of the shadow have
+changed what a run has written and the operator would have watched it.
+
+Which objects a plan is for, from what somebody has asked for.
+
+The cluster is asked before a shadow is started, so that a mistake is told at once.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
 
 from rolecall.kube.client import Client
-from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, UnreachableError
-from rolecall.kube.metadata import metadata_of
+from rolecall.kube.errors import InvalidError, KubeError, NotFoundError, UnknownKindError, UnreachableError
+from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import resolve_max_concurrent_runs
 from rolecall.runner.config.watches import Watch
+from rolecall.runner.controller.controller import Result
+from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy import Proxy
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import Runner
-from rolecall.runner.runs.starters import starter_for
-from rolecall.system.cpu_quota import available_processors
-from rolecall.system.owned_directories import OwnedDirectory
-from rolecall.workbench.plan.baselines import PlanGate
-from rolecall.workbench.plan.controller_changes import controller_changes
-from rolecall.workbench.plan.importer import Importer
-from rolecall.workbench.plan.live_source import LiveSource
-from rolecall.workbench.plan.planned_object import PlannedObject
-from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld
-from rolecall.workbench.plan.request import PlanError, PlanRequest
-from rolecall.workbench.plan.results import ObjectPlan, Plan
-from rolecall.workbench.plan.sandbox import Shadow, running_shadow
-from rolecall.workbench.plan.sandbox_gate import ShadowGate
-from rolecall.workbench.plan.source import Source, SourceError
-from rolecall.workbench.plan.targets import Target, Targets, targets_of
+from rolecall.runner.record.run_record import RunRecord
+from rolecall.runner.runs.process import ProcessRunner, Runner
+from rolecall.runner.warm.starter import starter_for
+from rolecall.system.control_groups import available_processors
+from rolecall.system.files import OwnedDirectory
+from rolecall.workbench.plan.changes import Changes, PlanGate
+from rolecall.workbench.plan.convergence import SETTLES_WITHIN_SECONDS, Written, controller_changes, settled
+from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
+from rolecall.workbench.plan.results import ObjectPlan, Plan, PlanError, PlanRequest
+from rolecall.workbench.plan.sandbox import Shadow, ShadowGate, running_shadow
+from rolecall.workbench.plan.sandbox_import import Importer
+from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
+
+MAX_ROUNDS: Final = 10
+
+
+@dataclass(slots=True)
+class PlannedObject:
+    """One object of the shadow, whose reconciles are being planned."""
+
+    reconciles: PlannedReconciles
+    assumptions: dict[str, None] = field(default_factory=dict)
+
+    async def plan(self) -> ObjectPlan:
+        """Return the plan; the object must have been imported. Raises KubeError, PlanError."""
+        started = time.time()
+        watch, key, runs = self.reconciles.watch, self.reconciles.key, self.reconciles.runs
+        changes = Changes(self.reconciles.world.gate.register(watch.gvk, key))
+        before = await self._status()
+        causes: tuple[Cause, ...] = ()
+        result, rounds, has_settled = Result(), 0, False
+        while rounds < MAX_ROUNDS and not has_settled:
+            known = len(runs.records)
+            result = await self.reconciles.reconcile(causes)
+            rounds += 1
+            written = [each for record in runs.records[known:] for each in self._take(changes, record)]
+            is_over = result.failed or bool(self.reconciles.stopped_at)
+            causes = () if is_over else await self._next_causes(written)
+            has_settled = not causes
+        return ObjectPlan(
+            gvk=watch.gvk,
+            key=key,
+            changes=changes.objects(),
+            writes=tuple(changes.writes),
+            status_before=before,
+            status_after=await self._status(),
+            requeue_after_seconds=result.requeue_after_seconds,
+            rounds=rounds,
+            has_settled=has_settled,
+            stopped_at=self.reconciles.stopped_at,
+            failure=self._failure(result),
+            assumptions=tuple(self.assumptions),
+            withheld=tuple(self.reconciles.withheld),
+            secrets=secrets_of(watch, runs.records, os.environ),
+            started=started,
+            ended=time.time(),
+        )
+
+    def _take(self, changes: Changes, record: RunRecord) -> list[Written]:
+        """Take note of a run; return what it has written of the kinds that would wake the object."""
+        if not changes.add(record):
+            return []
+        latest = (each for each in changes.latest() if self._watches(each[0]))
+        return [Written(gvk, key, resource_version_of(obj)) for gvk, key, obj in latest]
+
+    async def _next_causes(self, written: list[Written]) -> tuple[Cause, ...]:
+        """Return why the operator would reconcile the object again soon; empty if it would not."""
+        summary = self.reconciles.last_summary
+        if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
+            return (Cause("requeue_after"),)
+        found = await settled(self.reconciles.world.client, written)
+        within = f"was not ready in the shadow within {SETTLES_WITHIN_SECONDS:.0f} s"
+        self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in found.unfinished)
+        return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in found.changed[:1])
+
+    def _failure(self, result: Result) -> str:
+        if not result.failed:
+            return ""
+        summary = self.reconciles.last_summary
+        return (summary.message if summary else "") or "the reconcile failed; its status says why"
+
+    def _watches(self, gvk: GVK) -> bool:
+        """Return whether the operator would watch a kind because of the runs of this object, or anyway."""
+        watch, dependents = self.reconciles.watch, self.reconciles.dependents
+        follows = gvk in dependents and watch.watch_dependent_resources and gvk not in watch.blacklist
+        return follows or any(trigger.gvk == gvk for trigger in watch.triggers)
+
+    async def _status(self) -> RawObject:
+        try:
+            obj = await self.reconciles.world.client.get(self.reconciles.watch.gvk, self.reconciles.key)
+        except NotFoundError:
+            return {}
+        status = obj.get("status")
+        return status if isinstance(status, dict) else {}
+
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An object to plan; ``edited`` is what a file says about it."""
+
+    watch: Watch
+    key: ObjectKey
+    edited: RawObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The objects of a request: single ones, whole kinds, and what else its files bring along."""
+
+    single: tuple[Target, ...] = ()
+    kinds: tuple[Watch, ...] = ()
+    others: tuple[RawObject, ...] = ()
+
+
+async def targets_of(request: PlanRequest, cluster: Client) -> Targets:
+    """Return what a request is for. Raises PlanError, KubeError."""
+    if request.files:
+        return await _of_files(request, cluster)
+    if request.everything:
+        return Targets(kinds=await _wanted(request, cluster))
+    [watch, *_] = await _wanted(request, cluster)
+    resource = await cluster.resource(watch.gvk)
+    key = ObjectKey(_namespace(request) if resource.namespaced else "", request.name)
+    try:
+        await cluster.get(watch.gvk, key)
+    except NotFoundError as error:
+        hint = "to plan an object that does not exist yet, use -f FILE"
+        raise PlanError(f"{watch.gvk.kind} {key} was not found; {hint}") from error
+    return Targets(single=(Target(watch, key),))
+
+
+def read_objects(path: Path) -> list[RawObject]:
+    """Return the objects in a YAML or JSON file. Raises PlanError."""
+    try:
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: not YAML: {error}".replace("\n", " ")) from error
+    objects = [each for each in documents if each is not None]
+    if not objects or not all(isinstance(each, dict) and isinstance(each.get("kind"), str) for each in objects):
+        raise PlanError(f"{path}: expected one or more objects with apiVersion, kind and metadata")
+    if nameless := next((each["kind"] for each in objects if not metadata_of(each).get("name")), None):
+        raise PlanError(f"{path}: the {nameless} has no metadata.name")
+    return objects
+
+
+async def _of_files(request: PlanRequest, cluster: Client) -> Targets:
+    objects = [obj for path in request.files for obj in read_objects(path)]
+    watches = {watch.gvk: watch for watch in request.watches}
+    single = []
+    for obj in (each for each in objects if GVK.of_object(each) in watches):
+        watch = watches[GVK.of_object(obj)]
+        resource = await cluster.resource(watch.gvk)
+        namespace = str(metadata_of(obj).get("namespace") or _namespace(request)) if resource.namespaced else ""
+        single.append(Target(watch, ObjectKey(namespace, str(metadata_of(obj)["name"])), obj))
+    if not single:
+        files = ", ".join(map(str, request.files))
+        raise PlanError(f"{files}: no object of a kind in {request.settings.watches_file}, which has {_kinds(request)}")
+    return Targets(tuple(single), others=tuple(each for each in objects if GVK.of_object(each) not in watches))
+
+
+async def _wanted(request: PlanRequest, cluster: Client) -> tuple[Watch, ...]:
+    """Return the watches of the kind that was asked for, all if none was. Raises PlanError."""
+    found = [watch for watch in request.watches if not request.kind or await _is_kind(request.kind, watch, cluster)]
+    if not found:
+        raise PlanError(f"{request.kind!r} is not in {request.settings.watches_file}, which has {_kinds(request)}")
+    return tuple(found)
+
+
+async def _is_kind(text: str, watch: Watch, cluster: Client) -> bool:
+    """Return whether a text names the kind of a watch, as kubectl would read it."""
+    gvk = watch.gvk
+    suffixes = ("", f".{gvk.group}", f".{gvk.version}.{gvk.group}") if gvk.group else ("",)
+    if text.lower() in {gvk.kind.lower() + suffix for suffix in suffixes}:
+        return True
+    try:
+        plural = (await cluster.resource(gvk)).plural
+    except UnknownKindError:
+        return False
+    return text.lower() in {plural + suffix for suffix in suffixes}
+
+
+def _namespace(request: PlanRequest) -> str:
+    return request.namespace or DEFAULT_NAMESPACE
+
+
+def _kinds(request: PlanRequest) -> str:
+    return ", ".join(sorted({watch.gvk.kind for watch in request.watches})) or "no kind"
+
 
 Report = Callable[[str], None]
 

@@ -2,12 +2,23 @@
 
 The reconcile is the operator's own, with its conditions, finalizers and periods. Its runs are planned ones: what is not
 Kubernetes is withheld, see docs/concepts/planned-runs.md.
+
+The secret values that planned runs have met, so that no plan shows them.
+
+A planned run, as the operator's side sees it: how a run is told that it is one, and what came of it.
+
+Give ``environment()`` to the run, for example through ``ApiAccess.environment``, and read ``outcome()`` when it has
+ended. The folder must exist, be empty and belong to this run alone; it holds the files that the run writes instead of
+the real ones, so remove it afterwards. See docs/concepts/planned-runs.md for what is withheld.
 """
 
+import base64
+import binascii
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
@@ -17,24 +28,106 @@ from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy import Ownership, Proxy
-from rolecall.runner.reconcile.event_recorder import EventSpec
-from rolecall.runner.reconcile.event_reporter import EventReporter
+from rolecall.runner.proxy.bodies import decode
+from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
-from rolecall.runner.reconcile.primaries import Primaries
-from rolecall.runner.reconcile.readiness import Readiness
 from rolecall.runner.reconcile.reconciler import Reconciler
-from rolecall.runner.reconcile.status_writer import StatusWriter
-from rolecall.runner.record.bodies import Bodies
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.reconcile.status import Readiness
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
+from rolecall.runner.record.recorder import marked_texts, secret_texts
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
+from rolecall.runner.record.secret_values import is_about_secrets
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.runner import Runner
+from rolecall.runner.runs.planned.journal import (
+    DIRECTORY_VARIABLE,
+    RUN_COMMANDS_VARIABLE,
+    EndedAt,
+    Journal,
+    WithheldTask,
+)
+from rolecall.runner.runs.process import Runner
 from rolecall.system.blocking_work import in_thread
-from rolecall.workbench.plan.baselines import PlanGate
-from rolecall.workbench.plan.planned_run import NotWithheldError, PlannedOutcome, PlannedRun
-from rolecall.workbench.plan.request import PlanError
-from rolecall.workbench.plan.results import TaskName
+from rolecall.workbench.plan.changes import PlanGate
+from rolecall.workbench.plan.results import PlanError, TaskName
+
+_MIN_LENGTH: Final = 4
+"""A shorter value says nothing, and would hide half of a plan."""
+
+
+def secrets_of(watch: Watch, records: Iterable[RunRecord], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the runs have read from Secrets, and what the watch and the environment say is secret."""
+    found = dict.fromkeys(secret_texts(watch, environment))
+    for record in records:
+        found |= dict.fromkeys(marked_texts(watch, record.obj))
+        found |= dict.fromkeys(text for text in _texts_read(record) if len(text) >= _MIN_LENGTH)
+    return tuple(found)
+
+
+def _texts_read(record: RunRecord) -> Iterator[str]:
+    for kept in record.exchanges:
+        if kept.answer is not None and is_about_secrets(kept.exchange.info):
+            answer = decode(record.bodies.get(kept.answer), kept.exchange.answer_type)
+            for secret in _secrets_in(answer):
+                yield from _values_of(secret)
+
+
+def _secrets_in(answer: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(answer, dict):
+        items = answer.get("items")
+        yield from (each for each in (items if isinstance(items, list) else [answer]) if isinstance(each, dict))
+
+
+def _values_of(secret: Mapping[str, Any]) -> Iterator[str]:
+    data = secret.get("data")
+    for value in data.values() if isinstance(data, dict) else ():
+        try:
+            yield base64.b64decode(str(value), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            yield str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOutcome:
+    """What a planned run did not run, and where it ended because of that, if it did."""
+
+    withheld: tuple[WithheldTask, ...]
+    ended: EndedAt | None
+
+
+class NotWithheldError(Exception):
+    """A run that was to be a planned one did not get as far as withholding anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One planned run with a folder of its own; ``run_commands`` lets run for real what would be withheld."""
+
+    directory: Path
+    run_commands: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that make a run a planned one."""
+        variables = {DIRECTORY_VARIABLE: str(self.directory)}
+        return variables | ({RUN_COMMANDS_VARIABLE: "1"} if self.run_commands else {})
+
+    def outcome(self) -> PlannedOutcome:
+        """Return what the run noted, after it has ended.
+
+        Raises NotWithheldError if it ended before its first task, for example because it could not start at all.
+        """
+        try:
+            notes = Journal(self.directory).read()
+        except FileNotFoundError:
+            notes = None
+        if notes is None or not notes.was_in_force:
+            raise NotWithheldError(f"the planned run left no notes in {self.directory}: it did not start")
+        return PlannedOutcome(notes.withheld, notes.ended)
+
+
+__all__ = ["EndedAt", "NotWithheldError", "PlannedOutcome", "PlannedRun", "WithheldTask"]
+
 
 ROOM_BYTES: Final = 256 << 20
 """What the bodies of one run may take."""

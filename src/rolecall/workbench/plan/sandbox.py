@@ -2,27 +2,39 @@
 
 A shadow belongs to one process. It is removed at its end with everything that was imported; what a process that was
 killed has left is removed by the next one.
+
+Stands before the API server of a shadow: imports what a request asks about, and refuses what no shadow can do.
+
+Discovery of the shadow would lack the groups of the source that nobody has asked for yet, so the list of all groups
+is made of both. Whoever plans asks ``problems`` afterwards: a role may ignore the answer that it gets.
 """
 
+import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
 
 import psutil
+from aiohttp import web
 
 from rolecall.kube.client import Client
+from rolecall.kube.connection import Request
+from rolecall.kube.metadata import metadata_of
+from rolecall.runner.proxy.bodies import decode_object
+from rolecall.runner.proxy.forward import error_response
+from rolecall.runner.proxy.sessions import GatedRequest
 from rolecall.system.blocking_work import in_thread
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.components import ETCD_SOCKET
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 from rolecall.workbench.controlplane.state import default_state_directory
-from rolecall.workbench.plan.importer import Importer
-from rolecall.workbench.plan.sandbox_controllers import Controllers
-from rolecall.workbench.plan.sandbox_definitions import Definitions
-from rolecall.workbench.plan.sandbox_store import DEFINITIONS, EtcdStore
-from rolecall.workbench.plan.source import Source
+from rolecall.workbench.plan.sandbox_import import Controllers, Importer
+from rolecall.workbench.plan.sandbox_sources import Source, SourceError
+from rolecall.workbench.plan.sandbox_store import DEFINITIONS, Definitions, EtcdStore
 
 PREFIX = "shadow-"
 _KEPT = (
@@ -98,3 +110,63 @@ def _remove_left_behind() -> None:
         if pid.isdigit() and not psutil.pid_exists(int(pid)):
             with suppress(ControlPlaneError):
                 ControlPlane(path.name).stop()
+
+
+_GROUPS: Final = "/apis"
+_REFUSED: Final = frozenset({"exec", "attach", "portforward", "proxy", "log"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A request that could not be answered as the source would have: the task that asked, and why."""
+
+    ident: str
+    task: str
+    text: str
+
+
+@dataclass(slots=True)
+class ShadowGate:
+    """The gate of the proxy of one shadow."""
+
+    importer: Importer
+    problems: list[Problem] = field(default_factory=list)
+
+    async def before(self, request: GatedRequest) -> web.Response | None:
+        """Let a request pass when what it asks about has been imported."""
+        info = request.info
+        if info.subresource in _REFUSED or info.verb == "proxy":
+            return self._refuse(request, f"{info.subresource or 'proxy'} of {info.resource} does not run in a plan")
+        try:
+            if not info.is_resource:
+                return await self._discovery(request)
+            await self.importer.before(info, request.query, _name_in(request))
+        except SourceError as error:
+            return self._refuse(request, str(error))
+        return None
+
+    def _refuse(self, request: GatedRequest, text: str) -> web.Response:
+        self.problems.append(Problem(request.spec.ident, request.asker.task, text))
+        return error_response(HTTPStatus.FORBIDDEN, "Forbidden", text)
+
+    async def _discovery(self, request: GatedRequest) -> web.Response | None:
+        match request.path.strip("/").split("/"):
+            case ["apis"]:
+                return await self._all_groups()
+            case ["apis", group, *_] | ["openapi", "v3", "apis", group, *_]:
+                await self.importer.install(group)
+        return None
+
+    async def _all_groups(self) -> web.Response:
+        source = await self.importer.source.groups()
+        own = json.loads(await self.importer.client.receive(Request("GET", _GROUPS)))
+        groups: dict[str, Any] = {each["name"]: each for each in (*(source.get("groups") or ()), *own["groups"])}
+        return web.json_response({**own, "groups": list(groups.values())})
+
+
+def _name_in(request: GatedRequest) -> str:
+    """Return the name in the body of an object to create."""
+    if request.info.verb != "create" or request.info.subresource:
+        return ""
+    obj = decode_object(request.body, request.content_type)
+    return str(metadata_of(obj or {}).get("name") or "")

@@ -1,26 +1,174 @@
 """Runs the demo: control plane, definitions, operator, samples, and a table until every object is done.
 
 It succeeds only if every object reaches its goal in ``demo.yaml``. Nothing is left running, unless you ask to keep it.
+
+The table of the demo, with one row for each object: live on a terminal, otherwise a line for each change.
+
+What to try when a demo is kept: how to reach it, a plan of an edited sample, the record of a run, the rules needed.
+
+The commands are meant to be copied, so they name real files: the edited sample is written for the first of them.
 """
 
 import asyncio
+import copy
 import os
 import time
+import webbrowser
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
+import yaml
 from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
 from rolecall.kube.client import Client
-from rolecall.kube.durations import format_duration
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.quantities import format_duration
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.record.files import SUFFIX
+from rolecall.system.files import write_private
 from rolecall.workbench.controlplane.cluster import ControlPlane
-from rolecall.workbench.project.demo_file import Goal, read_demo_file
-from rolecall.workbench.project.manifests import Applier, read_manifests
-from rolecall.workbench.project.next_steps import KeptDemo, next_steps, open_page, write_edited_sample
-from rolecall.workbench.project.operator_process import OperatorProcess
-from rolecall.workbench.project.status_table import Row, StatusTable
+from rolecall.workbench.project.demo_inputs import Applier, Goal, OperatorProcess, read_demo_file, read_manifests
+
+_DONE, _WAITING = "done", "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The columns of one object."""
+
+    kind: str
+    name: str
+    condition: str
+    values: str
+    took: str
+    is_done: bool
+
+
+class StatusTable:
+    """Show rows as they change. Use it as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._shown: dict[tuple[str, str], Row] = {}
+
+    def __enter__(self) -> Self:
+        """Start the live table."""
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the live table; its last state stays on the terminal."""
+        if self._live:
+            self._live.stop()
+
+    def show(self, rows: Iterable[Row]) -> None:
+        """Show the current rows."""
+        rows = list(rows)
+        if self._live:
+            self._live.update(_table(rows), refresh=True)
+            return
+        for row in rows:
+            if self._shown.get((row.kind, row.name)) != row:
+                self._shown[(row.kind, row.name)] = row
+                self._console.print(_line(row), soft_wrap=True, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """Print the final table if there is no live one."""
+        if not self._live and self._shown:
+            self._console.print(_table(self._shown.values()))
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("KIND", "OBJECT", "CONDITION", "STATUS", "LAST RUN", ""):
+        # You need names in full to use them; only the status may take several lines.
+        table.add_column(title, no_wrap=title != "STATUS", overflow="fold")
+    for row in rows:
+        mark = f"[green]{_DONE}[/green]" if row.is_done else _WAITING
+        table.add_row(*map(escape, (row.kind, row.name, row.condition, row.values, row.took)), mark)
+    return table
+
+
+def _line(row: Row) -> str:
+    mark = _DONE if row.is_done else _WAITING
+    return f"{row.kind:<11} {row.name:<40} {row.condition:<11} {row.values}  {row.took:>7}  {mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDemo:
+    """A demo that goes on: its control plane's kubeconfig and programs, its operator, and the kinds in it."""
+
+    name: str
+    kubeconfig: Path
+    program_directory: Path
+    log: Path
+    records: Path
+    operator_pid: int
+    kinds: tuple[GVK, ...]
+    edited_sample: Path | None = None
+    page: str = ""
+    """The address of the live page."""
+
+
+def next_steps(demo: KeptDemo) -> str:
+    """Return what to try, as text with commands."""
+    kinds = ",".join(f"{gvk.kind}.{gvk.group}".lower().rstrip(".") for gvk in demo.kinds)
+    plan = f"\n  rolecall plan -f {demo.edited_sample}" if demo.edited_sample else ""
+    newest = max(demo.records.glob(f"*{SUFFIX}"), default=None)
+    show = f"\n  rolecall record show {newest}" if newest else ""
+    look = f"\nLook at it: {demo.page}, or in the terminal: rolecall top --url {demo.page}" if demo.page else ""
+    return f"""
+Everything is still running.{look}
+To use it:
+  export KUBECONFIG={demo.kubeconfig}
+  export PATH={demo.program_directory}:$PATH        # kubectl
+  kubectl get {kinds} --all-namespaces
+  tail -f {demo.log}
+Try what an edited sample would change, what a run did, and which permissions the demo needed:{plan}{show}
+  rolecall rbac --from {demo.records}
+To stop it:
+  kill {demo.operator_pid}; rolecall cluster stop --name {demo.name}"""
+
+
+def open_page(page: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Open the live page if somebody sits at a desktop; return whether a browser was found."""
+    has_desktop = bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
+    return bool(page) and is_terminal and has_desktop and webbrowser.open(page)
+
+
+def write_edited_sample(samples: Iterable[RawObject], kinds: Iterable[GVK], path: Path) -> Path | None:
+    """Write a sample with a number in its spec raised by one, and return the file; None if no sample has one."""
+    wanted = set(kinds)
+    for sample in samples:
+        edited = copy.deepcopy(sample)
+        if GVK.of_object(sample) in wanted and _raise_number(edited.get("spec")):
+            write_private(path, yaml.safe_dump(edited, sort_keys=False))
+            return path
+    return None
+
+
+def _raise_number(value: Any) -> bool:
+    """Raise the first number in a value by one; return whether there is one."""
+    if not isinstance(value, dict):
+        return False
+    for name, inner in value.items():
+        if isinstance(inner, int) and not isinstance(inner, bool):
+            value[name] = inner + 1
+            return True
+        if _raise_number(inner):
+            return True
+    return False
+
 
 LOOK_EVERY_SECONDS = 0.5
 

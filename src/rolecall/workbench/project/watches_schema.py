@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rolecall.kube.durations import PART
+from rolecall.kube.quantities import PART
 from rolecall.kube.selectors import WITH_VALUES, WITHOUT_VALUES
 from rolecall.runner.config import watch_keys as keys
-from rolecall.runner.config.declared_variables import DECLARED
-from rolecall.runner.config.key_types import BOOLEAN, BOOLEANS, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
+from rolecall.runner.config.content import DECLARED
+from rolecall.runner.config.watch_keys import BOOLEAN, BOOLEANS, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
 
 Schema = dict[str, Any]
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"

@@ -2,6 +2,11 @@
 
 That is: uids and generated names, which are replaced by what they belong to, in the order in which they appear;
 resource versions; times; and secret values for which a record has placeholders.
+
+Times in texts, and whether two runs mean the same time by them.
+
+A run that is done again is later than the first one. So times count as the same if they are equally far from the start
+of their runs, within a tolerance. A run whose clock was set back means the same time by the time itself.
 """
 
 import json
@@ -9,12 +14,53 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
-from rolecall.workbench.replay.base64_text import decoded
-from rolecall.workbench.replay.times import Clocks
-from rolecall.workbench.replay.writes import RunWrites
+from rolecall.runner.record.timeline import FIRST_MILLISECONDS, TIME, seconds_of
+from rolecall.workbench.replay.writes import RunWrites, decoded
+
+_DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?![\dT])")
+_NEAR_SECONDS: Final = 400 * 86400.0
+"""A number is taken for a POSIX time if it is not farther from the start than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The starts of two runs, and how far times may be apart."""
+
+    first: datetime
+    second: datetime
+    tolerance_seconds: float
+
+    def are_same_texts(self, first: str, second: str) -> bool:
+        """Tell whether two texts are equal apart from times, which mean the same."""
+        for pattern, compare in ((TIME, self._are_same_times), (_DATE, self._are_same_dates)):
+            one, two = pattern.findall(first), pattern.findall(second)
+            if one and len(one) == len(two) and pattern.split(first) == pattern.split(second):
+                return all(map(compare, one, two))
+        return False
+
+    def are_same_numbers(self, first: float, second: float) -> bool:
+        """Tell whether two numbers are POSIX times that mean the same."""
+        scale = 1000.0 if first >= FIRST_MILLISECONDS else 1.0
+        return self._are_near(first / scale, second / scale)
+
+    def _are_same_times(self, first: str, second: str) -> bool:
+        one, two = seconds_of(first), seconds_of(second)
+        return first == second or (one is not None and two is not None and self._are_near(one, two))
+
+    def _are_near(self, first: float, second: float) -> bool:
+        starts = self.first.timestamp(), self.second.timestamp()
+        if abs(first - starts[0]) > _NEAR_SECONDS:
+            return False
+        by_offset = (first - starts[0]) - (second - starts[1])
+        return min(abs(by_offset), abs(first - second)) <= self.tolerance_seconds
+
+    def _are_same_dates(self, first: str, second: str) -> bool:
+        return first == second or (first == f"{self.first:%Y-%m-%d}" and second == f"{self.second:%Y-%m-%d}")
+
 
 _LEAST_TOLERANCE_SECONDS: Final = 10.0
 _DURATION: Final = re.compile(r"(?P<unit>Seconds|Millis|Milliseconds)$")

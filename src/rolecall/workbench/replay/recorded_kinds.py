@@ -13,7 +13,7 @@ from rolecall.kube.discovery import ApiResource, read_resource_list
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.record.files import DISCOVERY
 from rolecall.runner.record.reader import StoredRecord
-from rolecall.workbench.project.crds import CrdFiles
+from rolecall.workbench.project.validate import CrdFiles
 
 DEFINITION_DIRECTORIES: Final = (Path("deploy/crds"), Path("config/crd/bases"))
 _BUILT_IN: Final = frozenset(

@@ -1,45 +1,102 @@
-"""Replays records in one shadow, one after the other. Nothing is ever sent out of the machine."""
+"""Replays records in one shadow, one after the other. Nothing is ever sent out of the machine.
+
+Replays the records of files and directories in one shadow, in their order.
+
+What cannot be replayed does not stop the others. The shadow is started when the first record needs it.
+
+What somebody wants to have replayed, and with which roles.
+
+The controllers of a shadow for replays: they start when a run looks for their work, not when it changes something.
+
+They take longer to start than most replays. A run that waits asks for the same object again and again; one that does
+not wait sees nothing of what controllers do.
+"""
 
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aiohttp import web
 
 from rolecall.kube.errors import KubeError
-from rolecall.kube.references import ObjectKey, RawObject
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.config.watches import Watch
+from rolecall.runner.config.watches import ParsedWatches, Watch
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy import GatedRequest, Proxy
 from rolecall.runner.proxy.request_info import READ_VERBS
-from rolecall.runner.record.reader import StoredRecord
+from rolecall.runner.record.files import SUFFIX
+from rolecall.runner.record.reader import RecordError, StoredRecord, UnreadableRecordError, read_record
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.planned import clock
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import OnEvent, Runner, RunSpec
-from rolecall.runner.runs.starters import starter_for
+from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
+from rolecall.runner.warm.starter import starter_for
 from rolecall.system.blocking_work import in_thread
-from rolecall.system.owned_directories import OwnedDirectory
-from rolecall.workbench.plan.baselines import PlanGate
-from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld
-from rolecall.workbench.plan.request import PlanError
-from rolecall.workbench.plan.run_secrets import secrets_of
-from rolecall.workbench.plan.sandbox import Shadow, running_shadow
-from rolecall.workbench.plan.sandbox_gate import ShadowGate
-from rolecall.workbench.plan.source import SourceError
-from rolecall.workbench.replay.lazy_controllers import PatientControllers
-from rolecall.workbench.replay.outcomes import ReplayedRun, outcome_of
-from rolecall.workbench.replay.record_source import RecordSource
+from rolecall.system.files import OwnedDirectory
+from rolecall.workbench.plan.changes import PlanGate
+from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
+from rolecall.workbench.plan.results import PlanError
+from rolecall.workbench.plan.sandbox import Shadow, ShadowGate, running_shadow
+from rolecall.workbench.plan.sandbox_import import Controllers
+from rolecall.workbench.plan.sandbox_sources import SourceError
+from rolecall.workbench.replay.comparison import ReplayedRun, outcome_of
+from rolecall.workbench.replay.recorded_cluster import RecordSource
 from rolecall.workbench.replay.recorded_kinds import project_definitions
-from rolecall.workbench.replay.request import ReplayRequest
-from rolecall.workbench.replay.results import BadRecord, Replay
-from rolecall.workbench.replay.run_lines import RunLines
+from rolecall.workbench.replay.results import BadRecord, Replay, Replays
+from rolecall.workbench.replay.writes import RunLines
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What replays work with: the settings and watches of an operator, and the directory of its project."""
+
+    settings: Settings
+    watches: ParsedWatches
+    project: Path
+    runs_commands: bool = False
+
+    def watch_for(self, record: StoredRecord) -> Watch | BadRecord:
+        """Return the watch of a record's object, or why there is none."""
+        gvk, file = GVK.of_object(record.head["object"]), self.settings.watches_file
+        for error in self.watches.errors:
+            if error.place.endswith(f"(kind {gvk.kind})") or not self.watches.watches:
+                return BadRecord(record.path, f"{record.path}: cannot be replayed: {error}")
+        found = next((each for each in self.watches.watches if each.gvk == gvk), None)
+        missing = (
+            f"{record.path}: kind {gvk.kind} of {gvk.api_version} is not in {file}: add it, or leave the record out"
+        )
+        return found or BadRecord(record.path, missing)
+
+
+@dataclass(slots=True)
+class PatientControllers(Controllers):
+    """Starts controllers at the second look at an object after something has changed."""
+
+    _is_waiting: bool = False
+    _seen: set[str] = field(default_factory=set)
+
+    async def need(self) -> None:
+        """Let controllers work as soon as a run looks for what they do."""
+        self._is_waiting = True
+
+    async def before_read(self, path: str) -> None:
+        """Take note of a read, and start the controllers if it is not the first one since they are needed."""
+        if self._is_waiting and path in self._seen:
+            await Controllers.need(self)  # a class with slots has no super() without arguments
+        elif self._is_waiting:
+            self._seen.add(path)
+
+    async def rest(self) -> None:
+        """Stop the controllers until somebody needs them again."""
+        self._is_waiting = False
+        self._seen.clear()
+        await Controllers.rest(self)
+
 
 Report = Callable[[str], None]
 
@@ -156,3 +213,41 @@ class _RunnerBehind:
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:
     return BadRecord(record.path, f"{record.path}: {text}")
+
+
+async def replay_all(request: ReplayRequest, paths: Iterable[Path], report: Report) -> Replays:
+    """Return what came of the records; a directory means all records in it. Raises ControlPlaneError, KubeError."""
+    files = [file for path in paths for file in _files(path)]
+    found: list[Replay | BadRecord] = []
+    async with AsyncExitStack() as stack:
+        replayer: Replayer | None = None
+        for number, file in enumerate(files, 1):
+            readable = _readable(request, file)
+            if isinstance(readable, BadRecord):
+                found.append(readable)
+                continue
+            if replayer is None:
+                replayer = await stack.enter_async_context(replaying(request, report))
+            found.append(await replayer.replay(*readable))
+            report(f"Replayed {number} of {len(files)}: {file.name}")
+    return Replays(tuple(found))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the records of a directory, the oldest first, else the path itself."""
+    if path.is_dir():
+        yield from sorted(each for each in path.iterdir() if each.name.endswith(SUFFIX)) or [path]
+    else:
+        yield path
+
+
+def _readable(request: ReplayRequest, file: Path) -> tuple[StoredRecord, Watch] | BadRecord:
+    if file.is_dir():
+        text = f"{file}: there is no record in it: expected the directory of 'rolecall run --record-dir'"
+        return BadRecord(file, text, UnreadableRecordError.exit_code)
+    try:
+        record = read_record(file)
+    except RecordError as error:
+        return BadRecord(file, str(error), error.exit_code)
+    watch = request.watch_for(record)
+    return watch if isinstance(watch, BadRecord) else (record, watch)

@@ -1,4 +1,4 @@
-"""What a replay found out. These are values; ``rolecall.workbench.replay.rendering`` shows them."""
+"""What a replay found out. These are values; ``rolecall.workbench.replay.output`` shows them."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.config.ansible_defaults import home_variables, roles_path, unless_configured
+from rolecall.runner.config.environment import home_variables, roles_path, unless_configured
 
 
 @pytest.fixture

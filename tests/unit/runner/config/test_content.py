@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.config.content import ContentFinder, PlaybookContent, RoleContent
-from rolecall.runner.config.errors import ConfigurationError
-from rolecall.runner.config.mapping_reader import MappingReader
 from rolecall.runner.config.watch_keys import ENTRY
+from rolecall.runner.config.yaml_reader import ConfigurationError, MappingReader
 
 
 def found(directory: Path, role: str, **environment: str) -> Path:

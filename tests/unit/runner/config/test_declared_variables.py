@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.config.declared_variables import declared_variables
+from rolecall.runner.config.content import PlaybookContent, RoleContent, declared_variables
 from rolecall.runner.config.watches import load_watches
 
 SPECS = "argument_specs: {main: {options: {size: {type: int}, pod_count: {}}}, other: {options: {not_this: {}}}}\n"

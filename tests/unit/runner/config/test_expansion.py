@@ -1,6 +1,6 @@
 import pytest
 
-from rolecall.runner.config.expansion import expand_variables
+from rolecall.runner.config.yaml_reader import expand_variables
 
 ENVIRONMENT = {"NAME": "web", "EMPTY": "", "A_1": "x", "_": "under"}
 

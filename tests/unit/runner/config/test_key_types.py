@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, TEXT, Type
+from rolecall.runner.config.watch_keys import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, TEXT, Type
 
 
 @pytest.mark.parametrize(("value", "text"), [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("x", "x")])

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.config.errors import ConfigurationError
-from rolecall.runner.config.leader_election import election_of
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.election.elector import election_of
 
 ELECTING = Settings(leader_elect=True, leader_election_id="lock", leader_election_namespace="operators")
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.config.key_types import DURATION, INTEGER, LIST, MAPPING, TEXT, Key, Type
-from rolecall.runner.config.mapping_reader import MappingReader
+from rolecall.runner.config.watch_keys import DURATION, INTEGER, LIST, MAPPING, TEXT, Key, Type
+from rolecall.runner.config.yaml_reader import MappingReader
 
 INNER = Key("b", TEXT, "", default="")
 SECTION: Key[Any] = Key("a", MAPPING, "", default=None, keys=(INNER,))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rolecall.runner.config import watch_keys as keys
-from rolecall.runner.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
+from rolecall.runner.config.watch_keys import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key
 from rolecall.runner.config.watches import ParsedWatches, parse_watches
 
 SAMPLES: Mapping[str, Any] = {

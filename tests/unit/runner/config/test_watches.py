@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.config.errors import ConfigurationError
-from rolecall.runner.config.watches import Watch, load_watches, parse_watches
-from rolecall.runner.controller.triggers import ReferenceType
+from rolecall.runner.config.watches import ReferenceType, Watch, load_watches, parse_watches
+from rolecall.runner.config.yaml_reader import ConfigurationError
 
 MISTAKES = Path(__file__).parent / "watches"
 THING = GVK("test.rolecall.dev", "v1", "Thing")

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rolecall.runner.config.yaml_loader import LocatedMapping, duplicate_keys, first_document
+from rolecall.runner.config.yaml_reader import LocatedMapping, duplicate_keys, first_document
 
 
 @pytest.mark.parametrize(

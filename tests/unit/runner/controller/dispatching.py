@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from rolecall.runner.controller.dispatcher import Dispatcher
+from rolecall.runner.controller.controller import Dispatcher
 from tests.unit.manual_clock import settle
 
 

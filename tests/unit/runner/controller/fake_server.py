@@ -5,9 +5,9 @@ import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
+from rolecall.kube.client import is_partial, partial_object
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import GoneError, KubeError
-from rolecall.kube.partial_metadata import is_partial, partial_object
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 WIDGET = GVK("example.com", "v1", "Widget")

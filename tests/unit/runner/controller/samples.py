@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.controller.changes import Change, ChangeType
-from rolecall.runner.controller.store import Entry
+from rolecall.runner.controller.store import Change, ChangeType, Entry
 
 POD = GVK("", "v1", "Pod")
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from rolecall.runner.controller.changes import Change, ChangeType
 from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.store import Change, ChangeType
 from rolecall.runner.controller.work_queue import Cause
 from tests.unit.runner.controller.samples import POD, make_change, make_object
 

@@ -8,9 +8,8 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.controller.backoff import Backoff
-from rolecall.runner.controller.controller import Controller, Result
-from rolecall.runner.controller.dispatcher import Dispatcher
+from rolecall.runner.config.settings import Backoff
+from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from tests.unit.manual_clock import ManualClock, settle

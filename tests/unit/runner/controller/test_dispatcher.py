@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.controller.backoff import Backoff
-from rolecall.runner.controller.controller import Controller, Result
-from rolecall.runner.controller.dispatcher import Dispatcher
+from rolecall.runner.config.settings import Backoff
+from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from tests.unit.manual_clock import ManualClock, settle

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.controller.field_checksums import Outline, summarize_fields
+from rolecall.runner.controller.store import Outline, summarize_fields
 from tests.unit.json_values import JSON
 
 WEB: dict[str, Any] = {

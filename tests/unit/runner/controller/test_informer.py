@@ -7,11 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, UnknownKindError, UnreachableError
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.controller.changes import Change, ChangeType
 from rolecall.runner.controller.informer import Informer
-from rolecall.runner.controller.store import Entry
+from rolecall.runner.controller.store import Change, ChangeType, Entry
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
 

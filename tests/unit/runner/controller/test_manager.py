@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, NoAnswerInTimeError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.controller.changes import Change
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.manager import Manager
+from rolecall.runner.controller.store import Change
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.election.elector import LeadershipLostError
 from tests.unit.manual_clock import ManualClock, settle

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.predicates import (

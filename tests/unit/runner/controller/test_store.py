@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.controller.store import EMPTY, Entry, Store
 from tests.unit.runner.controller.samples import make_object

@@ -2,15 +2,10 @@ from typing import Any
 
 import pytest
 
-from rolecall.kube.field_paths import FieldPath
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.triggers import (
-    ReferenceType,
-    Trigger,
-    TriggerIndex,
-    requests_for_annotation,
-    requests_for_owner,
-)
+from rolecall.runner.config.watches import ReferenceType, Trigger
+from rolecall.runner.controller.triggers import TriggerIndex, requests_for_annotation, requests_for_owner
 from tests.unit.runner.controller.samples import POD, make_change, make_object
 
 FOO = GVK("example.com", "v1", "Foo")

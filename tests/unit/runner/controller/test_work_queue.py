@@ -5,10 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolecall.runner.controller.backoff import Backoff
+from rolecall.runner.config.settings import Backoff
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.request_state import RequestState
-from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.controller.work_queue import Cause, RequestState, WorkQueue
 from tests.unit.manual_clock import ManualClock
 
 OWN = Cause("own write", "uid", "1")

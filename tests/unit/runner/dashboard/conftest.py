@@ -12,9 +12,7 @@ from rolecall.runner.dashboard.guard import Guard
 from rolecall.runner.dashboard.server import page_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy import Exchange
-from rolecall.runner.record.history import RunHistory
-from rolecall.runner.record.memory import RecordMemory
-from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.recorder import Recorder, RecordMemory, RunHistory
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from tests.integration.things import THING

@@ -5,7 +5,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.runner.dashboard.guard import HEADERS, Guard, is_loopback
 from rolecall.runner.dashboard.server import page_application
-from rolecall.runner.serving.token_reviews import TokenReviewer
+from rolecall.runner.serving.authentication import TokenReviewer
 from tests.unit.runner.dashboard.conftest import Shown
 from tests.unit.runner.serving.test_token_reviews import ApiServer
 

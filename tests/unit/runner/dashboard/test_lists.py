@@ -6,10 +6,10 @@ import pytest
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.dashboard.lists import PAGE_SIZE, Lists
+from rolecall.runner.dashboard.objects import PAGE_SIZE, Lists
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.dashboard.views import Query, State
-from rolecall.runner.election.held_shards import HeldShards
+from rolecall.runner.election.shard_member import HeldShards
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.dashboard.conftest import Shown

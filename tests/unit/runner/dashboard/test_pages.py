@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.controller.triggers import ReferenceType, Trigger
-from rolecall.runner.dashboard.addresses import object_path, run_path
+from rolecall.runner.config.watches import ReferenceType, Trigger
+from rolecall.runner.dashboard.html import object_path, run_path
 from rolecall.runner.dashboard.server import page_application
 from rolecall.runner.dashboard.views import kind_id
 from rolecall.runner.record.run_record import Ending

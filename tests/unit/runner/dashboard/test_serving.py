@@ -3,8 +3,8 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from rolecall.runner.config.errors import ConfigurationError
 from rolecall.runner.config.settings import Settings
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.dashboard.server import serving_page
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
 from tests.unit.fake_cluster import FakeCluster

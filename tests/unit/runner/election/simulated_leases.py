@@ -94,7 +94,7 @@ class Network:
 
 
 class SimulatedClient:
-    """Implements ``rolecall.runner.election.member.ShardLeaseClient``."""
+    """Implements ``rolecall.runner.election.shard_member.ShardLeaseClient``."""
 
     def __init__(self, server: LeaseServer, network: Network) -> None:
         self._server, self._network = server, network

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.election.elector import Election, Elector, LeadershipLostError
-from rolecall.runner.election.member import ShardMember
+from rolecall.runner.election.shard_member import ShardMember
 from tests.unit.runner.election.simulated_leases import LeaseServer, Network, SimulatedClient
 
 GROUP = ObjectKey("operators", "lock")

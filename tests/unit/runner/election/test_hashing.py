@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.election.hashing import fnv1a_64, shard_of
+from rolecall.runner.election.membership import fnv1a_64, shard_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import structlog
 from rolecall.kube.errors import ApiError, KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import Election, LeadershipLostError
-from rolecall.runner.election.member import ShardMember
+from rolecall.runner.election.shard_member import ShardMember
 from tests.unit.runner.election.simulated_leases import LeaseServer
 from tests.unit.runner.election.simulated_replicas import DriftingClock
 from tests.unit.runner.election.virtual_time import VirtualTimeLoop

@@ -4,7 +4,7 @@ from typing import Any
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.election.elector import Election
-from rolecall.runner.election.leases import HEIR_ANNOTATION, LeaseNames
+from rolecall.runner.election.lease import HEIR_ANNOTATION, LeaseNames
 from rolecall.runner.election.membership import Membership, Purpose, Write
 
 GROUP = ObjectKey("operators", "lock")

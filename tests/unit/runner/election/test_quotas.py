@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.election.quotas import quotas
+from rolecall.runner.election.membership import quotas
 
 HELD = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 20), min_size=1)
 

@@ -9,7 +9,7 @@ from kubernetes.aio.client import Configuration
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import OnExchange, Ownership, Proxy, ProxyCredentials, SessionSpec
-from rolecall.runner.proxy.read_tracking import ReadObserver
+from rolecall.runner.proxy.sessions import ReadObserver
 from tests.unit.runner.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything

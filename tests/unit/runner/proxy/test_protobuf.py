@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK
 from rolecall.runner.proxy import Ownership
-from rolecall.runner.proxy.protobuf import MEDIA_TYPE, add_to_metadata, decode
+from rolecall.runner.proxy.bodies import PROTOBUF_MEDIA_TYPE as MEDIA_TYPE
+from rolecall.runner.proxy.bodies import add_to_protobuf_metadata as add_to_metadata
+from rolecall.runner.proxy.bodies import decode_protobuf as decode
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run
 

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy.read_tracking import PendingRead, Read
+from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run, until
 

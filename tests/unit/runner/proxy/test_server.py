@@ -16,7 +16,7 @@ from yarl import URL
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.proxy import Ownership, Proxy, SessionSpec, bodies
-from rolecall.runner.proxy.body_worker import INLINE_BYTES, MAX_INSPECTED_BYTES, MAX_REQUEST_BYTES
+from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_INSPECTED_BYTES, MAX_REQUEST_BYTES
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Leadership, Run, until
 

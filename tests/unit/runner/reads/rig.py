@@ -4,11 +4,11 @@ import copy
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from rolecall.kube.client import Selection
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.kube.selected_reads import Selection
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.proxy.read_tracking import PendingRead, Read
+from rolecall.runner.proxy.sessions import PendingRead, Read
 from rolecall.runner.reads.read_sets import ObjectReads, ReadCause, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from tests.unit.manual_clock import ManualClock, settle

@@ -2,8 +2,7 @@ import pytest
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.reads.read_delays import ReadDelays
-from rolecall.runner.reads.read_sets import ReadCause
+from rolecall.runner.reads.read_sets import ReadCause, ReadDelays
 from tests.unit.manual_clock import ManualClock
 
 ONE = ObjectKey("default", "one")

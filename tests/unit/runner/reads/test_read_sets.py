@@ -7,7 +7,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.proxy.read_tracking import Read
+from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads import read_sets
 from rolecall.runner.reads.read_sets import ReadRules
 from tests.unit.manual_clock import settle

@@ -5,7 +5,7 @@ import pytest
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy.ownership import Owner
-from rolecall.runner.reads import kind_reads
+from rolecall.runner.reads import read_watches as kind_reads
 from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET
 from tests.unit.runner.reads.rig import ONE, SONG, Rig

@@ -12,17 +12,15 @@ from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy import Proxy
-from rolecall.runner.reconcile.event_recorder import EventSpec
-from rolecall.runner.reconcile.event_reporter import EventReporter
+from rolecall.runner.reconcile.kubernetes_events import EventReporter, EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
-from rolecall.runner.reconcile.primaries import Primaries
-from rolecall.runner.reconcile.readiness import Readiness
 from rolecall.runner.reconcile.reconciler import Reconciler
-from rolecall.runner.reconcile.status_writer import StatusWriter
+from rolecall.runner.reconcile.status import Readiness
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.runner.runs.process import OnEvent, RunSpec
 from tests.integration.things import THING
 from tests.integration.world import World
 

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from rolecall.kube.errors import ForbiddenError, UnreachableError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.event_recorder import EVENT, REFILL_SECONDS, EventRecorder, EventSpec
+from rolecall.runner.reconcile.kubernetes_events import EVENT, REFILL_SECONDS, EventRecorder, EventSpec
 from tests.unit.fake_cluster import FakeCluster
 
 FAILED = EventSpec("Warning", "ReconcileFailed", "Task 'Boom': no more coffee")

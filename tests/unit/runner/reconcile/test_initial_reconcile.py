@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.reconcile.initial_reconcile import priority_in_first_round
+from rolecall.runner.watch_controller import priority_in_first_round
 
 DELETED = "2026-01-01T12:00:00Z"
 

@@ -8,11 +8,10 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
-from rolecall.runner.proxy.read_tracking import Read
-from rolecall.runner.reads.read_delays import ReadDelays
-from rolecall.runner.reads.read_sets import ReadCause, ReadRules, ReadSets
+from rolecall.runner.proxy.sessions import Read
+from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.event_recorder import EventSpec
+from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers, SelectedPrimaries
 from rolecall.runner.runs.events import Counts, RunSummary

@@ -11,9 +11,19 @@ from hypothesis import strategies as st
 
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.reconcile.conditions import Stamp, Status, condition_of
-from rolecall.runner.reconcile.readiness import STALLED_AFTER, Readiness, without_ours
-from rolecall.runner.reconcile.status import ReconcileOutcome, finished, paused, running, should_write
+from rolecall.runner.reconcile.status import (
+    STALLED_AFTER,
+    Readiness,
+    ReconcileOutcome,
+    Stamp,
+    Status,
+    condition_of,
+    finished,
+    paused,
+    running,
+    should_write,
+    without_ours,
+)
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
 from tests.integration.things import THING
 from tests.unit.json_values import STATUS

@@ -24,14 +24,14 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.controller.controller import Result
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.reconcile import write_retry
-from rolecall.runner.reconcile.conditions import condition_of
-from rolecall.runner.reconcile.event_recorder import EventSpec
-from rolecall.runner.reconcile.initial_reconcile import priority_in_first_round
+from rolecall.runner.reconcile import status_writer as write_retry
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION
+from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.own_writes import PrimaryCause
-from rolecall.runner.reconcile.pause import PAUSED_ANNOTATION
-from rolecall.runner.reconcile.schedule import PERIOD_ANNOTATION
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
+from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.events import Counts, RunSummary
+from rolecall.runner.watch_controller import priority_in_first_round
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
 from tests.unit.fake_cluster import FakeCluster

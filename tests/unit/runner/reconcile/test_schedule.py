@@ -7,7 +7,7 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.reconcile.context import ReconcileContext
-from rolecall.runner.reconcile.schedule import PERIOD_ANNOTATION, after_success, period_seconds
+from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.runner.runs.events import RunSummary
 from tests.integration.things import THING
 

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import parse_path
-from rolecall.runner.reconcile.conditions import Stamp, Status, condition_of
 from rolecall.runner.reconcile.status import (
     ReconcileOutcome,
+    Stamp,
+    Status,
+    condition_of,
     finished,
     map_result,
     paused,

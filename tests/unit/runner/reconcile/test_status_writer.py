@@ -6,9 +6,8 @@ from rolecall.kube.errors import ApiError, ForbiddenError, InvalidError, TooLarg
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.primaries import Primaries
 from rolecall.runner.reconcile.status import ReconcileOutcome
-from rolecall.runner.reconcile.status_writer import StatusWriter
+from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World, condition
 from tests.unit.fake_cluster import FakeCluster

@@ -1,9 +1,8 @@
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.controller.changes import Change, ChangeType
-from rolecall.runner.controller.store import Entry
-from rolecall.runner.reconcile.watch_metrics import WatchMetricsFactory, controller_names
+from rolecall.runner.controller.store import Change, ChangeType, Entry
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.watch_controller import WatchMetricsFactory, controller_names
 
 CACHE = GVK("cache.example.com", "v1alpha1", "Memcached")
 OTHER = GVK("other.example.com", "v1alpha1", "Memcached")

@@ -1,8 +1,8 @@
 import pytest
 
 from rolecall.kube.errors import ApiError, ConflictError, KubeError, TooLargeError, UnreachableError
-from rolecall.runner.reconcile import write_retry
-from rolecall.runner.reconcile.write_retry import write_with_retry
+from rolecall.runner.reconcile import status_writer as write_retry
+from rolecall.runner.reconcile.status_writer import write_with_retry
 
 REFUSED = ApiError(500, "InternalError", "failed calling webhook: no endpoints")
 AWAY = UnreachableError("nobody there")
@@ -26,7 +26,7 @@ class Server:
 
 async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(write_retry, "FIRST_DELAY_SECONDS", 0.0)
-    monkeypatch.setattr("rolecall.runner.reconcile.write_retry.time.monotonic", lambda: server.time)
+    monkeypatch.setattr("rolecall.runner.reconcile.status_writer.time.monotonic", lambda: server.time)
     return await write_with_retry(server.write)
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy import Asker, Exchange
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.bodies import Bodies
 from rolecall.runner.record.document import Surroundings, document_of
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from tests.unit.runner.proxy.conftest import DEMO
 

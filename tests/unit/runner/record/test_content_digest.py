@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.config.content import Content, PlaybookContent, RoleContent
-from rolecall.runner.record.content_digest import digest_of_content
+from rolecall.runner.record.recorder import digest_of_content
 
 
 @pytest.fixture

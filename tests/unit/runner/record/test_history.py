@@ -1,5 +1,5 @@
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.record.history import MOST_RUNS, RunHistory
+from rolecall.runner.record.recorder import MOST_RUNS, RunHistory
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import make_record
 

@@ -7,8 +7,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.lines import to_line
 from rolecall.runner.record.masking import CUT_MARK, MIN_ANYWHERE, Mask
+from rolecall.runner.record.reader import to_line
 from rolecall.runner.record.secret_values import mask_body
 
 SECRETS = parse("GET", "/api/v1/namespaces/ns/secrets")

@@ -1,7 +1,7 @@
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.record.bodies import Bodies
 from rolecall.runner.record.document import Surroundings, document_of
-from rolecall.runner.record.memory import RecordMemory
+from rolecall.runner.record.recorder import RecordMemory
+from rolecall.runner.record.run_record import Bodies
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, make_record
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rolecall.runner.record.otel_environment import (
+from rolecall.runner.record.traces import (
     asks_for_traces,
     propagates,
     protocol_in,

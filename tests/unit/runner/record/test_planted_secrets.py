@@ -13,10 +13,9 @@ from aiohttp import web
 from rolecall.cli.main import main
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.record.bodies import Bodies
 from rolecall.runner.record.document import Document, Surroundings, document_of
 from rolecall.runner.record.reader import read_record
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure, cut
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, Run

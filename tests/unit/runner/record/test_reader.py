@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rolecall.cli.main import main
-from rolecall.runner.record.lines import digest_of, to_line
 from rolecall.runner.record.reader import (
     BAD_RECORDS,
     CutRecordError,
@@ -16,7 +15,9 @@ from rolecall.runner.record.reader import (
     NotARecordError,
     RecordError,
     UnreadableRecordError,
+    digest_of,
     read_record,
+    to_line,
 )
 from tests.unit.docs.pages import PROJECT
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record

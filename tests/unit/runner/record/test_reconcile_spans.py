@@ -12,13 +12,12 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.proxy.trace_context import TraceContext
-from rolecall.runner.record.bodies import Bodies
 from rolecall.runner.record.masking import Mask
-from rolecall.runner.record.preset_ids import PresetIds
 from rolecall.runner.record.reconcile_spans import Traced, Writer, changed_nothing, start_attributes
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
+from rolecall.runner.record.span_export import PresetIds
 from rolecall.runner.runs.events import RunEvent, RunSummary
 
 DEMO = GVK("demo.example.com", "v1", "Demo")

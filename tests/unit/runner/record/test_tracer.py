@@ -14,14 +14,12 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.proxy.trace_context import TraceContext
-from rolecall.runner.record.bodies import Bodies
-from rolecall.runner.record.exporting import Exporting
 from rolecall.runner.record.masking import Mask
-from rolecall.runner.record.preset_ids import PresetIds
 from rolecall.runner.record.recorder import Recorder
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
+from rolecall.runner.record.span_export import Exporting, PresetIds
 from rolecall.runner.record.tracer import Trace, Tracer
 from rolecall.runner.runs.events import RunSummary
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runner.record.exporting import FLUSH_SECONDS
+from rolecall.runner.record.span_export import FLUSH_SECONDS
 from rolecall.runner.record.traces import exporting
 from tests.collector import grpc_collector, http_collector
 
@@ -48,7 +48,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 
 
 async def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.exporting")]:
+    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.span_export")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with capture_logs() as logs:

@@ -3,7 +3,7 @@
 import copy
 
 from rolecall.kube.references import RawObject
-from rolecall.runner.record.yaml_diff import as_yaml, diff_lines, without_server_fields
+from rolecall.runner.record.timeline import as_yaml, diff_lines, without_server_fields
 
 DEPLOYMENT: RawObject = {
     "apiVersion": "apps/v1",

@@ -8,7 +8,7 @@ from pathlib import Path
 STORE = r"""
 import sys
 from pathlib import Path
-from rolecall.runner.runs.artifact_limit import ArtifactsTooLargeError, EventFiles
+from rolecall.runner.runs.runner_process import ArtifactsTooLargeError, EventFiles
 folder, limit, repeats, count = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "repeats", int(sys.argv[4])
 printed = sys.argv[5] * 1000
 events = folder / "job_events"

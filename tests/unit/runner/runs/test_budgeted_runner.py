@@ -6,9 +6,9 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.budgeted_runner import BudgetedRunner
+from rolecall.runner.runs.artifacts import BudgetedRunner
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.runs.workspace import Inputs, Workspace
 
 KIND = GVK("example.com", "v1", "Foo")

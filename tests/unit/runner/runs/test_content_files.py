@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs import content_files
-from rolecall.runner.runs.content_files import digests_of
+from rolecall.runner.runs import content as content_files
+from rolecall.runner.runs.content import digests_of
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import pytest
 
 from rolecall.runner.config.content import Content, PlaybookContent, RoleContent
 from rolecall.runner.config.watches import Finalizer, Watch
-from rolecall.runner.runs import content_watch
-from rolecall.runner.runs.content_watch import directories_of, watch_content
+from rolecall.runner.runs import content as content_watch
+from rolecall.runner.runs.content import watch_content
+from rolecall.runner.runs.content import watched_directories as directories_of
 from tests.integration.things import THING
 
 

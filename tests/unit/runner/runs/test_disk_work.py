@@ -18,8 +18,7 @@ from rolecall.runner.proxy import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.subprocess_starter import SubprocessStarter
+from rolecall.runner.runs.process import ProcessRunner, SubprocessStarter
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.runs.test_launcher import thing

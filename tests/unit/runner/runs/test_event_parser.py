@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.event_parser import read_event
-from rolecall.runner.runs.events import HIDDEN
+from rolecall.runner.runs.events import HIDDEN, read_event
 from tests.unit.runner.runs.raw_events import raw_event
 
 

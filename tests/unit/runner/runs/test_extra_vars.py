@@ -6,9 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rolecall.kube.references import GVK
-from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars, object_variable
-from rolecall.runner.runs.reserved_variables import is_reserved
-from rolecall.runner.runs.snake_case import snake_case_keys
+from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars, is_reserved, object_variable, snake_case_keys
 from tests.unit.json_values import JSON
 
 MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")

@@ -2,8 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.events import HIDDEN
-from rolecall.runner.runs.failure_messages import result_message
+from rolecall.runner.runs.events import HIDDEN, result_message
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.runs.events import RunSummary, TaskFailure
-from rolecall.runner.runs.guarded_runner import GuardedRunner
-from rolecall.runner.runs.memory_guard import MemoryGuard
-from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.runner.runs.memory import GuardedRunner, MemoryGuard
+from rolecall.runner.runs.process import OnEvent, RunSpec
 from rolecall.runner.runs.workspace import Workspace
-from rolecall.system.container_memory import ContainerMemory
-from rolecall.system.control_groups import ControlGroup
+from rolecall.system.control_groups import ContainerMemory, ControlGroup
 
 LIMIT = 400 << 20
 FAILED = RunSummary("failed", failures=(TaskFailure("Eat", "", "failed."),), peak_memory_bytes=LIMIT)

@@ -18,7 +18,7 @@ from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from rolecall.runner.runs.launcher import Launcher
-from rolecall.runner.runs.runner import OnEvent, RunSpec
+from rolecall.runner.runs.process import OnEvent, RunSpec
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.reconcile.rig import SUCCESS

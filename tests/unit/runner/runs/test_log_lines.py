@@ -1,7 +1,7 @@
 import pytest
 
 from rolecall.runner.runs.events import HIDDEN, RunEvent
-from rolecall.runner.runs.log_lines import LogEvents, LogLine, log_line
+from rolecall.runner.runs.launcher import LogEvents, LogLine, log_line
 
 TASKS = LogEvents.TASKS
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.memory_guard import MemoryGuard
+from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
-from rolecall.system.container_memory import ContainerMemory
-from rolecall.system.control_groups import ControlGroup
+from rolecall.system.control_groups import ContainerMemory, ControlGroup
 from tests.unit.system.test_process_tree import running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups and /proc")

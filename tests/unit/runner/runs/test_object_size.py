@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.object_size import check_size, count_values
+from rolecall.runner.runs.launcher import check_size, count_values
 
 
 @pytest.mark.parametrize(

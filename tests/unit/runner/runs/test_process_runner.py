@@ -7,10 +7,10 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs import process_runner, termination
+from rolecall.runner.runs import process as process_runner
+from rolecall.runner.runs import process as termination
 from rolecall.runner.runs.events import RunEvent
-from rolecall.runner.runs.process_runner import ProcessRunner
-from rolecall.runner.runs.runner import RunProcess, RunSpec
+from rolecall.runner.runs.process import ProcessRunner, RunProcess, RunSpec
 from rolecall.runner.runs.workspace import Workspace
 
 

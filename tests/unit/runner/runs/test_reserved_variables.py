@@ -1,6 +1,6 @@
 import pytest
 
-from rolecall.runner.runs.reserved_variables import is_reserved, reserved_among
+from rolecall.runner.runs.variables import is_reserved, reserved_among
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from rolecall.runner.runs.events import RunSummary, TaskFailure
-from rolecall.runner.runs.run_memory import (
+from rolecall.runner.runs.memory import (
     explain_kernel_kill,
     explain_kill,
     explain_memory_limit,

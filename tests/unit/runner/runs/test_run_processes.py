@@ -12,7 +12,7 @@ from rolecall.runner.runs.run_processes import (
     operator_mark,
     processes_of_run,
 )
-from rolecall.system.process_tree import become_subreaper
+from rolecall.system.processes import become_subreaper
 from tests.unit.system.test_process_tree import SLEEP, STUBBORN, running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")

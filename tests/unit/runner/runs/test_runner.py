@@ -2,7 +2,7 @@ from pathlib import Path
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.runner import RunSpec, new_ident
+from rolecall.runner.runs.process import RunSpec, new_ident
 from rolecall.runner.runs.workspace import Workspace
 
 WORKSPACE = Workspace(Path("/w"), GVK("a", "v1", "A"), ObjectKey("n", "x"))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from rolecall.runner.runs.secret_redaction import HiddenText, hide_environment, redact, redact_folder
+from rolecall.runner.runs.runner_process import HiddenText, hide_environment, redact, redact_folder
 
 
 def test_hidden_text_is_not_in_json() -> None:

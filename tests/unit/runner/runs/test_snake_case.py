@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.runs.snake_case import snake_case, snake_case_keys
+from rolecall.runner.runs.variables import snake_case, snake_case_keys
 
 TABLE = """
 size size

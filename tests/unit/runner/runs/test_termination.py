@@ -1,7 +1,7 @@
 import pytest
 
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.runs.termination import grace_seconds
+from rolecall.runner.runs.process import grace_seconds
 
 ELECTING = Settings(leader_elect=True, leader_election_id="lock", leader_election_namespace="operators")
 

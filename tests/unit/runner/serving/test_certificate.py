@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 
-from rolecall.runner.config.errors import ConfigurationError
+from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving.certificate import ServingCertificate, _create_self_signed
-from rolecall.runner.serving.listener import Address, serve
+from rolecall.runner.serving.servers import Address, serve
 from tests.integration.world import eventually
 
 

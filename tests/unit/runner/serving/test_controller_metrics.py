@@ -2,8 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rolecall.runner.serving.controller_metrics import ControllerFamilies, ControllerMetrics
-from rolecall.runner.serving.registry import Registry
+from rolecall.runner.serving.controller_metrics import ControllerFamilies, ControllerMetrics, Registry
 
 NAME, KIND = "thing-v1-controller", "example.com/v1, Kind=Thing"
 QUEUE = {"name": NAME, "controller": NAME}

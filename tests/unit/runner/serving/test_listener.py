@@ -6,10 +6,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rolecall.runner.config.errors import ConfigurationError
-from rolecall.runner.serving import listener
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.serving import servers as listener
 from rolecall.runner.serving.certificate import ServingCertificate
-from rolecall.runner.serving.listener import CONNECTIONS, Address, parse_address, serve
+from rolecall.runner.serving.servers import CONNECTIONS, Address, parse_address, serve
 
 FLAG = "--metrics-bind-address"
 

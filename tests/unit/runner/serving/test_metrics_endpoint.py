@@ -5,8 +5,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.runner.serving.metrics_endpoint import metrics_application
-from rolecall.runner.serving.token_reviews import TokenReviewer
+from rolecall.runner.serving.authentication import TokenReviewer
+from rolecall.runner.serving.servers import metrics_application
 from tests.unit.runner.serving.test_token_reviews import ApiServer
 
 

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from rolecall.runner.serving.probes import Readiness, probes_application
+from rolecall.runner.serving.servers import Readiness, probes_application
 
 Client = TestClient[web.Request, web.Application]
 

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from rolecall.runner.serving.shared_render import FRESH_SECONDS, SharedRender
+from rolecall.runner.serving.servers import FRESH_SECONDS, SharedRender
 
 
 class Renders:

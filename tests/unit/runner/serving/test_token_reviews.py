@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.runner.serving.token_reviews import CACHE_SIZE, REVIEWS_AT_ONCE, TokenReviewer, Verdict
+from rolecall.runner.serving.authentication import CACHE_SIZE, REVIEWS_AT_ONCE, TokenReviewer, Verdict
 
 USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
 

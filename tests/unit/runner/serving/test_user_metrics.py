@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.serving.registry import Registry
+from rolecall.runner.serving.controller_metrics import Registry
 from rolecall.runner.serving.user_metrics import RefusedError, UserMetrics
 
 

@@ -4,7 +4,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.user_metrics_endpoint import run_environment, user_metrics_application
+from rolecall.runner.serving.servers import run_environment, user_metrics_application
 
 
 async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> tuple[int, str]:

@@ -14,11 +14,11 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runner.warm import client, forked_process
-from rolecall.runner.warm.client import ForkServer
-from rolecall.runner.warm.forked_process import UNKNOWN_CODE, ForkedProcess, ServerGoneError
-from rolecall.system.owned_directories import OwnedDirectory
-from rolecall.system.process_tree import is_alive
+from rolecall.runner.warm import client
+from rolecall.runner.warm import client as forked_process
+from rolecall.runner.warm.client import UNKNOWN_CODE, ForkedProcess, ForkServer, ServerGoneError
+from rolecall.system.files import OwnedDirectory
+from rolecall.system.processes import is_alive
 
 SLEEP = ("sleep", "300")
 INPUT = [b"input\n"]

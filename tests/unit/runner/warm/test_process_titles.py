@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
-from rolecall.runner.warm.process_titles import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM, ProcessTitles
+from rolecall.runner.warm.forked_child import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM, ProcessTitles
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from rolecall.runner.warm.process_titles import ProcessTitles
+from rolecall.runner.warm.forked_child import ProcessTitles
 titles = ProcessTitles.find()
 titles.mark(sys.argv[1])
 titles.rename(*sys.argv[2].split())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rolecall.runner.warm.forked_child import ProcessTitles
 from rolecall.runner.warm.freshness import Freshness
-from rolecall.runner.warm.process_titles import ProcessTitles
 from rolecall.runner.warm.server import _Server
 
 

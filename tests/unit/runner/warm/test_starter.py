@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
-from rolecall.runner.runs.runner import RunSpec
+from rolecall.runner.runs.process import RunSpec
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.runner.warm import client, starter
 from rolecall.runner.warm.client import ForkServer

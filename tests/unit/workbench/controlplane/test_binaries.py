@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rolecall.workbench.controlplane import binaries
+from rolecall.workbench.controlplane.download import KUBERNETES, PROGRAM_NAMES, SERVER_NAMES, Program
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
-from rolecall.workbench.controlplane.versions import KUBERNETES, PROGRAM_NAMES, SERVER_NAMES, Program
 
 DEADLINE_SECONDS = 90
 Fetch = Callable[[Sequence[Program], Path, binaries.Report], None]

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.controlplane import build
+from rolecall.workbench.controlplane import binaries as build
+from rolecall.workbench.controlplane.download import KUBERNETES, PROGRAM_NAMES, PROGRAMS
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
-from rolecall.workbench.controlplane.versions import KUBERNETES, PROGRAM_NAMES, PROGRAMS
 
 GO_STUB = """#!/bin/sh
 case "$1" in

@@ -7,9 +7,8 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from rolecall.system.private_files import write_private
-from rolecall.workbench.controlplane.certificates import CertificateAuthority
-from rolecall.workbench.controlplane.kubeconfig import certificate_user, kubeconfig, token_user
+from rolecall.system.files import write_private
+from rolecall.workbench.controlplane.certificates import CertificateAuthority, certificate_user, kubeconfig, token_user
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.controlplane import component_processes
-from rolecall.workbench.controlplane.component_processes import ProcessRecord
+from rolecall.workbench.controlplane import state as component_processes
+from rolecall.workbench.controlplane.state import ProcessRecord
 
 DEADLINE_SECONDS = 90
 IGNORES_TERM = (

@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 
 from rolecall.workbench.controlplane.certificates import CertificateAuthority
-from rolecall.workbench.controlplane.checksums import read_pinned
-from rolecall.workbench.controlplane.download import Downloader, fetch_programs
+from rolecall.workbench.controlplane.download import (
+    PROGRAM_NAMES,
+    PROGRAMS,
+    Asset,
+    Downloader,
+    asset_of,
+    fetch_programs,
+    read_pinned,
+)
 from rolecall.workbench.controlplane.errors import BinariesUnavailableError
-from rolecall.workbench.controlplane.releases import Asset, asset_of
-from rolecall.workbench.controlplane.versions import PROGRAM_NAMES, PROGRAMS
 
 ASSETS: dict[str, Asset] = {program.name: asset_of(program, "linux", "amd64") for program in PROGRAMS}
 SCHEDULER = ASSETS["kube-scheduler"]
@@ -278,7 +283,7 @@ def test_a_host_that_refuses_fails_once_for_all_its_files(target: Path) -> None:
 def test_a_host_that_never_answers_is_given_up_once_for_all_its_files(
     target: Path, monkeypatch: pytest.MonkeyPatch, *, is_pinned: bool
 ) -> None:
-    monkeypatch.setattr("rolecall.workbench.controlplane.web.OPEN_SECONDS", 0.5)
+    monkeypatch.setattr("rolecall.workbench.controlplane.download.OPEN_SECONDS", 0.5)
     pinned = {asset.location: "0" * 64 for asset in ASSETS.values()} if is_pinned else NOTHING_PINNED
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         with pytest.raises(BinariesUnavailableError, match=r"cannot be reached: no answer within 0\.5 s"):

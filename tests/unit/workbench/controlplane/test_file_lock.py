@@ -1,7 +1,7 @@
 import threading
 from pathlib import Path
 
-from rolecall.workbench.controlplane.file_lock import locked
+from rolecall.workbench.controlplane.state import locked
 
 DEADLINE_SECONDS = 90
 

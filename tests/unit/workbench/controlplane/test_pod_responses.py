@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.workbench.controlplane.pod_responses import InvalidResponseError, Response, Target, find_response
+from rolecall.workbench.controlplane.kubelet_server import InvalidResponseError, Response, Target, find_response
 
 MIGRATE = Target("web-1", "main", ["bash", "-c", "app-manage migrate"])
 LOG = Target("web-1", "main")

@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 
-from rolecall.workbench.controlplane import readiness
+from rolecall.workbench.controlplane import cluster as readiness
 from rolecall.workbench.controlplane.api_server import ApiServer, Response
 
 READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "spec": {}}

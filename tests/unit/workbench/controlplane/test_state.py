@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.workbench.controlplane import ControlPlane, ControlPlaneError
-from rolecall.workbench.controlplane.component_processes import ProcessRecord
-from rolecall.workbench.controlplane.state import State, StateStore, default_state_directory, known_names
+from rolecall.workbench.controlplane.state import ProcessRecord, State, StateStore, default_state_directory, known_names
 
 STATE = State(20000, 2, {"etcd": "/bin/etcd"}, {"etcd": ProcessRecord(7, "boot/1")})
 

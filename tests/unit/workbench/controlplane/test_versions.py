@@ -1,8 +1,8 @@
 import re
 from pathlib import Path
 
-from rolecall.workbench.controlplane.build import module_directory
-from rolecall.workbench.controlplane.versions import ETCD, KUBERNETES, KWOK, PROGRAM_NAMES
+from rolecall.workbench.controlplane.binaries import module_directory
+from rolecall.workbench.controlplane.download import ETCD, KUBERNETES, KWOK, PROGRAM_NAMES
 
 
 def _required(module: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from rolecall.workbench.permissions.rights import Needs, Right, excess, missing
+from rolecall.workbench.permissions.manifests import Needs, Right, excess, missing
 
 PODS = Right("", "", "pods", "get")
 NAMED = Right("", "", "pods", "get", ("a", "b"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.plan.differences import findings_of
-from rolecall.workbench.plan.document import document_of
+from rolecall.workbench.plan.output import document_of
 from rolecall.workbench.plan.results import ControllerChange, ObjectPlan, Plan
 from tests.static.repository import ROOT
 from tests.unit.workbench.plan.plans import HIDDEN, TASK, change, config_map, object_plan, secret, write

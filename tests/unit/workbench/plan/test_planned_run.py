@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.runs.planned.journal import Journal
-from rolecall.workbench.plan.planned_run import EndedAt, NotWithheldError, PlannedOutcome, PlannedRun, WithheldTask
+from rolecall.workbench.plan.reconciles import EndedAt, NotWithheldError, PlannedOutcome, PlannedRun, WithheldTask
 
 ASK = WithheldTask("id-1", "Ask", "/r/tasks/main.yml:1", "ansible.builtin.command", "runs a program", "localhost")
 USE = EndedAt("id-2", "Use", "/r/tasks/main.yml:5", 2, ASK, "uses the result of 'Ask'")

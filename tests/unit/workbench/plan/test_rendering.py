@@ -7,7 +7,7 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.plan.differences import findings_of
-from rolecall.workbench.plan.rendering import Rendering
+from rolecall.workbench.plan.output import Rendering
 from rolecall.workbench.plan.results import ControllerChange, ObjectPlan, Plan, TaskName
 from tests.unit.workbench.plan.plans import TASK, change, config_map, object_plan, secret
 

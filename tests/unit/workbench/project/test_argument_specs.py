@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.workbench.project.argument_specs import check_arguments
+from rolecall.workbench.project.ansible_check import check_arguments
 
 TYPES = {"int": int, "str": str, "list": list}
 

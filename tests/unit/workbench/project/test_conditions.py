@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rolecall.workbench.project.conditions import find_broken_conditions
+from rolecall.workbench.project.core_changes import find_broken_conditions
 from tests.unit.workbench.project.projects import since_2_19
 
 EVALUATE = """

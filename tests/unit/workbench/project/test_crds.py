@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from rolecall.runner.config.watches import load_watches
-from rolecall.workbench.project.crds import CrdFiles
-from rolecall.workbench.project.problem import Severity
+from rolecall.workbench.project.validate import CrdFiles, Severity
 from tests.unit.workbench.project.projects import ARGUMENTS, CRD, ENTRY, write
 
 

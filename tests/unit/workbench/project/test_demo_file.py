@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK
-from rolecall.workbench.project.demo_file import DemoFile, Goal, read_demo_file
+from rolecall.workbench.project.demo_inputs import DemoFile, Goal, read_demo_file
 
 SCRIPT = """
 definitions: [deploy/crds]

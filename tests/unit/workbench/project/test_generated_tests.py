@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from rolecall.workbench.project.project import NewKind, create_api, init_project
+from rolecall.workbench.project.scaffold import NewKind, create_api, init_project
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.project.manifests import read_manifests
+from rolecall.workbench.project.demo_inputs import read_manifests
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.workbench.project.errors import ScaffoldError
-from rolecall.workbench.project.names import (
+from rolecall.workbench.project.scaffold import (
     KindNames,
+    ScaffoldError,
     checked_domain,
     checked_group,
     checked_kind,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rolecall.kube.references import GVK
-from rolecall.workbench.project.next_steps import KeptDemo, next_steps, open_page, write_edited_sample
+from rolecall.workbench.project.demo import KeptDemo, next_steps, open_page, write_edited_sample
 
 KIND = GVK("example.com", "v1", "Site")
 

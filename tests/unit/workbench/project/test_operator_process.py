@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.project.operator_process import OperatorProcess
+from rolecall.workbench.project.demo_inputs import OperatorProcess
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_operator_runs_in_its_project_with_its_kubeconfig_and_is_asked_to_en
 
 
 def test_an_operator_that_does_not_listen_is_killed(operator: OperatorProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rolecall.workbench.project.operator_process.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("rolecall.workbench.project.demo_inputs.STOP_SECONDS", 0.1)
     program = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: signal.pause()"
     pretend(operator, program, monkeypatch)
     wait_for(operator, "deaf")

@@ -11,10 +11,8 @@ import yaml
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from rolecall.runner.config.watches import load_watches
-from rolecall.workbench.project.demo_file import read_demo_file
-from rolecall.workbench.project.errors import ScaffoldError
-from rolecall.workbench.project.manifests import read_manifests
-from rolecall.workbench.project.project import NewKind, create_api, init_project
+from rolecall.workbench.project.demo_inputs import read_demo_file, read_manifests
+from rolecall.workbench.project.scaffold import NewKind, ScaffoldError, create_api, init_project
 
 WEBSITE = NewKind("shop", "v1", "Website", with_role=True)
 POLICY = NewKind("shop", "v1alpha1", "Policy", with_playbook=True)

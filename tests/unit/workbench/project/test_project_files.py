@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.project.errors import ScaffoldError
-from rolecall.workbench.project.project_files import ProjectFiles
+from rolecall.workbench.project.scaffold import ProjectFiles, ScaffoldError
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rolecall.runner.record.reader import read_record
-from rolecall.workbench.project.project import NewKind, create_api, init_project
+from rolecall.workbench.project.scaffold import NewKind, create_api, init_project
 
 
 @pytest.mark.parametrize("content", ["role", "playbook", "both"])

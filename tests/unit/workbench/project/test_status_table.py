@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rolecall.workbench.project.status_table import Row, StatusTable
+from rolecall.workbench.project.demo import Row, StatusTable
 
 ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
 DONE = replace(ROW, condition="Successful", is_done=True)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.project.templates import FOLDER, render_snippet, render_tree
+from rolecall.workbench.project.scaffold import FOLDER, render_snippet, render_tree
 
 VALUES = {
     "project": "web",

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.workbench.project.problem import Problem, Severity
-from rolecall.workbench.project.validate import validate
+from rolecall.workbench.project.validate import Problem, Severity, validate
 from tests import CORE
 from tests.unit.workbench.project.projects import ARGUMENTS, CRD, ENTRY, since_2_19, write
 

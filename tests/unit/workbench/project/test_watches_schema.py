@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from rolecall.runner.config import watch_keys as keys
-from rolecall.runner.config.key_types import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
+from rolecall.runner.config.watch_keys import BOOLEAN, DURATION, INTEGER, LIST, MAPPING, PATH, TEXT, Key, Type
 from rolecall.runner.config.watches import parse_watches
-from rolecall.runner.config.yaml_loader import first_document
+from rolecall.runner.config.yaml_reader import first_document
 from rolecall.workbench.project.watches_schema import watches_schema
 
 PROJECT = Path(__file__).parents[4]

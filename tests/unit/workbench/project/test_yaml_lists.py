@@ -3,8 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.workbench.project.errors import ScaffoldError
-from rolecall.workbench.project.yaml_lists import append_item, list_items
+from rolecall.workbench.project.scaffold import ScaffoldError, append_item, list_items
 
 KUSTOMIZATION = """\
 # ours

@@ -9,13 +9,12 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy import Asker, Exchange
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.bodies import Bodies
 from rolecall.runner.record.document import Surroundings, document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record
-from rolecall.runner.record.run_record import Ending, RunRecord
+from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
-from rolecall.workbench.replay.run_lines import RunLines
+from rolecall.workbench.replay.writes import RunLines
 from tests.unit.runner.proxy.conftest import DEMO
 
 MAPS = "/api/v1/namespaces/ns/configmaps"

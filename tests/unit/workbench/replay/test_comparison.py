@@ -10,11 +10,10 @@ import pytest
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy import Exchange
 from rolecall.workbench.replay.comparison import Compared, compare
-from rolecall.workbench.replay.recorded_objects import parse_time
+from rolecall.workbench.replay.equality import Clocks
+from rolecall.workbench.replay.recorded_cluster import parse_time
 from rolecall.workbench.replay.results import Change
-from rolecall.workbench.replay.run_lines import RunLines
-from rolecall.workbench.replay.times import Clocks
-from rolecall.workbench.replay.writes import writes_of
+from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.unit.workbench.replay.stories import MAPS, SECRETS, ask, by, config_map, lines_of, record_of, run_of
 
 LATER = "2027-03-01T10:00:00"

@@ -4,7 +4,7 @@ from typing import cast
 
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.components import CONTROLLERS
-from rolecall.workbench.replay.lazy_controllers import PatientControllers
+from rolecall.workbench.replay.replayer import PatientControllers
 
 POD, OTHER = "/api/v1/namespaces/ns/pods/a", "/api/v1/namespaces/ns/pods/b"
 

@@ -8,9 +8,9 @@ import pytest
 from rolecall.runner.proxy import Exchange
 from rolecall.runner.runs.events import TaskFailure
 from rolecall.workbench.plan.results import ExitCode
-from rolecall.workbench.replay.outcomes import ReplayedRun, outcome_of
-from rolecall.workbench.replay.record_source import RecordSource
-from rolecall.workbench.replay.rendering import document_of, lines_of, total
+from rolecall.workbench.replay.comparison import ReplayedRun, outcome_of
+from rolecall.workbench.replay.output import document_of, lines_of, total
+from rolecall.workbench.replay.recorded_cluster import RecordSource
 from rolecall.workbench.replay.results import BadRecord, Replay, Replays, Verdict
 from tests.unit.workbench.replay.stories import GONE, MAPS, PODS, ask, config_map, listed, run_of, stored
 

@@ -8,7 +8,7 @@ import pytest
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy import Exchange
-from rolecall.workbench.replay.record_source import RecordSource
+from rolecall.workbench.replay.recorded_cluster import RecordSource
 from tests.unit.workbench.replay.stories import (
     DONE,
     GONE,

@@ -26,8 +26,8 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.dashboard.guard import Guard
 from rolecall.runner.dashboard.server import page_application, serving_page
 from rolecall.runner.dashboard.views import Query, kind_id
+from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.token_reviews import TokenReviewer
 from rolecall.workbench.top import PageClient, PageError, table
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runner.warm.ansible_patches.task_placement import ModuleResult
 from rolecall.runner.warm.forked_child import (
+    ProcessTitles,
     close_descriptors_except,
     reset_signals,
     run_and_exit,
     set_environment,
     set_standard_streams,
 )
-from rolecall.runner.warm.process_titles import ProcessTitles
 
 _READ_BYTES = 1 << 16
 _SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)

@@ -20,8 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from rolecall.runner.config.ansible_core import release_numbers
-from rolecall.runner.config.ansible_defaults import collection_directories
+from rolecall.runner.config.environment import collection_directories, release_numbers
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
 
 _COLLECTION = "ansible_collections.kubernetes.core"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.cluster_access import reason_elsewhere
+from rolecall.runner.runs.planned.classification import reason_elsewhere
 
 OWN = {
     "K8S_AUTH_HOST": "http://127.0.0.1:8888",

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.planned.file_arguments import Redirection
-from rolecall.runner.runs.planned.plan_files import PlanFiles
+from rolecall.runner.runs.planned.files import PlanFiles, Redirection
 
 
 @pytest.fixture

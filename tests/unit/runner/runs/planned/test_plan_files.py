@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.planned import plan_files
-from rolecall.runner.runs.planned.plan_files import PlanFiles, TooLargeError
+from rolecall.runner.runs.planned import files as plan_files
+from rolecall.runner.runs.planned.files import PlanFiles, TooLargeError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.waiting import POLL_SECONDS, QuickTime, hurried, hurry_task
+from rolecall.runner.runs.planned.tasks import POLL_SECONDS, QuickTime, hurried, hurry_task
 
 
 def task(**own: Any) -> SimpleNamespace:

@@ -12,7 +12,7 @@ from typing import Any
 from rolecall.kube.jsonpath import parse_path
 from rolecall.kube.references import GVK
 from rolecall.runner.reconcile.status import map_result
-from rolecall.runner.runs.extra_vars import ExtraVarsRequest, extra_vars
+from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
 
 Object = dict[str, Any]
 

@@ -1,0 +1,227 @@
+"""Writes Kubernetes Events about primaries.
+
+Events are for people (``kubectl describe``), so they never block anything: they are written in the background and
+dropped when there are too many, and an API server that refuses them causes one line in the log. Equal Events become
+one Event with a count. Each object has an allowance that refills slowly, so that a loop cannot flood its namespace.
+No Event is written about an object of the kind Event.
+
+Which reconciles become Kubernetes Events: failures, recoveries, and runs that changed something.
+
+The Events of a failure and of a change say what started the run, so that in a loop of two controllers you see who
+wakes whom. A run that found everything in order causes no Event, so an idle cluster has none. The log has every run.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rolecall.kube.client import Client
+from rolecall.kube.errors import ForbiddenError, KubeError, NotFoundError
+from rolecall.kube.metadata import resource_version_of, uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.reconcile.context import ReconcileContext
+from rolecall.runner.reconcile.status import FAILURE, condition_of
+from rolecall.runner.runs.events import RunSummary, cut
+from rolecall.system.logs import get_logger
+
+logger = get_logger("events")
+
+EVENT = GVK("", "v1", "Event")
+NORMAL, WARNING = "Normal", "Warning"
+COMPONENT = "rolecall"
+MESSAGE_LIMIT_BYTES = 1024
+NAME_LIMIT = 253
+BURST, REFILL_SECONDS = 15.0, 30.0
+"""How many Events an object may cause at once, and the time until it may cause one more."""
+_MUTE_SECONDS = 600.0
+_MOST_WAITING = 256
+_MOST_REMEMBERED = 2048
+_LAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EventSpec:
+    """What an Event says about an object; equal Events are counted, not repeated."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Written:
+    """An Event that the API server has."""
+
+    name: str
+    count: int
+    first: str
+
+
+@dataclass(slots=True)
+class EventRecorder:
+    """Writes Events; ``now`` is the wall clock and ``monotonic`` the clock of the allowance, both in seconds."""
+
+    client: Client
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
+    _written: OrderedDict[tuple[str, EventSpec], _Written] = field(default_factory=OrderedDict)
+    _allowances: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    _muted_until: float = float("-inf")
+
+    def record(self, obj: RawObject, happening: EventSpec) -> None:
+        """Queue an Event about an object, unless there are too many. Returns at once."""
+        if _is_event(obj) or self.monotonic() < self._muted_until:
+            return
+        if not self._take_from_allowance(uid_of(obj)):
+            logger.debug("Event dropped: too many for this object", reason=happening.reason)
+            return
+        with contextlib.suppress(asyncio.QueueFull):
+            self._waiting.put_nowait((_reference(obj), happening))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["EventRecorder"]:
+        """Write in the background; Events that are still queued at the end get one second."""
+        task = asyncio.create_task(self._write_all(), name="events")
+        try:
+            yield self
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._waiting.join()
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _write_all(self) -> None:
+        while True:
+            reference, happening = await self._waiting.get()
+            try:
+                await self._write(reference, happening)
+            except KubeError as error:
+                self._note_trouble(error)
+            finally:
+                self._waiting.task_done()
+
+    async def _write(self, reference: RawObject, happening: EventSpec) -> None:
+        known = self._written.pop((reference["uid"], happening), None)
+        written = await self._count_up(reference, known) if known else None
+        if written is None:
+            written = await self._create(reference, happening)
+        self._written[reference["uid"], happening] = written
+        while len(self._written) > _MOST_REMEMBERED:
+            self._written.popitem(last=False)
+
+    async def _count_up(self, reference: RawObject, known: _Written) -> _Written | None:
+        """Raise the count of an Event; None when it has expired, as Events do after an hour."""
+        key = ObjectKey(_namespace(reference), known.name)
+        try:
+            await self.client.patch(EVENT, key, {"count": known.count + 1, "lastTimestamp": self._stamp()})
+        except NotFoundError:
+            return None
+        return _Written(known.name, known.count + 1, known.first)
+
+    async def _create(self, reference: RawObject, happening: EventSpec) -> _Written:
+        stamp = self._stamp()
+        suffix = f".{secrets.token_hex(8)}"
+        name = reference["name"][: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
+        await self.client.create(
+            {
+                "apiVersion": EVENT.api_version,
+                "kind": EVENT.kind,
+                "metadata": {"name": name, "namespace": _namespace(reference)},
+                "involvedObject": reference,
+                "type": happening.type,
+                "reason": happening.reason,
+                "message": cut(happening.message, MESSAGE_LIMIT_BYTES),
+                "count": 1,
+                "firstTimestamp": stamp,
+                "lastTimestamp": stamp,
+                "source": {"component": COMPONENT},
+                "reportingComponent": COMPONENT,
+            }
+        )
+        return _Written(name, 1, stamp)
+
+    def _stamp(self) -> str:
+        return datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _take_from_allowance(self, uid: str) -> bool:
+        now = self.monotonic()
+        left, since = self._allowances.pop(uid, (BURST, now))
+        left = min(BURST, left + (now - since) / REFILL_SECONDS)
+        is_allowed = left >= 1
+        self._allowances[uid] = (left - 1 if is_allowed else left, now)
+        while len(self._allowances) > _MOST_REMEMBERED:
+            self._allowances.popitem(last=False)
+        return is_allowed
+
+    def _note_trouble(self, error: KubeError) -> None:
+        if not isinstance(error, ForbiddenError) or "being terminated" in error.message:
+            logger.debug("Could not write an Event", error=str(error))
+            return
+        self._muted_until = self.monotonic() + _MUTE_SECONDS
+        hint = "grant create and patch on events"
+        logger.info("Not permitted to write Events", error=str(error), hint=hint)
+
+
+def _reference(obj: RawObject) -> RawObject:
+    """Return the reference by which an Event names its object."""
+    gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+    reference: dict[str, Any] = {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "name": key.name,
+        "uid": uid_of(obj),
+        "resourceVersion": resource_version_of(obj),
+    }
+    return reference | ({"namespace": key.namespace} if key.namespace else {})
+
+
+def _namespace(reference: RawObject) -> str:
+    """Return the namespace of an Event: its object's, or ``default`` for a cluster-scoped object."""
+    return str(reference.get("namespace") or "default")
+
+
+def _is_event(obj: RawObject) -> bool:
+    gvk = GVK.of_object(obj)
+    return gvk.kind == EVENT.kind and gvk.group in ("", "events.k8s.io")
+
+
+@dataclass(slots=True)
+class EventReporter:
+    """Reports the reconciles of one kind as Events to ``record``."""
+
+    record: Callable[[RawObject, EventSpec], None]
+    _failing: dict[ObjectKey, str] = field(default_factory=dict)
+    """The objects whose last run failed, with their uid."""
+
+    def failed(self, context: ReconcileContext, message: str) -> None:
+        """Report a failure."""
+        self._failing[context.key] = uid_of(context.obj)
+        self.record(context.obj, EventSpec(WARNING, "ReconcileFailed", message + _started_by(context)))
+
+    def succeeded(self, context: ReconcileContext, summary: RunSummary) -> None:
+        """Report a success after a failure, and a success that changed something."""
+        failure = condition_of(context.status, FAILURE) or {}
+        had_failed = self._failing.pop(context.key, None) == uid_of(context.obj)
+        if had_failed or failure.get("status") == "True":
+            self.record(context.obj, EventSpec(NORMAL, "ReconcileRecovered", "Reconciled after a failure"))
+        if changed := summary.counts.changed:
+            tasks = f"{changed} task{'s' if changed > 1 else ''} changed something"
+            self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is known about an object that is gone."""
+        self._failing.pop(key, None)
+
+
+def _started_by(context: ReconcileContext) -> str:
+    """Return which changes of objects started the run; empty for timers and retries, so that their Events are equal."""
+    told = [cause.text for cause in context.causes if cause.resource_version]
+    return f"; started by {', '.join(told)}" if told else ""

@@ -1,0 +1,179 @@
+"""The extra vars of a run: what a role receives from its object.
+
+Names, merge order and corner cases are the Go runner's, so that roles written for it see the same variables. Nothing
+is read, written or changed in place.
+
+The variables that a spec may not set, because Ansible or its plugins act on them.
+
+Every field of a spec becomes an extra var. Ansible takes its interpreter, its shell, its temporary directory and its
+connection from variables too, and starts programs by them: an object's author could run code of their own, with the
+credentials of the run, where the CRD keeps unknown fields. ``markUnsafe`` does not help, since these values need no
+template. A watch can allow single variables by name.
+
+Converts the keys of a spec to Ansible's naming style: ``serviceAccount`` becomes ``service_account``.
+
+The rules, including odd results, are the Go runner's, because roles were written against them. One thing differs: Go
+isolates its special words in a random order, here the order is fixed (HTTP, URL, IP). Nothing here raises; a blank key
+stays as it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+_RESERVED = re.compile(
+    r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
+    r"|inventory_hostname\w*|group_names|omit"  # magic variables
+    r"|become(?:_user)?|\w+_become_method"
+    # Options of connection, lookup and vars plugins: addresses, credentials and files that a run would use.
+    r"|(?:azure|conjur|http_login|lmdb|passwordstore|proxmox|sops|wsl)(?:_\w+)?",
+    re.ASCII,
+)
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a variable changes what Ansible does, and not only what a role sees."""
+    return _RESERVED.fullmatch(name) is not None
+
+
+def reserved_among(names: Iterable[str], allowed: frozenset[str]) -> list[str]:
+    """Return the reserved ones among these variables, sorted, except those that a watch allows."""
+    return sorted(name for name in names if is_reserved(name) and name not in allowed)
+
+
+_TWO_DIGIT_GROUPS = re.compile(r"([A-Za-z])([0-9]+)([A-Za-z][0-9]+)")
+_SPECIAL_WORDS = ("HTTP", "URL", "IP")
+_SPECIAL_NAMES = frozenset(word.lower() for word in _SPECIAL_WORDS)
+_SEPARATORS = " _-"
+
+
+def snake_case(key: str) -> str:
+    """Return a key in snake case; a leading capital becomes a leading underscore."""
+    text = _TWO_DIGIT_GROUPS.sub(r"\1 \2 \3", key).strip(" ")
+    if not text:
+        return key
+    leads_with_capital = "A" <= text[0] <= "Z"
+    for word in _SPECIAL_WORDS:
+        text = _isolate(text, word)
+    words = _words(text)
+    prefix = "_" if leads_with_capital and words[0] not in _SPECIAL_NAMES else ""
+    return prefix + "_".join(words)
+
+
+def snake_case_keys(value: Any) -> Any:
+    """Return a copy of a JSON value in which every key, at any depth, is in snake case.
+
+    If several keys become the same name, the last one in alphabetical order wins.
+    """
+    if isinstance(value, dict):
+        return {snake_case(key): snake_case_keys(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [snake_case_keys(item) for item in value]
+    return value
+
+
+def _isolate(text: str, word: str) -> str:
+    """Put underscores around the first occurrence of a special word; a plural s counts as a part of it."""
+    before, found, after = text.partition(word)
+    if not found:
+        return text
+    if after.startswith("s"):
+        word, after = f"{word}S", after[1:]
+    left = "_" if before or not after else ""
+    right = "_" if after else ""
+    return f"{before}{left}{word}{right}{after}"
+
+
+def _words(text: str) -> list[str]:
+    """Split at separators and where the case changes; the last capital of an acronym starts the next word."""
+    words = []
+    word = ""
+    for character, following in zip(text, f"{text[1:]} ", strict=True):
+        if word and _case_changes(character, following):
+            words.append(word if character.isupper() else word + character)
+            word = character if character.isupper() else ""
+        elif character in _SEPARATORS:
+            words.append(word)
+            word = ""
+        else:
+            word += character
+    return [part.lower() for part in [*words, word]]
+
+
+def _case_changes(character: str, following: str) -> bool:
+    pair = character + following
+    return pair.isascii() and pair.isalpha() and character.isupper() != following.isupper()
+
+
+META = "ansible_operator_meta"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraVarsRequest:
+    """The sources of the extra vars; ``finalizer_vars`` is None unless the run is for a finalizer."""
+
+    obj: RawObject
+    gvk: GVK
+    snake_case: bool = True
+    mark_unsafe: bool = False
+    watch_vars: Mapping[str, Any] = field(default_factory=dict)
+    finalizer_vars: Mapping[str, Any] | None = None
+    allowed: frozenset[str] = frozenset()
+    """Reserved variables that the spec may set."""
+    declared: frozenset[str] | None = None
+    """The only fields of the spec that become variables; None for all."""
+
+
+def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
+    """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
+
+    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible.
+    """
+    obj, spec = request.obj, _spec(request.obj)
+    parameters = snake_case_keys(spec) if request.snake_case else spec
+    if request.declared is not None:
+        parameters = {name: value for name, value in parameters.items() if name in request.declared}
+    # What the operator sets itself replaces a field of that name, which therefore does no harm.
+    if refused := reserved_among(parameters.keys() - {META}, request.allowed):
+        raise ValueError(
+            f"the spec sets {', '.join(refused)}, which Ansible itself acts on: remove the field, or list the variable "
+            "under allowVariables in watches.yaml"
+        )
+    if request.mark_unsafe:
+        obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
+    key = ObjectKey.of_object(request.obj)
+    # Names of some kinds, such as ClusterRole, may contain braces.
+    meta = {"name": key.name, "namespace": key.namespace}
+    name = object_variable(request.gvk)
+    return {
+        **parameters,
+        META: _unsafe(meta) if request.mark_unsafe else meta,
+        name: obj,
+        f"{name}_spec": spec,
+        **request.watch_vars,
+        **(request.finalizer_vars or {}),
+    }
+
+
+def object_variable(gvk: GVK) -> str:
+    """Return the name of the variable that holds the whole object, for example ``_cache_example_com_memcached``."""
+    return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
+
+
+def _spec(obj: RawObject) -> dict[str, Any]:
+    spec = obj.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _unsafe(value: Any) -> Any:
+    """Mark every string, at any depth, as data that Ansible must not evaluate."""
+    if isinstance(value, str):
+        return {"__ansible_unsafe": value}
+    if isinstance(value, dict):
+        return {key: _unsafe(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unsafe(item) for item in value]
+    return value

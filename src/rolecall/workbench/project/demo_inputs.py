@@ -1,0 +1,248 @@
+"""Reads ``demo.yaml``: what the demo applies, and the goals of its objects.
+
+For each kind the file lists what to show and what must be true in the end, as JSONPaths into the object. A goal
+compares strings, so a label ``"3"`` equals a count 3.
+
+Reads manifests from directories and applies them to a cluster, in the order of their kustomizations.
+
+Discovery, applying and waiting are done by the ``openshift`` client, which nothing else uses: its three-way merge is
+that of ``kubectl apply``, so either can be repeated. CustomResourceDefinitions are waited for, because the API server
+serves a new kind a moment after it has accepted its definition. Only plain lists of ``resources`` are understood here;
+anything more is kustomize's own business.
+
+Runs the operator as a child process: starts it with a kubeconfig, writes its log to a file, stops it with its plays.
+
+The demo reads from the log how long the last run of each object took.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonpath_ng import JSONPath
+from kubernetes.config import new_client_from_config
+from openshift.dynamic import DynamicClient
+from openshift.dynamic.exceptions import NotFoundError, ResourceNotFoundError
+
+from rolecall.kube.jsonpath import parse_path, values_at
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition: the values at the path equal a literal, or the values at another path."""
+
+    path: JSONPath
+    equals: Any
+
+    def holds(self, obj: RawObject) -> bool:
+        """Return whether the condition is true for the object."""
+        expected = values_at(self.equals, obj) if isinstance(self.equals, JSONPath) else [self.equals]
+        found = values_at(self.path, obj)
+        return bool(found) and [str(value) for value in found] == [str(value) for value in expected]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The goal of one kind: its conditions, and the columns that show the progress."""
+
+    gvk: GVK
+    columns: tuple[tuple[str, JSONPath], ...]
+    until: tuple[Comparison, ...]
+
+    def is_reached(self, obj: RawObject) -> bool:
+        """Return whether the object has reached the goal."""
+        return all(comparison.holds(obj) for comparison in self.until)
+
+    def values(self, obj: RawObject) -> str:
+        """Return the values of the columns, as ``name=value``."""
+        found = ((name, values_at(path, obj)) for name, path in self.columns)
+        return " ".join(f"{name}={values[0]}" for name, values in found if values)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFile:
+    """The definitions to apply before the operator starts, the samples to apply afterwards, and the goals."""
+
+    definitions: tuple[Path, ...]
+    samples: tuple[Path, ...]
+    goals: tuple[Goal, ...]
+
+
+def read_demo_file(path: Path) -> DemoFile:
+    """Read ``demo.yaml``; the paths in it are relative to the file.
+
+    Raise ValueError with the name of the file if it is invalid.
+    """
+    try:
+        document = yaml.safe_load(path.read_text())
+        definitions = tuple(path.parent / name for name in document["definitions"])
+        samples = tuple(path.parent / name for name in document["samples"])
+        return DemoFile(definitions, samples, tuple(map(_read_goal, document["goals"] or ())))
+    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: expected definitions, samples and goals: {error!r}") from error
+
+
+def _read_goal(raw: Any) -> Goal:
+    columns = tuple((_name_of(text), parse_path(text)) for text in raw.get("columns") or ())
+    until = tuple(Comparison(parse_path(item["path"]), _expected(item["equals"])) for item in raw["until"])
+    return Goal(GVK.of(raw["apiVersion"], raw["kind"]), columns, until)
+
+
+def _expected(value: Any) -> Any:
+    return parse_path(value) if isinstance(value, str) and value.startswith("$") else value
+
+
+def _name_of(path: str) -> str:
+    return path.replace("['", ".").replace("']", "").rpartition(".")[2]
+
+
+KUSTOMIZATION = "kustomization.yaml"
+ESTABLISHED_SECONDS = 20
+_POLL_SECONDS = 0.1
+
+
+def read_manifests(path: Path) -> Iterator[RawObject]:
+    """Yield every object of a file or directory, in the order of its kustomization (without one: by file name).
+
+    Raise FileNotFoundError if the path does not exist.
+    """
+    if path.is_dir():
+        kustomization = path / KUSTOMIZATION
+        if kustomization.is_file():
+            names = yaml.safe_load(kustomization.read_text()).get("resources") or []
+        else:
+            names = sorted(child.name for child in path.glob("*.yaml"))
+        for name in names:
+            yield from read_manifests(path / name)
+    else:
+        yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
+
+
+class Applier:
+    """Apply objects to the cluster of a kubeconfig file."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._client = DynamicClient(new_client_from_config(str(kubeconfig)))
+
+    def apply(self, objects: Iterable[RawObject]) -> list[str]:
+        """Apply the objects in order and return ``Kind namespace/name`` for each.
+
+        Raise TimeoutError if a CustomResourceDefinition does not become established.
+        """
+        return [self._apply(obj) for obj in objects]
+
+    def _apply(self, obj: RawObject) -> str:
+        gvk, key = GVK.of_object(obj), ObjectKey.of_object(obj)
+        resource = self._resource(gvk)
+        resource.apply(body=obj, namespace=key.namespace or None)
+        if gvk.kind == "CustomResourceDefinition":
+            self._wait_until_established(key.name)
+        return f"{gvk.kind} {key}"
+
+    def _resource(self, gvk: GVK) -> Any:
+        deadline = time.monotonic() + ESTABLISHED_SECONDS
+        while True:
+            try:
+                return self._client.resources.get(api_version=gvk.api_version, kind=gvk.kind)
+            except (NotFoundError, ResourceNotFoundError):
+                if time.monotonic() > deadline:
+                    raise
+                self._client.resources.invalidate_cache()
+                time.sleep(_POLL_SECONDS)
+
+    def _wait_until_established(self, name: str) -> None:
+        definitions = self._resource(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+        for event in definitions.watch(name=name, timeout=ESTABLISHED_SECONDS):
+            conditions = (event["raw_object"].get("status") or {}).get("conditions") or ()
+            if any(item["type"] == "Established" and item["status"] == "True" for item in conditions):
+                return
+        raise TimeoutError(f"CustomResourceDefinition {name} was not established within {ESTABLISHED_SECONDS} s")
+
+
+STOP_SECONDS = 30.0
+PAGE_MESSAGE = "Serving the live page"
+
+
+@dataclass(slots=True)
+class OperatorProcess:
+    """``rolecall run`` in the directory of a project."""
+
+    project: Path
+    kubeconfig: Path
+    log: Path
+    arguments: tuple[str, ...] = ()
+    """Further flags of ``rolecall run``."""
+
+    page: str = ""
+    """The address of its live page, once the log has told it."""
+
+    last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = None
+    _read_to: int = 0
+
+    def start(self) -> None:
+        """Start the operator."""
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        command = [sys.executable, "-m", "rolecall", "run", "--zap-encoder", "json", *self.arguments]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.project, env=environment, stderr=log, stdout=log, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process ID. Raise RuntimeError before the start."""
+        if self._process is None:
+            raise RuntimeError("the operator has not been started")
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the operator has exited by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Stop the operator and wait until it has exited."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def read_log(self) -> None:
+        """Record the runs that ended since the last call."""
+        with self.log.open("rb") as log:
+            log.seek(self._read_to)
+            lines = log.read()
+        end = lines.rfind(b"\n") + 1
+        self._read_to += end
+        for line in lines[:end].splitlines():
+            self._note(line)
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _note(self, line: bytes) -> None:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(entry, dict):
+            return
+        if entry.get("msg") == PAGE_MESSAGE:
+            self.page = str(entry.get("url", ""))
+        if "took" in entry:
+            name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
+            self.last_runs[(entry.get("kind", ""), name)] = entry["took"]

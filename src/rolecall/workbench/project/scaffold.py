@@ -1,0 +1,451 @@
+"""The files of a new project, and the files that a new kind adds to a project.
+
+Both functions only read, and return the files to write. They raise ScaffoldError for invalid names, for a directory
+that is not a project, and for files to which they cannot add an entry.
+
+Writes new files and changed files of a project, all of them or none.
+
+Conflicts are found before anything is written: a new file never replaces an existing one, and all conflicts are
+reported at once. If writing fails, the files that were written are removed or restored.
+
+Renders the templates of the scaffold: files below ``templates``, with ``%{value}`` as placeholders.
+
+A tree of templates becomes a tree of files. In paths, ``_name_`` and ``_plural_`` stand for these values, and ``dot.``
+for a leading dot. A missing value is a ``KeyError``: a bug.
+
+Appends an item to a list in a YAML text without changing any other character, comments included.
+
+The new item comes after the last item of the list, with the same indentation. The result is parsed again to make sure
+that it is the old content plus the item. If that is not possible, as in a list in brackets, ScaffoldError says what to
+change by hand.
+
+Validates the names of projects, groups, versions and kinds.
+
+Every check returns the name, or raises ScaffoldError with what was found and what was expected. All functions are pure.
+
+The error of the scaffold. Its text says what was found, where, and what to do.
+"""
+
+import json
+import re
+import string
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from rolecall.kube.references import GVK
+from rolecall.runner.record.files import SUFFIX
+from rolecall.runner.record.reader import digest_of, to_line
+from rolecall.runner.runs.variables import object_variable
+from rolecall.workbench.project.watches_schema import schema_text
+
+FOLDER = Path(__file__).parent / "templates"
+_ENDING = ".tmpl"
+
+
+class _Text(string.Template):
+    """A template whose placeholders do not collide with those of make, shells and Ansible."""
+
+    delimiter: ClassVar[str] = "%"
+
+
+def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the files of a tree, by their path in the project."""
+    top = FOLDER / tree
+    texts = {
+        _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
+    }
+    return {path: sealed(text) if path.endswith(SUFFIX) else text for path, text in texts.items()}
+
+
+def render_snippet(name: str, values: Mapping[str, str]) -> str:
+    """Return a part of a file, without a newline at the end."""
+    return _rendered(FOLDER / "snippets" / f"{name}{_ENDING}", values).rstrip("\n")
+
+
+def sealed(record: str) -> str:
+    """Return a record with the digest of its lines, which have other names than those that were recorded."""
+    *lines, end = record.splitlines()
+    last = to_line({**json.loads(end), "digest": digest_of(lines)})
+    return "".join(f"{line}\n" for line in (*lines, last))
+
+
+def _path(template: Path, values: Mapping[str, str]) -> str:
+    name = template.name.removesuffix(_ENDING)
+    path = (template.parent / (name[3:] if name.startswith("dot.") else name)).as_posix()
+    return path.replace("_name_", values.get("name", "")).replace("_plural_", values.get("plural", ""))
+
+
+def _rendered(source: Path, values: Mapping[str, str]) -> str:
+    return _Text(source.read_text(encoding="utf-8")).substitute(values)
+
+
+class ScaffoldError(Exception):
+    """Nothing was written; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The files to create and the files to extend below a directory: texts by relative path."""
+
+    directory: Path
+    created: dict[str, str]
+    extended: dict[str, str]
+
+    def write(self) -> None:
+        """Write all files.
+
+        Raise ScaffoldError if files are in the way or cannot be written; then nothing has changed.
+        """
+        try:
+            conflicts = list(self._conflicts())
+            before = {path: (self.directory / path).read_bytes() for path in self.extended}
+        except OSError as error:
+            raise ScaffoldError(f"{error}. Nothing was written.") from error
+        if conflicts:
+            listed = "\n  ".join(conflicts)
+            raise ScaffoldError(
+                f"{self.directory}: these files exist and are never overwritten:\n  {listed}\nNothing was written."
+            )
+        self._write(before)
+
+    def _write(self, before: dict[str, bytes]) -> None:
+        done: list[Path] = []
+        try:
+            for path, text in self.created.items():
+                self._create(self.directory / path, text, done)
+            for path, text in self.extended.items():
+                (self.directory / path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            self._roll_back(done, before)
+            raise ScaffoldError(f"{error}. Nothing was written.") from error
+
+    def _conflicts(self) -> Iterator[str]:
+        for path in sorted(self.created):
+            target = self.directory / path
+            file_above = next((above for above in target.parents if above.exists() and not above.is_dir()), None)
+            if file_above is not None:
+                yield f"{file_above} (expected a directory)"
+            elif target.exists() or target.is_symlink():
+                yield path
+
+    def _create(self, target: Path, text: str, done: list[Path]) -> None:
+        for directory in reversed([target.parent, *target.parent.parents]):
+            if not directory.exists():
+                directory.mkdir()
+                done.append(directory)
+        with target.open("x", encoding="utf-8") as file:
+            done.append(target)
+            file.write(text)
+
+    def _roll_back(self, done: list[Path], before: dict[str, bytes]) -> None:
+        for path, text in before.items():
+            (self.directory / path).write_bytes(text)
+        for made in reversed(done):
+            if made.is_dir():
+                made.rmdir()
+            else:
+                made.unlink()
+
+
+def append_item(text: str, key: str | None, item: str, where: str) -> str:
+    """Return the text with the item appended to the list under the key (None: the document is the list).
+
+    ``item`` is a YAML list with one item. A list that already has the item stays as it is. ``where`` is the file name
+    for the error.
+    """
+    try:
+        before, [added] = yaml.safe_load(text), yaml.safe_load(item)
+        if added in ((before if key is None else before.get(key)) or ()):
+            return text
+        changed = _inserted(text, _list_node(text, key), key, item)
+        if changed is not None and yaml.safe_load(changed) == _expected(before, key, added):
+            return changed
+    except (yaml.YAMLError, AttributeError, TypeError) as error:
+        raise ScaffoldError(f"{where}: {error}") from error
+    place = f"the list {key!r}" if key else "the list"
+    raise ScaffoldError(
+        f"{where}: cannot add an item: expected {place} in block style, with one item on each line. "
+        "Change the file and try again. Nothing was written."
+    )
+
+
+def list_items(text: str, where: str) -> list[Any]:
+    """Return the items of a document. Raise ScaffoldError if it is not a list; ``where`` is the file name."""
+    try:
+        found = yaml.safe_load(text) or []
+    except yaml.YAMLError as error:
+        raise ScaffoldError(f"{where}: {error}") from error
+    if not isinstance(found, list):
+        raise ScaffoldError(f"{where}: expected a list, found {type(found).__name__}")
+    return found
+
+
+def _expected(before: Any, key: str | None, added: Any) -> Any:
+    if key is None:
+        return [*(before or []), added]
+    return {**before, key: [*(before.get(key) or []), added]}
+
+
+def _list_node(text: str, key: str | None) -> Node | None:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if key is None or not isinstance(root, MappingNode):
+        return root if key is None else None
+    return next((value for name, value in root.value if name.value == key), None)
+
+
+def _inserted(text: str, node: Node | None, key: str | None, item: str) -> str | None:
+    lines = text.splitlines()
+    if isinstance(node, SequenceNode) and not node.flow_style and node.value:
+        at, indent = _last_line(node) + 1, node.start_mark.column
+    elif isinstance(node, ScalarNode) and key is not None:
+        at, indent = node.start_mark.line + 1, 2
+    elif key is None and (node is None or isinstance(node, ScalarNode)):
+        at, indent = len(lines), 0
+    else:
+        return None
+    is_entry = key is None and node is not None and not isinstance(node, ScalarNode)
+    gap = [""] if is_entry and "\n" in item else []
+    return "\n".join([*lines[:at], *gap, *textwrap.indent(item, " " * indent).splitlines(), *lines[at:]]) + "\n"
+
+
+def _last_line(node: Node) -> int:
+    """Return the last line of the node's content; PyYAML's end of a block is after the comments that follow it."""
+    if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    is_at_start = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+    return int(node.end_mark.line) - (1 if is_at_start else 0)
+
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+_VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_PROTECTED = re.compile(r"(?:^|\.)(?:k8s|kubernetes)\.io$")
+_LONGEST_DOMAIN = 253
+_LONGEST_LABEL = 63
+_LONGEST_PROJECT = 40
+"""Leaves room for suffixes: the name of the namespace, for example, is a label too."""
+_LONGEST_KIND = 50
+"""As above."""
+
+
+def checked_project(name: str) -> str:
+    """Return the name of a project."""
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_PROJECT:
+        raise _refusal(
+            "NAME",
+            name,
+            f"at most {_LONGEST_PROJECT} lower case letters, digits and '-', starting with a letter, not ending in '-'",
+        )
+    return name
+
+
+def checked_domain(domain: str) -> str:
+    """Return the domain that the groups of a project end in."""
+    if _PROTECTED.search(domain):
+        raise _refusal(
+            "--domain", domain, "a domain of your own; API groups below this one are protected by Kubernetes"
+        )
+    return _checked_subdomain("--domain", domain)
+
+
+def checked_group(group: str, domain: str) -> str:
+    """Return the full name of the group, which ends in the domain."""
+    _checked_subdomain("--group", group)
+    return _checked_subdomain("--group with the domain", f"{group}.{domain}")
+
+
+def checked_version(version: str) -> str:
+    """Return the version of an API."""
+    if not _VERSION.fullmatch(version) or len(version) > _LONGEST_LABEL:
+        raise _refusal("--version", version, "a version such as v1, v1alpha1 or v2beta3")
+    return version
+
+
+def checked_kind(kind: str) -> str:
+    """Return the name of a kind."""
+    if not _KIND.fullmatch(kind) or len(kind) > _LONGEST_KIND:
+        raise _refusal(
+            "--kind", kind, f"at most {_LONGEST_KIND} letters and digits, starting with a capital, such as WebSite"
+        )
+    return kind
+
+
+def checked_plural(plural: str) -> str:
+    """Return the plural name of a kind in the API."""
+    if not _NAME.fullmatch(plural) or len(plural) > _LONGEST_LABEL:
+        raise _refusal(
+            "--plural", plural, "lower case letters, digits and '-', starting with a letter, such as websites"
+        )
+    return plural
+
+
+def plural_of(kind: str) -> str:
+    """Return the English plural of a kind, in lower case, by simple rules."""
+    word = kind.lower()
+    if re.search(r"(?:s|x|z|ch|sh)$", word):
+        return f"{word}es"
+    if re.search(r"[^aeiou]y$", word):
+        return f"{word[:-1]}ies"
+    return f"{word}s"
+
+
+@dataclass(frozen=True, slots=True)
+class KindNames:
+    """Every name of one kind in one project; ``group`` is the full one."""
+
+    project: str
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    @property
+    def name(self) -> str:
+        """The kind in lower case: the name of the role, the files and the sample."""
+        return self.kind.lower()
+
+    def values(self) -> dict[str, str]:
+        """Return the values for the templates, by their name there."""
+        return {
+            "project": self.project,
+            "namespace": self.project.replace("-", "_"),
+            "group": self.group,
+            "version": self.version,
+            "kind": self.kind,
+            "plural": self.plural,
+            "name": self.name,
+            "object": object_variable(GVK(self.group, self.version, self.kind)),
+        }
+
+
+def _checked_subdomain(where: str, text: str) -> str:
+    parts_fit = all(len(part) <= _LONGEST_LABEL for part in text.split("."))
+    if not (_DOMAIN.fullmatch(text) and parts_fit and len(text) <= _LONGEST_DOMAIN):
+        raise _refusal(
+            where,
+            text,
+            f"a DNS name such as example.com: lower case letters, digits, '-' and '.', at most {_LONGEST_DOMAIN} "
+            f"characters, and at most {_LONGEST_LABEL} between two dots",
+        )
+    return text
+
+
+def _refusal(where: str, found: str, expected: str) -> ScaffoldError:
+    return ScaffoldError(f"{where}: expected {expected}, found {found!r}")
+
+
+PROJECT_FILE = "PROJECT"
+SCHEMA_FILE = "watches.schema.json"
+_WATCHES = "watches.yaml"
+_INDENT_OF_TASKS = " " * 4
+
+
+@dataclass(frozen=True, slots=True)
+class NewKind:
+    """The kind to add. ``group`` is without the domain; if ``plural`` is None, the English plural is used.
+
+    Without a playbook, the kind always has a role.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str | None = None
+    with_role: bool = False
+    with_playbook: bool = False
+
+    @property
+    def has_role(self) -> bool:
+        """Whether a role reconciles the kind, called by the playbook if there is one."""
+        return self.with_role or not self.with_playbook
+
+
+def init_project(directory: Path, name: str, domain: str) -> ProjectFiles:
+    """Return the files of a new project with this name, whose API groups end in the domain."""
+    values = {"project": checked_project(name), "domain": checked_domain(domain)}
+    return ProjectFiles(directory, {**render_tree("project", values), SCHEMA_FILE: schema_text()}, {})
+
+
+def create_api(directory: Path, new_kind: NewKind) -> ProjectFiles:
+    """Return the files that add a kind to the project in the directory."""
+    names = _names(directory, new_kind)
+    values = names.values()
+    tasks = render_snippet("tasks", values)
+    created = render_tree("api", values)
+    if new_kind.has_role:
+        created |= render_tree("role", values | {"tasks": tasks})
+    if new_kind.with_playbook:
+        content = render_snippet("role_call", values) if new_kind.has_role else tasks
+        created |= render_tree("playbook", values | {"tasks": textwrap.indent(content, _INDENT_OF_TASKS)})
+    else:
+        created |= render_tree("once", values)
+    run = f"playbook: playbooks/{names.name}.yml" if new_kind.with_playbook else f"role: {names.name}"
+    return ProjectFiles(directory, created, _extended(directory, names, run))
+
+
+def _names(directory: Path, new_kind: NewKind) -> KindNames:
+    project, domain = _read_project(directory)
+    kind = checked_kind(new_kind.kind)
+    return KindNames(
+        project,
+        checked_group(new_kind.group, domain),
+        checked_version(new_kind.version),
+        kind,
+        checked_plural(plural_of(kind) if new_kind.plural is None else new_kind.plural),
+    )
+
+
+def _read_project(directory: Path) -> tuple[str, str]:
+    """Return the name and the domain of the project."""
+    where = directory / PROJECT_FILE
+    try:
+        found: Any = yaml.safe_load(_read(directory, PROJECT_FILE))
+        return checked_project(str(found["projectName"])), checked_domain(str(found["domain"]))
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise ScaffoldError(f"{where}: expected the keys projectName and domain: {error!r}") from error
+
+
+def _extended(directory: Path, names: KindNames, content: str) -> dict[str, str]:
+    watches = _read(directory, _WATCHES)
+    _check_no_watch(list_items(watches, str(directory / _WATCHES)), names, directory)
+    values = names.values() | {"content": content}
+    additions = (
+        (_WATCHES, None, render_snippet("watch", values)),
+        ("demo.yaml", "goals", render_snippet("goal", values)),
+        ("deploy/crds/kustomization.yaml", "resources", f"- {names.plural}.yaml"),
+        ("deploy/rbac/kustomization.yaml", "resources", f"- {names.name}.yaml"),
+        ("deploy/samples/kustomization.yaml", "resources", f"- {names.name}.yaml"),
+    )
+    return {
+        path: append_item(_read(directory, path), key, item, str(directory / path)) for path, key, item in additions
+    }
+
+
+def _check_no_watch(entries: list[Any], names: KindNames, directory: Path) -> None:
+    wanted = (names.group, names.version, names.kind)
+    for entry in entries:
+        if isinstance(entry, dict) and tuple(entry.get(key) for key in ("group", "version", "kind")) == wanted:
+            raise ScaffoldError(
+                f"{directory / _WATCHES}: already has an entry for {names.group}/{names.version}, kind {names.kind!r}. "
+                "Nothing was written."
+            )
+
+
+def _read(directory: Path, path: str) -> str:
+    try:
+        return (directory / path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ScaffoldError(
+            f"{directory / path}: file not found. Run this in a project of 'rolecall init', or use --project DIR"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScaffoldError(f"{directory / path}: {error}") from error
