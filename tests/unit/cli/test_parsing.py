@@ -1,8 +1,12 @@
 import argparse
+from dataclasses import fields
 
 import pytest
 
-from rolecall.cli.parsing import Parser
+from rolecall.cli.flags import GROUPS, all_flags
+from rolecall.cli.parsing import Parser, add_flags, apply_flags, given_flags, join_flag_values
+from rolecall.runner.config.settings import Settings, ansible_operator_settings
+from rolecall.system.logs import LogSettings
 
 
 def parser() -> Parser:
@@ -64,3 +68,90 @@ def test_a_command_line_that_ends_too_early_gets_the_help(
 ) -> None:
     usage, _ = refused(*words, capsys=capsys)
     assert usage == f"usage: {program} [-h] COMMAND ..."
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    """Return what a command line says."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_flags(parser, Settings(), LogSettings())
+    return parser.parse_args(list(join_flag_values(words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "one_each"),
+    [
+        (["--proxy-port", "1"], ["--proxy-port=1"]),
+        (["--proxy-port=1"], ["--proxy-port=1"]),
+        (["--ansible-args", "--vault-password-file x"], ["--ansible-args=--vault-password-file x"]),
+        (["--ansible-args", "--warm"], ["--ansible-args=--warm"]),
+        (["--leader-elect", "false"], ["--leader-elect=true", "false"]),
+        (["--leader-elect=false"], ["--leader-elect=false"]),
+        (["--proxy-port"], ["--proxy-port"]),
+        (["--", "--warm"], ["--", "--warm"]),
+        (["--unknown", "x"], ["--unknown", "x"]),
+    ],
+)
+def test_a_flag_and_its_value_become_one_word_as_in_cobra(words: list[str], one_each: list[str]) -> None:
+    assert list(join_flag_values(words)) == one_each
+
+
+def test_every_flag_fills_a_setting_that_exists() -> None:
+    for group in GROUPS:
+        assert {flag.setting for flag in group.flags} <= {field.name for field in fields(group.settings_type)}
+
+
+def test_the_processors_are_counted_once_however_many_flags_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count them takes reading the files of control groups, and every command has the flags of ``run``."""
+    counted: list[int] = []
+
+    def available_processors() -> int:
+        counted.append(2)
+        return 2
+
+    settings = Settings()
+    monkeypatch.setattr("rolecall.runner.config.settings.available_processors", available_processors)
+    add_flags(argparse.ArgumentParser(), settings, LogSettings())
+    assert len(counted) == 1
+
+
+def test_no_two_flags_have_a_name_in_common() -> None:
+    names = [flag.name for flag in all_flags()]
+    assert len(names) == len(set(names))
+
+
+def test_a_flag_with_a_successor_fills_the_same_setting() -> None:
+    by_name = {flag.name: flag for flag in all_flags()}
+    for flag in all_flags():
+        if flag.replaced_by and flag.replaced_by != "nothing":
+            assert by_name[flag.replaced_by].setting == flag.setting
+
+
+@pytest.mark.parametrize("defaults", [Settings(), ansible_operator_settings()])
+def test_without_flags_the_settings_are_the_defaults(defaults: Settings) -> None:
+    assert apply_flags(defaults, parsed()) == defaults
+
+
+def test_the_last_of_two_counts() -> None:
+    assert apply_flags(Settings(), parsed("--proxy-port=1", "--proxy-port=2")).proxy_port == 2
+
+
+def test_flags_fill_the_settings_of_their_group_only() -> None:
+    options = parsed("--zap-log-level=error", "--proxy-port=1")
+    assert apply_flags(LogSettings(), options) == LogSettings(level="error")
+    assert apply_flags(Settings(), options) == Settings(proxy_port=1)
+
+
+def test_what_was_given_is_known_even_if_it_is_the_default() -> None:
+    assert [flag.name for flag in given_flags(parsed("--proxy-port=0"))] == ["proxy-port"]
+
+
+@pytest.mark.parametrize(("text", "level"), [("1", "debug"), ("10", "debug"), ("panic", "panic"), ("INFO", "info")])
+def test_a_level_is_a_word_or_a_number(text: str, level: str) -> None:
+    assert apply_flags(LogSettings(), parsed(f"--zap-log-level={text}")).level == level
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "loud", ""])
+def test_other_levels_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(f"--zap-log-level={text}")
+    assert f"found {text!r}" in capsys.readouterr().err

@@ -1,7 +1,13 @@
-"""What commands that run roles print besides their output."""
+"""What commands that run roles print besides their output.
 
+SIGTERM and SIGHUP end a command as Ctrl-C does, whatever it is doing just then.
+"""
+
+import signal
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 from rolecall.cli.terminal import configure_quiet_logs
@@ -18,3 +24,50 @@ def test_a_failed_run_is_a_result_and_not_logged_beside_it() -> None:
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
     assert "Said by proxy" in line
+
+
+SCRIPT = """
+import asyncio, os, signal
+from rolecall.cli.terminal import interrupted_by_signals
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+async def beside():
+    os.kill(os.getpid(), {number})
+    print("beside goes on", flush=True)
+
+async def main():
+    task = asyncio.create_task(beside())
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("main is ended", flush=True)
+
+try:
+    with interrupted_by_signals():
+        asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_main_task_and_not_the_one_that_runs(number: signal.Signals) -> None:
+    script = SCRIPT.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.splitlines(), done.stderr) == (["beside goes on", "main is ended", "interrupted"], "")
+
+
+def test_without_a_loop_it_is_raised_at_once() -> None:
+    script = f"""
+import os
+from rolecall.cli.terminal import interrupted_by_signals
+try:
+    with interrupted_by_signals():
+        os.kill(os.getpid(), {int(signal.SIGTERM)})
+        print("not reached")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

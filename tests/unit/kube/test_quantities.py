@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rolecall.kube.quantities import format_bytes, parse_bytes
+from rolecall.kube.quantities import format_bytes, format_duration, parse_bytes, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,68 @@ def test_anything_else_is_refused_with_what_fits(text: str) -> None:
 )
 def test_bytes_are_shown_in_the_largest_unit(number: int, text: str) -> None:
     assert format_bytes(number) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("+0", 0.0),
+        ("0s", 0.0),
+        ("15s", 15.0),
+        ("1h30m", 5400.0),
+        ("1m30.5s", 90.5),
+        ("500ms", 0.5),
+        ("1.s", 1.0),
+        (".5s", 0.5),
+        ("2us", 2e-6),
+        ("2µs", 2e-6),
+        ("2μs", 2e-6),
+        ("1s2m", 121.0),
+        ("5ns", 5e-9),
+        ("-1m", -60.0),
+        ("+1m", 60.0),
+    ],
+)
+def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "15", "s", "15 s", " 15s", "1d", "1H", "soon", "1h-30m", "--1s", ".s", "1e3s", "-"]
+)
+def test_what_is_no_duration_is_an_error_that_shows_it(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration") as raised:
+        parse_duration(text)
+    assert repr(text) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.35, "350ms"),
+        (2.5, "2.5s"),
+        (60, "1m"),
+        (90, "1m30s"),
+        (3600, "1h"),
+        (36000, "10h"),
+        (3661, "1h1m1s"),
+        (-90, "-1m30s"),
+    ],
+)
+def test_a_duration_is_written_for_people(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize("seconds", [59.96, 119.99, 3599.97, 0.9999, 0.0001])
+def test_rounding_makes_no_text_that_nobody_would_write(seconds: float) -> None:
+    text = format_duration(seconds)
+    assert parse_duration(text) == pytest.approx(seconds, abs=0.06)
+    assert "60s" not in text
+    assert text not in ("0ms", "1000ms")
+
+
+@given(st.floats(min_value=0, max_value=1e6))
+def test_what_is_written_is_read_back_to_a_tenth_of_a_second(seconds: float) -> None:
+    assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=0.06)

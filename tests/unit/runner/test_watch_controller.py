@@ -14,6 +14,7 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.store import Change, ChangeType, Entry
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
@@ -22,9 +23,16 @@ from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
+from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.watch_controller import OperatorContext, WatchController, WatchMetricsFactory
+from rolecall.runner.watch_controller import (
+    OperatorContext,
+    WatchController,
+    WatchMetricsFactory,
+    controller_names,
+    priority_in_first_round,
+)
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
 from tests.unit.manual_clock import ManualClock, settle
@@ -587,3 +595,108 @@ async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over
     await until(lambda: not workspace.path.exists())
     removed.cancel()
     assert await bench.due() == {}
+
+
+DELETED = "2026-01-01T12:00:00Z"
+
+
+def conditions(*types: str) -> dict[str, Any]:
+    """Return a status with these conditions."""
+    return {"conditions": [{"type": each, "status": "True"} for each in types]}
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted", "expected"),
+    [
+        ({"observedGeneration": 3}, None, Priority.LOW),
+        ({"observedGeneration": 2}, None, Priority.HIGH),
+        ({"observedGeneration": 3}, DELETED, Priority.HIGH),
+        ({"observedGeneration": 2} | conditions("Successful"), None, Priority.HIGH),
+        (None, None, Priority.HIGH),
+        ("text", None, Priority.HIGH),
+        ({}, None, Priority.HIGH),
+        (conditions("Running"), None, Priority.HIGH),
+        (conditions("Running", "Successful"), None, Priority.LOW),
+        (conditions("Failure"), None, Priority.LOW),
+        (conditions("Failure"), DELETED, Priority.HIGH),
+    ],
+)
+def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str | None, expected: Priority) -> None:
+    obj = {"metadata": {"generation": 3} | ({"deletionTimestamp": deleted} if deleted else {}), "status": status}
+    assert priority_in_first_round(obj, manages_status=True) is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("True", "Running", Priority.HIGH),
+        ("False", "Interrupted", Priority.HIGH),
+        ("True", "Successful", Priority.LOW),
+        ("False", "Running", Priority.LOW),
+    ],
+)
+def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expected: Priority) -> None:
+    running = {"type": "Running", "status": status, "reason": reason}
+    obj = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": [running]}}
+    assert priority_in_first_round(obj, manages_status=True) is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [({}, Priority.LOW), ({"observedGeneration": 2}, Priority.HIGH), (None, Priority.LOW)]
+)
+def test_where_runs_report_no_status_its_absence_says_nothing(status: object, expected: Priority) -> None:
+    obj = {"metadata": {"generation": 3}, "status": status}
+    assert priority_in_first_round(obj, manages_status=False) is expected
+
+
+def test_a_kind_without_generations_is_judged_by_its_conditions() -> None:
+    assert priority_in_first_round({"metadata": {}, "status": conditions("Successful")}, manages_status=True) is (
+        Priority.LOW
+    )
+
+
+CACHE = GVK("cache.example.com", "v1alpha1", "Memcached")
+OTHER = GVK("other.example.com", "v1alpha1", "Memcached")
+SECRET = GVK("", "v1", "Secret")
+SERIES = b'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="one",namespace="n",version='
+
+
+def test_a_controller_is_named_after_kind_and_version() -> None:
+    assert controller_names([CACHE, SECRET]) == {
+        CACHE: "memcached-v1alpha1-controller",
+        SECRET: "secret-v1-controller",
+    }
+
+
+def test_equal_kinds_of_two_groups_have_two_names() -> None:
+    assert controller_names([CACHE, OTHER]) == {
+        CACHE: "memcached-cache.example.com-v1alpha1-controller",
+        OTHER: "memcached-other.example.com-v1alpha1-controller",
+    }
+
+
+def changed(kind: ChangeType) -> Change:
+    metadata = {"name": "one", "namespace": "n", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    obj: RawObject = {"apiVersion": CACHE.api_version, "kind": CACHE.kind, "metadata": metadata}
+    entry = Entry.of(obj, {})
+    is_gone = kind is ChangeType.DELETED
+    return Change(kind, CACHE, entry if is_gone else None, None if is_gone else entry, obj)
+
+
+def test_the_series_of_an_object_goes_with_it() -> None:
+    telemetry = OperatorMetrics("test")
+    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
+    metrics.primary_changed(changed(ChangeType.ADDED), selected=True)
+    assert SERIES in telemetry.render()
+    metrics.primary_changed(changed(ChangeType.DELETED), selected=False)
+    assert SERIES not in telemetry.render()
+
+
+def test_outcomes_are_counted_from_the_start() -> None:
+    telemetry = OperatorMetrics("test")
+    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
+    metrics.run_ended(RunSummary("failed"))
+    text = telemetry.render().decode()
+    gvk = 'GVK="cache.example.com/v1alpha1, Kind=Memcached"'
+    assert f'ansible_operator_reconcile_result{{{gvk},result="failed"}} 1.0' in text
+    assert f'ansible_operator_reconcile_result{{{gvk},result="succeeded"}} 0.0' in text

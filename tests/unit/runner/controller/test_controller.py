@@ -1,9 +1,11 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
@@ -307,3 +309,274 @@ async def test_an_observer_hears_of_a_reconcile_that_was_cancelled(clock: Manual
 
 def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:
     assert Result(requeue_after_seconds=0).outcome == "requeue"
+
+
+LOW, MIDDLE, HIGH = (Cause(priority.label, priority=priority) for priority in Priority)
+Started = tuple[str, str]
+
+
+class Kinds:
+    """Controllers of a dispatcher, named by letters, whose reconciles end when the test says so."""
+
+    def __init__(self, workers: dict[str, int], limit: int | None = None) -> None:
+        self.clock = ManualClock()
+        self.dispatcher = Dispatcher(limit)
+        self.started: list[Started] = []
+        self.running: dict[Started, asyncio.Event] = {}
+        self.streams: set[Started] = set()
+        self.controllers = {kind: self._controller(kind, count) for kind, count in workers.items()}
+
+    def _controller(self, kind: str, workers: int) -> Controller:
+        async def reconcile(request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
+            started = (kind, request.name)
+            self.started.append(started)
+            gate = self.running[started] = asyncio.Event()
+            if started in self.streams:
+                self.add(kind, request.name, HIGH)
+            try:
+                await gate.wait()
+            finally:
+                del self.running[started]
+            return Result()
+
+        controller = Controller(kind, WorkQueue(self.clock, Backoff(1, 8)), workers, reconcile)
+        self.dispatcher.add(controller)
+        return controller
+
+    def add(self, kind: str, name: str, cause: Cause) -> None:
+        """Make a request due; none is due at the same time as another."""
+        self.clock.advance(0.001)
+        self.controllers[kind].queue.add(ObjectKey("default", name), cause)
+
+    def waiting(self, kind: str) -> int:
+        """Count what waits in the queue of a kind."""
+        return len(self.controllers[kind].queue)
+
+    async def end(self, *which: Started) -> None:
+        """Let reconciles end (by default all that are running) and others start."""
+        for each in which or tuple(self.running):
+            self.running[each].set()
+        await settle()
+
+    async def turns(self, count: int) -> list[Started]:
+        """End what runs so many times, and return what was started since then."""
+        before = len(self.started)
+        for _ in range(count):
+            await self.end()
+        return self.started[before:]
+
+
+async def test_a_shared_limit_bounds_several_kinds_and_what_waits_for_it_stays_in_its_queue() -> None:
+    kinds = Kinds({"a": 2, "b": 2}, limit=1)
+    async with dispatching(kinds.dispatcher):
+        for kind, name in (("a", "one"), ("b", "two"), ("a", "three")):
+            kinds.add(kind, name, LOW)
+        await settle()
+        assert list(kinds.running) == [("a", "one")]
+        assert (kinds.waiting("a"), kinds.waiting("b")) == (1, 1)
+        assert kinds.controllers["b"].queue.processing == 0
+        assert await kinds.turns(2) == [("b", "two"), ("a", "three")]
+
+
+async def test_what_becomes_urgent_while_it_waits_for_the_limit_goes_first() -> None:
+    kinds = Kinds({"a": 2, "b": 2}, limit=1)
+    async with dispatching(kinds.dispatcher):
+        kinds.add("a", "running", LOW)
+        await settle()
+        for kind, name in (("a", "one"), ("a", "two"), ("b", "three")):
+            kinds.add(kind, name, LOW)
+        kinds.add("b", "three", HIGH)
+        kinds.add("a", "two", MIDDLE)
+        assert await kinds.turns(3) == [("b", "three"), ("a", "two"), ("a", "one")]
+
+
+async def test_a_kind_without_a_free_worker_holds_back_no_other() -> None:
+    kinds = Kinds({"a": 1, "b": 1}, limit=3)
+    async with dispatching(kinds.dispatcher):
+        kinds.add("a", "one", HIGH)
+        kinds.add("a", "two", HIGH)
+        kinds.add("b", "three", LOW)
+        await settle()
+        assert kinds.started == [("a", "one"), ("b", "three")]
+        await kinds.end(("b", "three"))
+        assert kinds.waiting("a") == 1
+        await kinds.end(("a", "one"))
+        assert kinds.started[2:] == [("a", "two")]
+
+
+async def test_a_changed_object_is_next_in_the_first_round_of_many() -> None:
+    kinds = Kinds({"a": 2}, limit=4)
+    for number in range(300):
+        kinds.add("a", f"{number:03}", LOW)
+    async with dispatching(kinds.dispatcher):
+        assert await kinds.turns(10) == [("a", f"{number:03}") for number in range(2, 22)]
+        kinds.add("a", "299", HIGH)
+        kinds.add("a", "new", HIGH)
+        assert await kinds.turns(1) == [("a", "299"), ("a", "new")]
+        rest = await kinds.turns(140)
+        assert rest == [("a", f"{number:03}") for number in range(22, 299)]
+
+
+async def test_a_stream_of_changes_to_one_object_starves_nobody() -> None:
+    kinds = Kinds({"a": 1, "b": 1}, limit=1)
+    kinds.streams = {("a", "stream")}
+    kinds.add("a", "stream", HIGH)
+    async with dispatching(kinds.dispatcher):
+        for number in range(5):
+            kinds.add("a", f"low {number}", LOW)
+            kinds.add("a", f"middle {number}", MIDDLE)
+            kinds.add("b", f"low {number}", LOW)
+        turns = await kinds.turns(160)
+    others = [(kind, name) for kind, name in turns if name != "stream"]
+    for kind, what in (("a", "low"), ("a", "middle"), ("b", "low")):
+        assert [one for one in others if one[0] == kind and one[1].startswith(what)] == [
+            (kind, f"{what} {number}") for number in range(5)
+        ]
+    assert len(turns) - len(others) == 145
+
+
+async def test_a_kind_with_less_urgent_requests_gets_a_turn_in_ten_beside_a_stream_of_another() -> None:
+    kinds = Kinds({"a": 2, "b": 2}, limit=1)
+    kinds.streams = {("a", "stream")}
+    kinds.add("a", "stream", HIGH)
+    for number in range(3):
+        kinds.add("b", str(number), LOW)
+    async with dispatching(kinds.dispatcher):
+        turns = await kinds.turns(30)
+    assert [number for number, turn in enumerate(turns) if turn[0] == "b"] == [7, 16, 25]
+
+
+async def test_stop_lets_running_reconciles_end_and_starts_no_other() -> None:
+    kinds = Kinds({"a": 2, "b": 1}, limit=2)
+    async with dispatching(kinds.dispatcher) as task:
+        for name in ("one", "two", "three"):
+            kinds.add("a", name, HIGH)
+        kinds.add("b", "four", HIGH)
+        await settle()
+        assert kinds.dispatcher.running == ["a default/one", "a default/two"]
+        kinds.add("a", "one", HIGH)
+        kinds.dispatcher.stop()
+        await settle()
+        assert not task.done()
+        await kinds.end()
+        await asyncio.wait_for(task, 60)
+    assert kinds.started == [("a", "one"), ("a", "two")]
+    assert kinds.dispatcher.running == []
+
+
+async def test_a_stop_before_the_start_starts_nothing() -> None:
+    kinds = Kinds({"a": 1})
+    kinds.add("a", "one", HIGH)
+    kinds.dispatcher.stop()
+    async with dispatching(kinds.dispatcher) as task:
+        await asyncio.wait_for(task, 60)
+    assert kinds.started == []
+
+
+async def test_cancelling_cancels_every_reconcile_and_waits_for_its_end() -> None:
+    kinds = Kinds({"a": 1, "b": 1})
+    async with dispatching(kinds.dispatcher):
+        kinds.add("a", "one", HIGH)
+        kinds.add("b", "two", LOW)
+        await settle()
+        assert len(kinds.running) == 2
+    assert kinds.running == {}
+    assert [controller.queue.processing for controller in kinds.controllers.values()] == [0, 0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from("ab"), min_size=40, max_size=80), st.integers(1, 2))
+def test_each_kind_gives_a_turn_in_ten_to_what_is_less_urgent_in_whatever_order_runs_end(
+    ends: list[str], limit: int
+) -> None:
+    started = asyncio.run(_play_streams(ends, limit))
+    for kind in "ab":
+        turns = [name for each, name in started if each == kind]
+        windows = [turns[start : start + 10] for start in range(len(turns) - 9)]
+        assert all(any(name.startswith("low") for name in window) for window in windows)
+
+
+async def _play_streams(ends: Sequence[str], limit: int) -> list[Started]:
+    """Let two kinds with endless urgent and other requests end their reconciles in this order; return the starts."""
+    kinds = Kinds({"a": 1, "b": 1}, limit)
+    kinds.streams = {("a", "stream 1"), ("a", "stream 2"), ("b", "stream 1"), ("b", "stream 2")}
+    for kind, name in sorted(kinds.streams):
+        kinds.add(kind, name, HIGH)
+    for number in range(len(ends)):
+        kinds.add("a", f"low {number}", LOW)
+        kinds.add("b", f"low {number}", LOW)
+    async with dispatching(kinds.dispatcher):
+        for kind in ends:
+            await kinds.end(*[each for each in kinds.running if each[0] == kind] or list(kinds.running)[:1])
+    return kinds.started
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([LOW, MIDDLE, HIGH])),
+        st.integers(0, 5),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS, st.integers(1, 4), st.integers(1, 3))
+def test_whatever_happens_both_limits_hold_no_free_run_is_left_idle_and_nothing_is_lost(
+    events: list[tuple[str, str, Cause] | int], limit: int, workers: int
+) -> None:
+    asyncio.run(_play(events, limit, workers))
+
+
+async def _play(events: Sequence[tuple[str, str, Cause] | int], limit: int, workers: int) -> None:
+    """Add requests and end reconciles as the events say; then let everything end."""
+    kinds = Kinds({"a": workers, "b": 1}, limit)
+    started_before_the_last_add: dict[Started, int] = {}
+    async with dispatching(kinds.dispatcher):
+        for event in events:
+            if isinstance(event, tuple):
+                started_before_the_last_add[event[:2]] = len(kinds.started)
+                kinds.add(*event)
+                await settle(5)
+            elif kinds.running:
+                await kinds.end(list(kinds.running)[event % len(kinds.running)])
+            _check(kinds, limit, workers)
+        while kinds.running:
+            await kinds.end()
+            _check(kinds, limit, workers)
+    for request, before in started_before_the_last_add.items():
+        assert request in kinds.started[before:]
+
+
+def _check(kinds: Kinds, limit: int, workers: int) -> None:
+    busy = {kind: sum(each == kind for each, _ in kinds.running) for kind in "ab"}
+    assert sum(busy.values()) <= limit
+    assert busy["a"] <= workers
+    assert busy["b"] <= 1
+    if sum(busy.values()) < limit:
+        assert not kinds.waiting("a") or busy["a"] == workers
+        assert not kinds.waiting("b") or busy["b"] == 1
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came(limit: int | None) -> None:
+    kinds = Kinds({"a": 2, "b": 2}, limit)
+    for kind, name in (("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")):
+        kinds.add(kind, name, MIDDLE)
+    async with dispatching(kinds.dispatcher):
+        assert kinds.started == [("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")]
+
+
+async def test_reconciles_that_somebody_waits_for_end_by_themselves_or_are_cancelled_and_others_go_on() -> None:
+    kinds = Kinds({"a": 3})
+    for name in ("quick", "slow", "other"):
+        kinds.add("a", name, MIDDLE)
+    async with dispatching(kinds.dispatcher):
+        finishing = asyncio.create_task(
+            kinds.dispatcher.finish(lambda _, request: request.name != "other", 0.2, "handed over")
+        )
+        await settle()
+        await kinds.end(("a", "quick"))
+        assert not finishing.done()
+        await finishing
+        assert list(kinds.running) == [("a", "other")]

@@ -2,13 +2,20 @@ import json
 import sys
 import tracemalloc
 import uuid
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
-from rolecall.runner.controller.store import EMPTY, Entry, Store
-from tests.unit.runner.controller.samples import make_object
+from rolecall.runner.controller.priorities import Priority
+from rolecall.runner.controller.store import EMPTY, Change, ChangeType, Entry, Outline, Store, summarize_fields
+from rolecall.runner.controller.work_queue import Cause
+from tests.unit.json_values import JSON
+from tests.unit.runner.controller.samples import POD, make_change, make_object
 
 FRAMES = 8
 OBJECTS = 300
@@ -144,3 +151,98 @@ def test_a_long_text_is_kept_by_its_object_only() -> None:
     assert entry.primary_resource is text
     del entry
     assert sys.getrefcount(text) <= 3
+
+
+WEB: dict[str, Any] = {
+    "kind": "Pod",
+    "metadata": {"name": "web", "resourceVersion": "1", "labels": {"a": "1"}},
+    "spec": {"nodeName": "one", "containers": [{"name": "c"}]},
+    "status": {"phase": "Pending"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({}, []),
+        ({"status": {"phase": "Running"}}, ["status.phase"]),
+        ({"spec": {"containers": [{"name": "c"}]}}, ["spec.nodeName"]),
+        ({"data": {"key": "value"}}, ["data.key"]),
+        ({"type": "Opaque"}, ["type"]),
+        (
+            {"metadata": {"name": "web", "resourceVersion": "2", "managedFields": [], "generation": 3}},
+            ["metadata.labels"],
+        ),
+    ],
+)
+def test_the_fields_that_changed_are_named_to_the_second_level(changes: dict[str, Any], fields: list[str]) -> None:
+    assert Outline.of(WEB).changed_fields(Outline.of(WEB | changes)) == fields
+
+
+def test_objects_of_one_shape_share_their_names() -> None:
+    other = WEB | {"status": {"phase": "Running"}}
+    assert Outline.of(WEB).names is Outline.of(other).names
+
+
+def test_a_few_names_are_told_and_how_many_more_there_are() -> None:
+    assert summarize_fields(["a", "b"]) == "a, b"
+    assert summarize_fields(list("abcdefg")) == "a, b, c, d, e and 2 more"
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4), st.dictionaries(st.text(), JSON, max_size=4))
+def test_no_object_is_too_odd(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert Outline.of(one).changed_fields(Outline.of(one)) == []
+    assert Outline.of(one).changed_fields(Outline.of(other)) == Outline.of(other).changed_fields(Outline.of(one))
+
+
+def test_the_names_of_an_outline_are_limited_whatever_an_object_has() -> None:
+    many = {f"key-{number}" * 40: "x" for number in range(10_000)}
+    outline = Outline.of({"data": many, **many})
+    assert len(outline.names) <= 256
+    assert max(map(len, outline.names)) <= 128
+    assert outline.changed_fields(Outline.of({"data": many | {"more": "y"}, **many})) == ["data"]
+
+
+def test_a_change_says_what_happened_to_which_object() -> None:
+    web = make_object()
+    assert str(make_change(None, web)) == "Pod default/web added"
+    assert str(make_change(web, web)) == "Pod default/web modified"
+    assert str(make_change(web, None)) == "Pod default/web deleted"
+
+
+def test_the_cause_of_a_live_change_has_the_version_of_its_object() -> None:
+    change = make_change(make_object(), make_object(resourceVersion="2"))
+    assert change.cause("text") == Cause("text", "uid-web", "2")
+
+
+def test_the_cause_of_a_change_that_a_list_showed_has_no_identity() -> None:
+    change = make_change(make_object(), make_object(resourceVersion="2"), from_watch=False)
+    assert change.cause("text") == Cause("text")
+
+
+def test_the_cause_of_what_the_first_list_shows_is_not_urgent() -> None:
+    change = replace(make_change(None, make_object(), from_watch=False), in_initial_list=True)
+    assert change.cause("text") == Cause("text", priority=Priority.LOW)
+
+
+def test_a_change_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Kind=Pod without entries, expected an old or a new one"):
+        _ = Change(ChangeType.ADDED, POD, None, None, {}).key
+
+
+def test_a_reason_names_the_fields_that_changed() -> None:
+    web = make_object(status={"phase": "Pending"})
+    running = make_object(resourceVersion="2", status={"phase": "Running"})
+    assert make_change(None, web).reason == "Pod default/web created"
+    assert make_change(web, running).reason == "Pod default/web: status.phase"
+    assert make_change(web, make_object(resourceVersion="2", status={"phase": "Pending"})).reason == (
+        "Pod default/web: updated without a visible change"
+    )
+    assert make_change(web, None).reason == "Pod default/web deleted"
+
+
+def test_what_was_there_before_the_operator_was_found_not_created() -> None:
+    entry = make_change(None, make_object()).new
+    assert Change(ChangeType.ADDED, POD, None, entry, {}, from_watch=False, in_initial_list=True).reason == (
+        "Pod default/web found at startup"
+    )

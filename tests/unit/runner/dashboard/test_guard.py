@@ -7,7 +7,7 @@ from rolecall.runner.dashboard.guard import HEADERS, Guard, is_loopback
 from rolecall.runner.dashboard.server import page_application
 from rolecall.runner.serving.authentication import TokenReviewer
 from tests.unit.runner.dashboard.conftest import Shown
-from tests.unit.runner.serving.test_token_reviews import ApiServer
+from tests.unit.runner.serving.test_authentication import ApiServer
 
 
 @pytest.mark.parametrize("path", ["/", "/static/style.css", "/nothing", "/kinds/A/b/c"])

@@ -1,11 +1,16 @@
 """What a replica decides from the Leases that it sees; every look is at a time that the test says."""
 
+from collections import Counter
 from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.election.elector import Election
 from rolecall.runner.election.lease import HEIR_ANNOTATION, LeaseNames
-from rolecall.runner.election.membership import Membership, Purpose, Write
+from rolecall.runner.election.membership import Membership, Purpose, Write, fnv1a_64, quotas, shard_of
 
 GROUP = ObjectKey("operators", "lock")
 NAMES = LeaseNames(GROUP, 4)
@@ -288,3 +293,51 @@ def test_leases_of_other_numbers_of_shards_and_of_others_are_ignored() -> None:
     replica.put("another-lock", "stranger")
     assert sorted(taken(replica.look(1))) == [0, 1, 2, 3]
     assert replica.membership.members(60) == ["me_1"]
+
+
+HELD = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 20), min_size=1)
+
+
+def test_those_who_hold_most_keep_the_larger_quotas() -> None:
+    assert quotas({"a": 0, "b": 3, "c": 5}, 8) == {"c": 3, "b": 3, "a": 2}
+
+
+def test_of_equal_members_the_first_name_gets_the_larger_quota() -> None:
+    assert quotas({"b": 4, "a": 4, "c": 0}, 8) == {"a": 3, "b": 3, "c": 2}
+
+
+def test_more_members_than_shards_leave_some_without() -> None:
+    assert quotas({"a": 0, "b": 1, "c": 1}, 2) == {"a": 0, "b": 1, "c": 1}
+
+
+@given(HELD, st.integers(1, 64))
+def test_quotas_are_even_and_give_out_every_shard(held: dict[str, int], count: int) -> None:
+    found = quotas(held, count)
+    assert sum(found.values()) == count
+    assert max(found.values()) - min(found.values()) <= 1
+
+
+@given(HELD)
+def test_members_that_hold_their_quotas_keep_them(held: dict[str, int]) -> None:
+    settled = quotas(held, 12)
+    assert quotas(settled, 12) == settled
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", 0xCBF29CE484222325), ("a", 0xAF63DC4C8601EC8C), ("foobar", 0x85944171F73967E8)]
+)
+def test_the_hash_is_fnv_1a_with_64_bits(text: str, expected: int) -> None:
+    assert fnv1a_64(text.encode()) == expected
+
+
+def test_an_object_stays_in_its_shard_in_every_version_of_the_program() -> None:
+    assert shard_of("example.com", "Thing", ObjectKey("default", "one"), 8) == 4
+    assert shard_of("", "Ä", ObjectKey("", "größe"), 8) == 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 12])
+def test_names_that_differ_in_a_number_spread_evenly(count: int) -> None:
+    keys = [ObjectKey("default", f"thing-{number}") for number in range(1000)]
+    sizes = Counter(shard_of("example.com", "Thing", key, count) for key in keys)
+    assert len(sizes) == count
+    assert max(sizes.values()) < 1.3 * 1000 / count

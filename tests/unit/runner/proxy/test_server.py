@@ -7,15 +7,18 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 from aiohttp import web
+from kubernetes import client, config
 from yarl import URL
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.proxy import Ownership, Proxy, SessionSpec, bodies
+from rolecall.runner.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec, bodies
 from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_INSPECTED_BYTES, MAX_REQUEST_BYTES
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Leadership, Run, until
@@ -830,3 +833,183 @@ async def test_the_group_of_a_write_is_told_before_it_is_sent(run: Run, api_serv
     writes = [number for number, request in enumerate(api_server.received) if request.method == "POST"]
     assert [group for group, _ in told] == ["apiextensions.k8s.io", ""]
     assert [received for _, received in told] == [writes[0], writes[2]]
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def address(run: Run) -> str:
+    return run.credentials.url.removeprefix("http://")
+
+
+async def ask(connection: Connection, text: str) -> bytes:
+    """Send lines and return the head of the response."""
+    reader, writer = connection
+    writer.write(text.replace("\n", "\r\n").encode())
+    return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+
+
+async def connected(run: Run, destination: str = "") -> Connection:
+    """Open a connection and a CONNECT tunnel in it; check the status of the response."""
+    connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
+    user = base64.b64encode(f"{run.credentials.secret}:".encode()).decode()
+    to = destination or address(run)
+    head = await ask(connection, f"CONNECT {to} HTTP/1.1\nHost: {to}\nProxy-Authorization: Basic {user}\n\n")
+    assert head.startswith(b"HTTP/1.1 403" if destination else b"HTTP/1.1 200 ")
+    return connection
+
+
+async def test_a_client_may_use_the_proxy_as_an_http_proxy(run: Run, api_server: ApiServer) -> None:
+    proxy_url = run.credentials.url.replace("://", f"://{run.credentials.secret}@")
+    url = f"{run.credentials.url}{CONFIG_MAPS}?limit=5"
+    async with aiohttp.request("GET", url, proxy=proxy_url) as answer:
+        assert answer.status == 200
+    assert api_server.last.target == f"{CONFIG_MAPS}?limit=5"
+    assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
+    assert "Proxy-Authorization" not in api_server.last.headers
+
+
+async def test_requests_within_a_connection_belong_to_the_run_that_asked_for_it(
+    run: Run, api_server: ApiServer
+) -> None:
+    connection = await connected(run)
+    for _ in range(2):
+        head = await ask(connection, f"GET {CONFIG_MAPS} HTTP/1.1\nHost: x\n\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        await connection[0].readexactly(length)
+    assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
+    connection[1].close()
+
+
+async def test_an_upgrade_within_a_connection_passes(run: Run, api_server: ApiServer) -> None:
+    connection = await connected(run)
+    upgrade = (
+        "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: " + "A" * 22 + "==\n"
+    )
+    head = await ask(connection, f"GET /api/v1/namespaces/ns/pods/web/exec HTTP/1.1\nHost: x\n{upgrade}\n")
+    assert head.startswith(b"HTTP/1.1 101 ")
+    connection[1].write(b"\x82\x83\0\0\0\0abc")
+    assert await connection[0].readexactly(5) == b"\x82\x03cba"
+    connection[1].close()
+    await until(lambda: not run.proxy._tunnel._callers)
+    assert len(api_server.received) == 1
+
+
+async def test_revocation_ends_the_connection(run: Run, api_server: ApiServer) -> None:
+    reader, writer = await connected(run)
+    await run.proxy.revoke(run.spec)
+    assert await asyncio.wait_for(reader.read(), 60) == b""
+    writer.close()
+    assert api_server.received == []
+
+
+async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run, api_server: ApiServer) -> None:
+    """It may arrive when the revocation has begun and the connection is not closed yet."""
+    connection = await connected(run)
+    (caller,) = run.proxy._tunnel._callers.values()
+    caller.session.is_revoked = True
+    head = await ask(connection, f"DELETE {CONFIG_MAPS}/one HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert api_server.received == []
+    connection[1].close()
+
+
+async def test_a_client_that_hangs_up_leaves_nothing(run: Run) -> None:
+    _, writer = await connected(run)
+    writer.close()
+    await until(lambda: not run.proxy._tunnel._callers)
+
+
+@pytest.mark.parametrize("destination", ["example.com:443", "127.0.0.1:1", "nonsense"])
+async def test_any_other_destination_is_refused(run: Run, destination: str) -> None:
+    _, writer = await connected(run, destination)
+    writer.close()
+
+
+async def test_without_a_live_secret_there_is_no_connection(run: Run) -> None:
+    connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
+    head = await ask(connection, f"CONNECT {address(run)} HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 401 ")
+    connection[1].close()
+
+
+CREDENTIALS = ProxyCredentials("http://127.0.0.1:4711", "s3cret", "ns")
+
+
+def test_the_secret_is_in_no_repr() -> None:
+    assert "s3cret" not in repr(CREDENTIALS)
+
+
+def test_the_url_for_kubernetes_core_holds_no_secret() -> None:
+    environment = CREDENTIALS.environment({})
+    assert environment["K8S_AUTH_HOST"] == "http://127.0.0.1:4711"
+    assert environment["K8S_AUTH_API_KEY"] == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("inherited", "upper", "lower"),
+    [
+        ({"HTTP_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"http_proxy": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"https_proxy": "http://p:1", "NO_PROXY": ""}, "127.0.0.1,localhost", None),
+        ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1", None),
+        ({"no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "", "no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "a", "no_proxy": "b"}, "a,127.0.0.1,localhost", "b,127.0.0.1,localhost"),
+    ],
+)
+def test_loopback_is_reached_without_a_proxy_and_so_is_what_the_operator_excludes(
+    inherited: dict[str, str], upper: str, lower: str | None
+) -> None:
+    """Go programs look at NO_PROXY first, Python at no_proxy, so neither may hide what only the other says."""
+    environment = CREDENTIALS.environment(inherited)
+    assert (environment["NO_PROXY"], environment["no_proxy"]) == (upper, lower or upper)
+
+
+@pytest.mark.parametrize("inherited", [{}, {"NO_PROXY": "", "https_proxy": ""}, {"PATH": "/bin"}])
+def test_runs_get_no_proxy_variables_where_no_proxy_is_configured(inherited: dict[str, str]) -> None:
+    """Roles copy these variables into the cluster, as ``lookup('env', 'NO_PROXY')``."""
+    assert set(CREDENTIALS.environment(inherited)) == {"K8S_AUTH_HOST", "K8S_AUTH_API_KEY"}
+
+
+def test_the_kubeconfig_names_everything_as_the_go_runner_does() -> None:
+    content = yaml.safe_load(CREDENTIALS.kubeconfig())
+    assert content["current-context"] == "ns/proxy-server"
+    assert content["contexts"] == [
+        {"name": "ns/proxy-server", "context": {"cluster": "proxy-server", "user": "admin/proxy-server"}}
+    ]
+    assert content["clusters"] == [
+        {
+            "name": "proxy-server",
+            "cluster": {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret:unused@127.0.0.1:4711"},
+        }
+    ]
+    assert content["users"] == [{"name": "admin/proxy-server", "user": {"token": "s3cret"}}]
+
+
+def test_a_cluster_scoped_primary_has_a_context_without_namespace() -> None:
+    assert yaml.safe_load(ProxyCredentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
+
+
+@pytest.mark.parametrize("no_proxy", ["", "127.0.0.1"])
+async def test_the_python_client_is_let_in_by_the_kubeconfig(
+    run: Run, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
+) -> None:
+    async def version(_: web.Request) -> web.Response:
+        names = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion")
+        return web.json_response(dict.fromkeys((*names, "compiler", "platform"), "1"))
+
+    api_server.answers["GET", "/version/"] = version
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, no_proxy)
+    path = tmp_path / "kubeconfig"
+    path.write_text(run.credentials.kubeconfig())
+
+    def ask() -> str:
+        with config.new_client_from_config(str(path)) as api:
+            return json.dumps(client.VersionApi(api).get_code().to_dict())
+
+    assert '"major": "1"' in await asyncio.to_thread(ask)

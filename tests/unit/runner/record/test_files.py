@@ -11,7 +11,7 @@ from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.run_record import Ending
 from tests.unit.runner.proxy.conftest import DEMO
 from tests.unit.runner.record.records import exchange, make_record
-from tests.unit.system.test_private_files import give_away
+from tests.unit.system.test_files import give_away
 
 DISCOVERY = {"kind": "APIResourceList", "resources": []}
 

@@ -16,8 +16,8 @@ from rolecall.runner.config.watches import Finalizer, Watch
 from rolecall.runner.proxy import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
-from rolecall.runner.runs.events import RunEvent, RunSummary
-from rolecall.runner.runs.launcher import Launcher
+from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
+from rolecall.runner.runs.launcher import Launcher, LogEvents, LogLine, check_size, count_values, log_line
 from rolecall.runner.runs.process import OnEvent, RunSpec
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
@@ -342,3 +342,122 @@ async def test_a_spec_that_is_nested_too_deeply_for_the_interpreter_is_a_failure
         deep = {"a": deep}
     summary = await launcher.run(thing() | {"spec": deep}, "7", finalizing=False)
     assert summary.message.startswith("Unable to run reconciliation: maximum recursion depth exceeded")
+
+
+TASKS = LogEvents.TASKS
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            RunEvent("playbook_on_task_start", task="A", action="k8s"),
+            ("info", "Task started", {"task": "A", "action": "k8s"}),
+        ),
+        (
+            RunEvent("playbook_on_task_start", task="A", full_name="thing : A", action="k8s"),
+            ("info", "Task started", {"task": "A", "full_name": "thing : A", "action": "k8s"}),
+        ),
+        (
+            RunEvent("runner_on_ok", task="A", action="debug", host="h", message="hi"),
+            ("info", "Task said", {"task": "A", "host": "h", "said": "hi"}),
+        ),
+        (
+            RunEvent("runner_item_on_ok", task="A", item="x", changed=True),
+            ("info", "Item done", {"task": "A", "item": "x", "changed": True}),
+        ),
+        (
+            RunEvent("runner_item_on_failed", task="A", item="x", message="no"),
+            ("error", "Item failed", {"task": "A", "item": "x", "reason": "no"}),
+        ),
+        (
+            RunEvent("runner_on_failed", task="A", message="no", task_path="p:1"),
+            ("error", "Task failed", {"task": "A", "reason": "no", "path": "p:1"}),
+        ),
+        (
+            RunEvent("runner_on_failed", task="A", message="no", ignored=True),
+            ("info", "Task failed (ignored)", {"task": "A", "reason": "no"}),
+        ),
+        (
+            RunEvent("runner_on_unreachable", task="A", host="h", message="no"),
+            ("error", "Host unreachable", {"task": "A", "host": "h", "reason": "no"}),
+        ),
+    ],
+)
+def test_tasks_are_logged(event: RunEvent, line: tuple[str, str, dict[str, object]]) -> None:
+    assert log_line(event, TASKS) == LogLine(*line)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RunEvent("verbose", stdout="x"),
+        RunEvent("runner_on_ok", task="A", action="k8s"),
+        RunEvent("runner_on_ok", task="A", action="debug"),
+        RunEvent("playbook_on_task_start", task="A", action="ansible.builtin.set_fact"),
+    ],
+)
+def test_other_events_are_not_logged(event: RunEvent) -> None:
+    assert log_line(event, TASKS) is None
+
+
+@pytest.mark.parametrize("wanted", LogEvents)
+def test_the_recap_is_always_logged(wanted: LogEvents) -> None:
+    line = log_line(RunEvent("playbook_on_stats", stdout="ok=1"), wanted)
+    assert line == LogLine("info", "Recap", {"stdout": "ok=1"})
+
+
+def test_nothing_logs_nothing_of_tasks() -> None:
+    assert log_line(RunEvent("runner_on_failed", task="A"), LogEvents.NOTHING) is None
+
+
+def test_output_logs_what_tasks_print_and_nothing_else() -> None:
+    event = RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]", message="fine")
+    fields = {"event_type": "runner_on_ok", "task": "A", "stdout": "ok: [localhost]"}
+    assert log_line(event, LogEvents.OUTPUT) == LogLine("info", "Ansible event", fields)
+    assert log_line(RunEvent("runner_on_start", task="A"), LogEvents.OUTPUT) is None
+    assert log_line(RunEvent("verbose", stdout="Using ansible.cfg"), LogEvents.OUTPUT) is None
+
+
+def test_everything_logs_each_event_with_its_output() -> None:
+    line = log_line(RunEvent("verbose", stdout="config file = None"), LogEvents.EVERYTHING)
+    assert line == LogLine("info", "Ansible event", {"event_type": "verbose", "stdout": "config file = None"})
+
+
+def test_a_hidden_result_stays_hidden() -> None:
+    line = log_line(RunEvent("runner_on_failed", task="A", message=HIDDEN, censored=True), TASKS)
+    assert line is not None
+    assert line.fields["reason"] == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("text", 1), (None, 1), ([], 1), ({}, 1), ([1, 2], 3), ({"a": [1, {"b": 2}]}, 5)],
+)
+def test_values_are_counted_at_every_depth(value: Any, number: int) -> None:
+    assert count_values(value) == number
+
+
+def test_a_deeply_nested_object_can_be_counted() -> None:
+    value: Any = 1
+    for _ in range(50_000):
+        value = [value]
+    assert count_values(value) == 50_001
+
+
+def test_an_object_with_too_many_values_is_refused_with_what_to_do() -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"items": ["x"] * 2000}}
+    with pytest.raises(ValueError, match=r"2,005 values.*at most 2,000.*--max-object-values"):
+        check_size(obj, 2000)
+
+
+def test_an_object_of_the_largest_size_is_accepted() -> None:
+    check_size({"spec": {"items": ["x"] * 1997}}, 2000)
+
+
+def test_managed_fields_do_not_count() -> None:
+    check_size({"metadata": {"managedFields": [{}] * 3000}, "spec": {"items": ["x"] * 1990}}, 2000)
+
+
+def test_zero_means_no_limit() -> None:
+    check_size({"spec": {"items": ["x"] * 100_000}}, 0)

@@ -32,7 +32,7 @@ from rolecall.workbench.top import PageClient, PageError, table
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.dashboard.conftest import OPEN, Shown, shown
-from tests.unit.runner.serving.test_token_reviews import ApiServer
+from tests.unit.runner.serving.test_authentication import ApiServer
 
 __all__ = ["shown"]
 URL = "http://127.0.0.1:8090"

@@ -1,0 +1,297 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rolecall.kube.references import GVK
+from rolecall.runner.runs.variables import (
+    ExtraVarsRequest,
+    extra_vars,
+    is_reserved,
+    object_variable,
+    reserved_among,
+    snake_case,
+    snake_case_keys,
+)
+from tests.unit.json_values import JSON
+
+MEMCACHED = GVK("cache.example.com", "v1alpha1", "Memcached")
+
+
+def an_object(spec: Any = None, **metadata: str) -> dict[str, Any]:
+    obj: dict[str, Any] = {"metadata": {"name": "sample", "namespace": "default", **metadata}}
+    return obj if spec is None else {**obj, "spec": spec}
+
+
+def test_spec_keys_become_snake_case_and_the_raw_spec_keeps_them() -> None:
+    variables = extra_vars(ExtraVarsRequest(an_object({"serviceAccount": {"tierName": "Web"}}), MEMCACHED))
+    assert variables["service_account"] == {"tier_name": "Web"}
+    assert variables["_cache_example_com_memcached_spec"] == {"serviceAccount": {"tierName": "Web"}}
+
+
+def test_spec_keys_stay_when_snake_case_is_off() -> None:
+    variables = extra_vars(ExtraVarsRequest(an_object({"serviceAccount": 1}), MEMCACHED, snake_case=False))
+    assert variables["serviceAccount"] == 1
+    assert "service_account" not in variables
+
+
+def test_the_whole_object_is_passed() -> None:
+    obj = an_object({"size": 1}) | {"status": {"conditions": []}}
+    assert extra_vars(ExtraVarsRequest(obj, MEMCACHED))["_cache_example_com_memcached"] == obj
+
+
+def test_meta_names_the_object() -> None:
+    meta = extra_vars(ExtraVarsRequest(an_object(), MEMCACHED))["ansible_operator_meta"]
+    assert meta == {"name": "sample", "namespace": "default"}
+
+
+def test_a_cluster_scoped_object_has_an_empty_namespace() -> None:
+    meta = extra_vars(ExtraVarsRequest({"metadata": {"name": "x"}}, MEMCACHED))["ansible_operator_meta"]
+    assert meta == {"name": "x", "namespace": ""}
+
+
+@pytest.mark.parametrize("spec", [None, "text", ["list"], 7])
+def test_a_spec_that_is_no_mapping_counts_as_empty(spec: Any) -> None:
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))
+    assert variables["_cache_example_com_memcached_spec"] == {}
+
+
+@pytest.mark.parametrize(
+    ("gvk", "name"),
+    [
+        (MEMCACHED, "_cache_example_com_memcached"),
+        (GVK("", "v1", "Secret"), "__secret"),
+        (GVK("my-group.io", "v1", "My-Kind"), "_my_group_io_my_kind"),
+    ],
+)
+def test_the_variable_of_the_object_is_named_after_group_and_kind(gvk: GVK, name: str) -> None:
+    assert object_variable(gvk) == name
+
+
+def test_meta_beats_spec_and_vars_of_the_watch_beat_meta() -> None:
+    spec = {"ansible_operator_meta": "spec", "size": "spec", "color": "spec"}
+    assert extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))["ansible_operator_meta"]["name"] == "sample"
+    watch = {"ansible_operator_meta": "watch", "size": "watch"}
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, watch_vars=watch))
+    assert (variables["ansible_operator_meta"], variables["size"], variables["color"]) == ("watch", "watch", "spec")
+
+
+def test_finalizer_vars_beat_everything_in_a_finalizer_run() -> None:
+    request = ExtraVarsRequest(
+        an_object({"state": "spec"}), MEMCACHED, watch_vars={"state": "watch"}, finalizer_vars={"state": "absent"}
+    )
+    assert extra_vars(request)["state"] == "absent"
+
+
+def test_texts_of_the_object_are_marked_unsafe_and_nothing_else() -> None:
+    obj = an_object({"jsonPath": ["{{ x }}", 3, True]})
+    variables = extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True, watch_vars={"mine": "{{ y }}"}))
+    marked = [{"__ansible_unsafe": "{{ x }}"}, 3, True]
+    assert variables["json_path"] == marked
+    assert variables["_cache_example_com_memcached_spec"] == {"jsonPath": marked}
+    assert variables["_cache_example_com_memcached"]["metadata"]["name"] == {"__ansible_unsafe": "sample"}
+    assert variables["ansible_operator_meta"] == {
+        "name": {"__ansible_unsafe": "sample"},
+        "namespace": {"__ansible_unsafe": "default"},
+    }
+    assert variables["mine"] == "{{ y }}"
+
+
+def test_the_object_itself_is_not_changed() -> None:
+    obj = an_object({"jsonPath": "{{ x }}"})
+    extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True))
+    assert obj == an_object({"jsonPath": "{{ x }}"})
+
+
+def test_keys_of_the_spec_that_convert_to_nothing_or_to_the_same_do_no_harm() -> None:
+    spec = {"": 1, "  ": 2, "fooBar": 3, "foo_bar": 4}
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))
+    assert (variables[""], variables["  "], variables["foo_bar"]) == (1, 2, 4)
+    assert variables["_cache_example_com_memcached_spec"] == spec
+
+
+def test_a_spec_cannot_take_the_place_of_the_object() -> None:
+    spec = {"_cache_example_com_memcached": "spoof", "_cache_example_com_memcached_spec": "spoof"}
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, snake_case=False))
+    assert variables["_cache_example_com_memcached_spec"] == spec
+    assert variables["_cache_example_com_memcached"]["spec"] == spec
+
+
+def test_a_finalizer_run_has_the_variables_of_the_watch_too() -> None:
+    request = ExtraVarsRequest(an_object(), MEMCACHED, watch_vars={"a": 1, "b": 1}, finalizer_vars={"b": 2})
+    variables = extra_vars(request)
+    assert (variables["a"], variables["b"]) == (1, 2)
+
+
+@given(JSON, st.booleans(), st.booleans())
+def test_no_spec_is_too_odd(spec: Any, snake: bool, unsafe: bool) -> None:  # noqa: FBT001 - hypothesis gives them by place
+    obj = {"metadata": {"name": "sample", "namespace": "default"}, "spec": spec}
+    fields = spec if isinstance(spec, dict) else {}
+    assume(not any(map(is_reserved, snake_case_keys(fields) if snake else fields)))  # a test below has these
+    variables = extra_vars(ExtraVarsRequest(obj, MEMCACHED, snake_case=snake, mark_unsafe=unsafe))
+    assert json.loads(json.dumps(variables)) == variables
+    if not unsafe:
+        assert variables["ansible_operator_meta"] == {"name": "sample", "namespace": "default"}
+        assert variables["_cache_example_com_memcached_spec"] == fields
+
+
+@pytest.mark.parametrize("key", ["ansible_remote_tmp", "ansiblePythonInterpreter", "AnsibleConfigDebug"])
+def test_a_spec_that_sets_what_ansible_acts_on_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ValueError, match=r"ansible_.* which Ansible itself acts on"):
+        extra_vars(ExtraVarsRequest({"metadata": {"name": "x"}, "spec": {key: "$(id)"}}, GVK("a", "v1", "A")))
+
+
+def test_a_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
+    request = ExtraVarsRequest(
+        {"metadata": {"name": "x"}, "spec": {"ansibleUser": "me"}},
+        GVK("a", "v1", "A"),
+        allowed=frozenset({"ansible_user"}),
+    )
+    assert extra_vars(request)["ansible_user"] == "me"
+
+
+def test_only_declared_fields_become_variables_of_their_own() -> None:
+    spec = {"podCount": 2, "found": "overrides a register", "ansibleRemoteTmp": "elsewhere"}
+    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, declared=frozenset({"pod_count", "other"})))
+    assert variables["pod_count"] == 2
+    assert variables["_cache_example_com_memcached_spec"] == spec
+    assert not variables.keys() & {"found", "ansible_remote_tmp", "other"}
+
+
+def test_a_role_may_declare_that_it_takes_nothing() -> None:
+    request = ExtraVarsRequest(an_object({"size": 1}), MEMCACHED, declared=frozenset(), watch_vars={"tier": "web"})
+    assert "size" not in extra_vars(request)
+    assert extra_vars(request)["tier"] == "web"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ansible_remote_tmp",
+        "ansible_shell_executable",
+        "ansible_python_interpreter",
+        "ansible_connection",
+        "_ansible_debug",
+        "inventory_hostname",
+        "inventory_hostname_short",
+        "group_names",
+        "omit",
+        "lxd_become_method",
+        "passwordstore",
+        "sops_binary",
+        "wsl_user",
+    ],
+)
+def test_what_ansible_acts_on_is_reserved(name: str) -> None:
+    assert is_reserved(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "connection",
+        "environment",
+        "port",
+        "tags",
+        "timeout",
+        "size",
+        "my_ansible_thing",
+        "ansible",
+        "groups_wanted",
+        "host",
+    ],
+)
+def test_fields_that_do_nothing_as_variables_stay_free(name: str) -> None:
+    assert not is_reserved(name)
+
+
+def test_a_watch_allows_by_name() -> None:
+    names = ["ansible_user", "ansible_host", "size"]
+    assert reserved_among(names, frozenset({"ansible_user"})) == ["ansible_host"]
+
+
+TABLE = """
+size size
+serviceAccount service_account
+ThisShouldHaveUnderscores _this_should_have_underscores
+JSONData _json_data
+jsonData json_data
+parseJSON parse_json
+sizeK8sBuckets size_k8s_buckets
+k8s_var k8s_var
+db2_init db2_init
+pg1_repo_path pg1_repo_path
+v1beta1 v1beta1
+abc11def abc11def
+a1b2 a_1_b2
+x1y2z3 x_1_y2z3
+tls1v2 tls_1_v2
+maxCPU2Limit max_cpu2_limit
+ipv4Addr ipv4_addr
+IPv4 ip_v4
+clusterIP cluster_ip
+clusterIPs cluster_ips
+egressIPsegress egress_ips_egress
+IPsegress _ips_egress
+URLegressIPEgressHTTP url_egress_ip_egress_http
+URLsegressIPsEgressHTTPs _urls_egress_ips_egress_https
+HTTPURL http__url
+URLHTTP url__http
+HTTPServer http_server
+HTTPSServer http_s_server
+enableHTTPS enable_http_s
+userIDs user_i_ds
+ID _id
+IDs _i_ds
+IP __ip
+URL __url
+IPs __ips
+PVCSize _pvc_size
+ZIPCode _z_ip_code
+DESCRIPTION _descr_ip_tion
+aB ab
+UPPER_CASE _upper_case
+config-storage config_storage
+my.dotted.key my.dotted.key
+app.kubernetes.io/name app.kubernetes.io/name
+trailing_ trailing_
+two__under two__under
+"""
+
+
+@pytest.mark.parametrize(("key", "expected"), [line.split() for line in TABLE.strip().splitlines()])
+def test_keys_become_what_the_go_runner_makes_of_them(key: str, expected: str) -> None:
+    assert snake_case(key) == expected
+
+
+def test_a_blank_separates_words() -> None:
+    assert snake_case("with space") == "with_space"
+
+
+@pytest.mark.parametrize("key", ["", " ", "   "])
+def test_a_key_without_characters_stays_as_it_is(key: str) -> None:
+    assert snake_case(key) == key
+
+
+@given(st.text())
+def test_no_key_raises(key: str) -> None:
+    assert isinstance(snake_case(key), str)
+
+
+@given(st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_values_keep_their_shape(value: object) -> None:
+    converted = snake_case_keys(value)
+    assert type(converted) is type(value)
+
+
+def test_keys_are_converted_at_every_depth() -> None:
+    assert snake_case_keys({"nodeSelector": [{"tierName": {"aKey": "camelCase"}}]}) == {
+        "node_selector": [{"tier_name": {"a_key": "camelCase"}}]
+    }
+
+
+def test_of_two_keys_with_the_same_result_the_alphabetically_last_wins() -> None:
+    assert snake_case_keys({"foo_bar": 1, "fooBar": 2}) == {"foo_bar": 1}
+    assert snake_case_keys({"fooBar": 2, "foo_bar": 1}) == {"foo_bar": 1}

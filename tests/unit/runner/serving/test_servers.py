@@ -1,0 +1,393 @@
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from rolecall.kube.errors import UnreachableError
+from rolecall.kube.references import RawObject
+from rolecall.runner.config.yaml_reader import ConfigurationError
+from rolecall.runner.serving import servers as listener
+from rolecall.runner.serving.authentication import TokenReviewer
+from rolecall.runner.serving.certificate import ServingCertificate
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.servers import (
+    CONNECTIONS,
+    FRESH_SECONDS,
+    Address,
+    Readiness,
+    SharedRender,
+    metrics_application,
+    parse_address,
+    probes_application,
+    run_environment,
+    serve,
+    user_metrics_application,
+)
+from tests.unit.runner.serving.test_authentication import ApiServer
+
+FLAG = "--metrics-bind-address"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":8443", "", 8443),
+        ("0.0.0.0:80", "0.0.0.0", 80),  # noqa: S104 - as a user may write it
+        ("localhost:0", "localhost", 0),
+        ("[::1]:6789", "::1", 6789),
+    ],
+)
+def test_an_address_is_read_as_go_programs_read_it(text: str, host: str, port: int) -> None:
+    address = parse_address(text, FLAG)
+    assert address == Address(host, port, FLAG)
+    assert str(address) == text
+
+
+@pytest.mark.parametrize("text", ["", "0"])
+def test_no_address_switches_a_server_off(text: str) -> None:
+    assert parse_address(text, FLAG) is None
+
+
+@pytest.mark.parametrize("text", ["8443", ":http", ":", ":70000", "::1:80", ":-1", "1"])
+def test_what_is_no_address_is_an_error_that_names_the_flag(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{FLAG}: expected an address such as ':8443'.*found '{text}'"):
+        parse_address(text, FLAG)
+
+
+async def status_of(url: str) -> int:
+    async with aiohttp.request("GET", url) as response:
+        return response.status
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.1", "localhost"])
+async def test_a_free_port_is_told(host: str) -> None:
+    async with serve(web.Application(), Address(host, 0, FLAG)) as port:
+        assert await status_of(f"http://127.0.0.1:{port}/") == 404
+
+
+async def test_all_interfaces_include_those_of_ipv6() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with serve(web.Application(), Address("", 0, FLAG)) as port:
+        assert await status_of(f"http://[::1]:{port}/") == 404
+
+
+async def test_a_taken_port_is_one_clear_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError) as error:
+            async with serve(web.Application(), Address("127.0.0.1", port, FLAG)):
+                pass
+    assert str(error.value) == f"cannot listen on '127.0.0.1:{port}' ({FLAG}): Address already in use"
+
+
+async def test_a_host_that_is_not_ours_is_one_clear_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot listen on 'nowhere.invalid:80'"):
+        async with serve(web.Application(), Address("nowhere.invalid", 80, FLAG)):
+            pass
+
+
+async def test_nothing_listens_afterwards() -> None:
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+        pass
+    async with serve(web.Application(), Address("127.0.0.1", port, FLAG)) as again:
+        assert again == port
+
+
+async def connect(port: int, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection and send something."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    return reader, writer
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+async def test_connections_without_a_request_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+        silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
+        assert await status_of(f"http://127.0.0.1:{port}/") == 404
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_connections_without_a_handshake_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
+    certificate = ServingCertificate(tmp_path, lambda _: None)
+    certificate.load()
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG), certificate.context) as port:
+        silent = [await connect(port) for _ in range(CONNECTIONS + 10)]
+        async with aiohttp.request("GET", f"https://127.0.0.1:{port}/", ssl=False) as response:
+            assert response.status == 404
+        for _, writer in silent:
+            writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT"])
+async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
+    async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
+        reader, writer = await connect(port, sent)
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
+    ended = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.task.add_done_callback(lambda _: ended.set())
+        return web.Response(body=b"x" * (64 << 20))
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    async with serve(application, Address("127.0.0.1", 0, FLAG)) as port:
+        reader, writer = await connect(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(20):
+            await ended.wait()
+        writer.close()
+
+
+Client = TestClient[web.Request, web.Application]
+
+
+class Operator:
+    """An operator that is ready when the test says so."""
+
+    ready = False
+    notes: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def operator() -> Operator:
+    return Operator()
+
+
+@pytest.fixture
+async def client(operator: Operator) -> AsyncIterator[Client]:
+    async with TestClient(
+        TestServer(probes_application(Readiness(lambda: operator.ready, lambda: operator.notes)))
+    ) as client:
+        yield client
+
+
+@pytest.mark.parametrize("ready", [False, True])
+@pytest.mark.parametrize("path", ["/healthz", "/healthz/", "/healthz/ping", "/readyz/readyz"])
+async def test_it_lives(client: Client, operator: Operator, path: str, *, ready: bool) -> None:
+    operator.ready = ready
+    response = await client.get(path)
+    assert (response.status, await response.text()) == (200, "ok")
+    assert (await client.head(path)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/readyz/informers"])
+async def test_it_is_ready_when_the_informers_know_what_is_there(client: Client, operator: Operator, path: str) -> None:
+    assert (await client.get(path)).status == 500
+    operator.ready = True
+    assert (await client.get(path)).status == 200
+
+
+async def test_verbose_lists_the_checks(client: Client, operator: Operator) -> None:
+    response = await client.get("/readyz?verbose")
+    assert (response.status, (await response.text()).splitlines()) == (
+        500,
+        ["[+]readyz ok", "[-]informers failed: not yet", "readyz check failed"],
+    )
+    operator.ready = True
+    response = await client.get("/readyz?verbose=1")
+    assert (await response.text()).splitlines() == ["[+]readyz ok", "[+]informers ok", "readyz check passed"]
+
+
+async def test_only_verbose_tells_of_a_kind_that_holds_back_nobody(client: Client, operator: Operator) -> None:
+    operator.ready = True
+    operator.notes = ("informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",)
+    assert await (await client.get("/readyz")).text() == "ok"
+    assert (await (await client.get("/readyz?verbose")).text()).splitlines() == [
+        "[+]readyz ok",
+        "[+]informers ok",
+        "[!]informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",
+        "readyz check passed",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz/informers", "/metrics", "/readyz/readyz/more"])
+async def test_what_is_no_probe_is_not_there(client: Client, path: str) -> None:
+    assert (await client.get(path)).status == 404
+
+
+class Silent:
+    """An API server that does not answer."""
+
+    async def create(self, _obj: RawObject) -> RawObject:
+        """Not answer."""
+        raise UnreachableError("connection refused")
+
+
+async def ask(
+    reviewer: TokenReviewer | None, headers: dict[str, str] | None = None, path: str = "/metrics"
+) -> tuple[int, str]:
+    async with TestClient(TestServer(metrics_application(lambda: b"some 1\n", reviewer))) as client:
+        response = await client.get(path, headers=headers)
+        return response.status, await response.text()
+
+
+async def test_everybody_gets_the_text_where_nobody_is_asked_for() -> None:
+    assert await ask(None) == (200, "some 1\n")
+    assert (await ask(None, path="/"))[0] == 404
+
+
+async def test_prometheus_is_told_the_format() -> None:
+    async with TestClient(TestServer(metrics_application(lambda: b"", None))) as client:
+        response = await client.get("/metrics")
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer good", 200),
+        ("bearer good", 200),
+        ("Bearer bad", 401),
+        ("Bearer ", 401),
+        ("Bearer", 401),
+        ("Basic good", 401),
+        ("", 401),
+    ],
+)
+async def test_a_token_must_be_shown(authorization: str, status: int) -> None:
+    found, text = await ask(TokenReviewer(ApiServer()), {"Authorization": authorization})
+    assert found == status
+    assert ("some" in text) == (status == 200)
+
+
+async def test_without_any_word_of_who_asks_nothing_is_served() -> None:
+    assert await ask(TokenReviewer(ApiServer())) == (401, "Unauthorized\n")
+
+
+async def test_an_owner_without_the_permission_is_refused() -> None:
+    server = ApiServer()
+    server.allowed = False
+    assert await ask(TokenReviewer(server), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
+
+
+async def test_nothing_is_served_while_nobody_can_tell() -> None:
+    assert await ask(TokenReviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")
+
+
+@pytest.mark.usefixtures("full_default_executor")
+async def test_rendering_waits_for_no_thread() -> None:
+    async with asyncio.timeout(20):
+        assert await ask(None) == (200, "some 1\n")
+
+
+class Renders:
+    """Counts renders, which last until ``may_end``; the text is the number of the render."""
+
+    def __init__(self) -> None:
+        self.count, self.now, self.may_end = 0, 0.0, threading.Event()
+        self.fails = False
+
+    def __call__(self) -> bytes:
+        """Render."""
+        self.count += 1
+        self.may_end.wait()
+        if self.fails:
+            raise ValueError("broken")
+        return str(self.count).encode()
+
+
+@pytest.fixture
+def renders() -> Renders:
+    return Renders()
+
+
+async def asked(shared: SharedRender, number: int) -> list[asyncio.Task[bytes]]:
+    """Ask so many times at once, and return when everybody waits."""
+    tasks = [asyncio.create_task(shared.text()) for _ in range(number)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_all_who_ask_meanwhile_share_one_render(renders: Renders) -> None:
+    shared = SharedRender(renders, lambda: renders.now)
+    tasks = await asked(shared, 400)
+    renders.may_end.set()
+    assert set(await asyncio.gather(*tasks)) == {b"1"}
+    assert renders.count == 1
+
+
+async def test_a_text_serves_for_a_second(renders: Renders) -> None:
+    shared = SharedRender(renders, lambda: renders.now)
+    renders.may_end.set()
+    assert await shared.text() == b"1"
+    renders.now = FRESH_SECONDS - 0.01
+    assert await shared.text() == b"1"
+    renders.now = FRESH_SECONDS
+    assert await shared.text() == b"2"
+
+
+async def test_a_reader_that_goes_away_takes_the_text_from_nobody(renders: Renders) -> None:
+    shared = SharedRender(renders, lambda: renders.now)
+    first, second = await asked(shared, 2)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    renders.may_end.set()
+    assert await second == b"1"
+
+
+async def test_a_failed_render_is_tried_again(renders: Renders) -> None:
+    shared = SharedRender(renders, lambda: renders.now)
+    renders.may_end.set()
+    renders.fails = True
+    with pytest.raises(ValueError, match="broken"):
+        await shared.text()
+    renders.fails = False
+    assert await shared.text() == b"2"
+
+
+async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> tuple[int, str]:
+    async with TestClient(TestServer(user_metrics_application(telemetry.user_metrics.apply))) as client:
+        response = await client.request(method, "/metrics", data=body)
+        return response.status, await response.text()
+
+
+async def test_a_metric_of_a_role_is_served_with_the_others() -> None:
+    telemetry = OperatorMetrics("test")
+    body = {"name": "mine", "description": "", "counter": {"increment": True, "add": None}, "gauge": None}
+    assert await post(telemetry, json.dumps(body)) == (200, "")
+    assert b"\nmine 1.0\n" in telemetry.render()
+    assert b"ansible_operator_build_info" in telemetry.render()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("{}", "a request should contain at least one metric"),
+        ('{"counter": {}, "gauge": {}}', "only one metric can be processed at a time"),
+        ('{"name": "a", "counter": {"add": -1}}', "counter metrics cannot decrease in value"),
+        ("no json", "Expecting value: line 1 column 1 (char 0)"),
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+async def test_a_refusal_says_why(body: str, text: str) -> None:
+    assert await post(OperatorMetrics("test"), body) == (400, f"{text}\n")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_metrics_are_only_posted(method: str) -> None:
+    assert (await post(OperatorMetrics("test"), "{}", method))[0] == 405
+
+
+def test_runs_are_told_where_to_post() -> None:
+    assert run_environment(5050) == {"ROLECALL_METRICS_URL": "http://127.0.0.1:5050/metrics"}

@@ -1,0 +1,154 @@
+"""What a kept demo suggests can be copied: files that exist, and a sample that really is another one."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from rolecall.kube.references import GVK
+from rolecall.workbench.project.demo import KeptDemo, Row, StatusTable, next_steps, open_page, write_edited_sample
+
+ROW = Row("Foo", "default/one", "Running", "replicas=[1]", "350ms", is_done=False)
+DONE = replace(ROW, condition="Successful", is_done=True)
+
+
+@pytest.fixture
+def output() -> io.StringIO:
+    return io.StringIO()
+
+
+def status_table(output: io.StringIO, *, terminal: bool = False) -> StatusTable:
+    """Return a table that writes to memory."""
+    return StatusTable(Console(file=output, force_terminal=terminal, width=120))
+
+
+def test_without_a_terminal_each_change_is_a_line(output: io.StringIO) -> None:
+    with status_table(output) as shown:
+        shown.show([ROW])
+        shown.show([ROW])
+        shown.show([DONE])
+    lines = output.getvalue().splitlines()
+    assert [line.split() for line in lines] == [
+        ["Foo", "default/one", "Running", "replicas=[1]", "350ms", "…"],
+        ["Foo", "default/one", "Successful", "replicas=[1]", "350ms", "done"],
+    ]
+
+
+def test_without_a_terminal_the_table_comes_at_the_end(output: io.StringIO) -> None:
+    shown = status_table(output)
+    with shown:
+        shown.show([ROW, replace(ROW, name="default/two")])
+    before = len(output.getvalue())
+    shown.close()
+    table = output.getvalue()[before:]
+    assert table.split()[:6] == ["KIND", "OBJECT", "CONDITION", "STATUS", "LAST", "RUN"]
+    assert "default/one" in table
+    assert "default/two" in table
+
+
+def test_nothing_shown_is_no_table(output: io.StringIO) -> None:
+    shown = status_table(output)
+    with shown:
+        pass
+    shown.close()
+    assert output.getvalue() == ""
+
+
+def test_on_a_terminal_the_table_is_live_and_stays(output: io.StringIO) -> None:
+    shown = status_table(output, terminal=True)
+    with shown:
+        shown.show([ROW])
+        shown.show([DONE])
+    before = output.getvalue()
+    shown.close()
+    assert "Successful" in before
+    assert output.getvalue() == before
+
+
+def test_values_with_brackets_are_shown_as_they_are(output: io.StringIO) -> None:
+    shown = status_table(output)
+    with shown:
+        shown.show([replace(ROW, values="selector=[red]x[/red]")])
+    shown.close()
+    assert output.getvalue().count("selector=[red]x[/red]") == 2
+
+
+KIND = GVK("example.com", "v1", "Site")
+
+
+def sample(kind: str = "Site", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "one"}, "spec": spec}
+
+
+def kept(records: Path, edited: Path | None = None) -> KeptDemo:
+    return KeptDemo("demo", Path("/k"), Path("/bin"), Path("/log"), records, 7, (KIND, GVK("", "v1", "Pod")), edited)
+
+
+def test_the_first_number_in_the_spec_of_a_sample_is_raised(tmp_path: Path) -> None:
+    samples = [sample("Other", size=1), sample(on=True, pool={"size": 3}, other=5)]
+    written = write_edited_sample(samples, [KIND], tmp_path / "edited.yaml")
+
+    assert written is not None
+    assert yaml.safe_load(written.read_text())["spec"] == {"on": True, "pool": {"size": 4}, "other": 5}
+    assert samples[1]["spec"]["pool"] == {"size": 3}
+
+
+def test_samples_without_a_number_are_not_edited(tmp_path: Path) -> None:
+    assert write_edited_sample([sample(on=True), sample()], [KIND], tmp_path / "edited.yaml") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_commands_name_the_newest_record_and_the_edited_sample(tmp_path: Path) -> None:
+    for name in ("2026-1.jsonl", "2026-2.failed.jsonl"):
+        (tmp_path / name).touch()
+    text = next_steps(kept(tmp_path, Path("/edited.yaml")))
+
+    assert f"rolecall record show {tmp_path}/2026-2.failed.jsonl\n" in text
+    assert "rolecall plan -f /edited.yaml\n" in text
+    assert f"rolecall rbac --from {tmp_path}\n" in text
+    assert "kubectl get site.example.com,pod --all-namespaces\n" in text
+
+
+def test_what_is_not_there_is_not_suggested(tmp_path: Path) -> None:
+    text = next_steps(kept(tmp_path))
+
+    assert "rolecall plan" not in text
+    assert "record show" not in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_terminal", "opened"),
+    [
+        ({"DISPLAY": ":0"}, True, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True, True),
+        ({"DISPLAY": ":0"}, False, False),
+        ({}, True, False),
+        ({"DISPLAY": ""}, True, False),
+    ],
+)
+def test_the_page_is_opened_only_for_somebody_at_a_desktop(
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    is_terminal: bool,  # noqa: FBT001 - a parameter of a test
+    opened: bool,  # noqa: FBT001 - as above
+) -> None:
+    shown: list[str] = []
+
+    def show(page: str) -> bool:
+        shown.append(page)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", show)
+    assert open_page("http://127.0.0.1:1/", environment, is_terminal=is_terminal) is opened
+    assert bool(shown) is opened
+
+
+def test_the_address_of_the_page_is_told(tmp_path: Path) -> None:
+    demo = replace(kept(tmp_path), page="http://127.0.0.1:1/")
+    look = "\nLook at it: http://127.0.0.1:1/, or in the terminal: rolecall top --url http://127.0.0.1:1/\n"
+    assert look in next_steps(demo)
+    assert "Look at it" not in next_steps(kept(tmp_path))
