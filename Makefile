@@ -90,9 +90,9 @@ check: .venv/.ready ## Static checks: ruff, mypy, layers, YAML, Ansible, watches
 	$(RUN) rolecall validate --strict
 
 # The tests of the pure modules. Only these are traced, for tracing doubles their time.
-PURE := $(addprefix tests/unit/,config roles runs/test_extra_vars.py runs/test_snake_case.py)
-PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller manager predicates priorities triggers work_queue)
-PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,own_writes readiness self_triggers status status_writer)
+PURE := $(addprefix tests/unit/,roles runner/config runner/runs/test_variables.py)
+PURE += $(patsubst %,tests/unit/runner/controller/test_%.py,controller predicates priorities triggers work_queue)
+PURE += $(patsubst %,tests/unit/runner/reconcile/test_%.py,own_writes reconciles_after_own_writes status status_writer)
 
 .PHONY: unit
 unit: .venv/.ready ## Unit and static tests, with the branch coverage of the pure modules (at least 95 %)

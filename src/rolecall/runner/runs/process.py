@@ -98,7 +98,7 @@ class Runner(Protocol):
 
 
 class RunProcess(Protocol):
-    """The process of one run, ``python -m rolecall.runner.runs.runner_process``; ``asyncio.subprocess.Process`` is one."""
+    """The process of one run, ``runner_process``; ``asyncio.subprocess.Process`` is one."""
 
     @property
     def stdout(self) -> asyncio.StreamReader | None:

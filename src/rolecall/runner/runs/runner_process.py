@@ -154,7 +154,7 @@ def redact_folder(folder: Path, secrets: Iterable[str]) -> None:
             path.write_bytes(clean)
 
 
-COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
+COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
 """The directory of rolecall's own Ansible collections."""
 
 CALLBACK_PLUGINS = Path(__file__).with_name("callback_plugins")

@@ -2,9 +2,9 @@
 
 It imports what runs need and then waits on an inherited socket. Each request carries the three standard descriptors of
 a run, and those of its discovery if it has one. The server forks a child for it, which does what
-``rolecall.runner.runs.runner_process`` does. It sends the operator the child's process id and a pidfd, and later its exit
-code. A request for which it cannot fork fails alone. It is single-threaded and runs nothing itself. It ends when the
-operator does, and its children end when it does.
+``rolecall.runner.runs.runner_process`` does. It sends the operator the child's process id and a pidfd, and later its
+exit code. A request for which it cannot fork fails alone. It is single-threaded and runs nothing itself. It ends
+when the operator does, and its children end when it does.
 """
 
 import errno

@@ -2,8 +2,7 @@
 
 Every control plane has its own authority, so a kubeconfig is valid for one control plane only. Keys are elliptic curve
 keys (P-256), which take milliseconds to create; they live as long as the state directory. The API server takes the user
-from the common name of a certificate, and the group from the organization. ``rolecall.workbench.controlplane.certificates`` embeds
-the certificates.
+from the common name of a certificate, and the group from the organization.
 
 The certificates and kubeconfig files of one control plane.
 

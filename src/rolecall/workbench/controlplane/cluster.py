@@ -2,7 +2,8 @@
 
 A ``ControlPlane`` is identified by its name, for all processes of a user. ``start()`` returns when everything is ready,
 and cleans up if it fails or is interrupted; ``stop()`` removes everything. You can stop and restart single components
-on the same port, to test how a client handles an outage. The programs come from ``rolecall.workbench.controlplane.binaries``.
+on the same port, to test how a client handles an outage.
+The programs come from ``binaries``.
 
 Starts a control plane step by step, or a single component.
 

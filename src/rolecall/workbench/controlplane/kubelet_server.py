@@ -1,6 +1,6 @@
 """The kubelet endpoint of the simulated nodes: serves exec, attach, and logs for their pods.
 
-It runs no command and reads no file for a request: ``rolecall.workbench.controlplane.kubelet_server`` finds the response in the
+It runs no command and reads no file for a request: it finds the response in the
 ConfigMaps of the pod's namespace. kwok has such an endpoint too, but executes the requested command on this machine,
 for every process that connects to its port, and loses the exit code. Only the API server can connect here, with the
 certificate of its kubelet client. Exec and attach use WebSockets, which an API server since 1.36 passes through to a

@@ -253,7 +253,7 @@ _SERVICE_ACCOUNT: Final = {"apiVersion": "v1", "kind": "ServiceAccount"}
 
 
 class RecordSource:
-    """A ``rolecall.workbench.plan.sandbox_sources.Source``; ``definitions`` are the CustomResourceDefinitions of the project."""
+    """A ``Source`` of a sandbox; ``definitions`` are the CustomResourceDefinitions of the project."""
 
     def __init__(self, record: StoredRecord, definitions: Iterable[RawObject] = ()) -> None:
         self.kinds = RecordedKinds(record, definitions)
