@@ -108,8 +108,8 @@ class Cluster:
 
     def wait_for_rollout(self, name: str = "rolecall", namespace: str = NAMESPACE) -> None:
         """Wait until all pods of a Deployment are new ones and ready, and the old ones gone, leases and all."""
-        self.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=180s")
-        eventually(lambda: self.items("pods", namespace), _none_is_leaving, 60, "the old pods are gone")
+        self.kubectl("rollout", "status", f"deployment/{name}", "-n", namespace, "--timeout=600s")
+        eventually(lambda: self.items("pods", namespace), _none_is_leaving, 240, "the old pods are gone")
 
 
 def is_true(obj: Document, kind: str) -> bool:

@@ -21,7 +21,7 @@ def leader(cluster: Cluster) -> str:
 
 def in_operator(cluster: Cluster, *command: str) -> str:
     """Run a command in the pod that leads and return what it printed."""
-    pod = eventually(lambda: leader(cluster), bool, 30, "a replica leads")  # nobody does for a moment after a rollout
+    pod = eventually(lambda: leader(cluster), bool, 120, "a replica leads")  # nobody does for a moment after a rollout
     return cluster.kubectl("exec", "-n", NAMESPACE, pod, "--", *command)
 
 

@@ -64,14 +64,14 @@ def web(cluster: Cluster, runner_image: str, tmp_path_factory: pytest.TempPathFa
 
 def test_every_sample_is_reconciled(web: Project) -> None:
     web.cluster.kubectl("apply", "-k", str(web.folder / "deploy/samples"))
-    eventually(web.written, lambda seen: seen == MESSAGES, 60, "each sample has its ConfigMap")
-    eventually(web.reported, lambda seen: seen == MESSAGES, 30, "each sample says so in its status")
+    eventually(web.written, lambda seen: seen == MESSAGES, 240, "each sample has its ConfigMap")
+    eventually(web.reported, lambda seen: seen == MESSAGES, 120, "each sample says so in its status")
 
 
 def test_what_is_lost_is_made_again(web: Project) -> None:
     for kind in KINDS:
         web.cluster.kubectl("delete", f"configmap/{kind}-sample-{kind}", "-n", f"{kind}-sample")
-    eventually(web.written, lambda seen: seen == MESSAGES, 60, "both ConfigMaps are back")
+    eventually(web.written, lambda seen: seen == MESSAGES, 240, "both ConfigMaps are back")
 
 
 def test_the_image_has_what_a_run_by_hand_needs(web: Project) -> None:

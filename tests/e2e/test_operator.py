@@ -82,7 +82,7 @@ def test_the_four_operators_do_their_work_with_real_pods(deployed: Cluster, page
         }
 
     wanted = {"ready pods": 4, "sung": True, "available": 2, "counted": "3"}
-    eventually(reached, lambda seen: seen == wanted, 120, "every sample has reached its end state")
+    eventually(reached, lambda seen: seen == wanted, 480, "every sample has reached its end state")
     pods = deployed.items("pods", "podscaler-sample", "app=nginx")
     assert len([pod for pod in pods if is_running(pod)]) == 4
 
@@ -103,19 +103,19 @@ def test_its_namespace_admits_no_pod_with_more_rights(deployed: Cluster) -> None
 
 
 def test_another_replica_takes_over_and_nothing_is_lost_or_done_twice(deployed: Cluster) -> None:
-    first = eventually(lambda: leader(deployed), bool, 30, "a replica leads")
+    first = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
     deployed.namespace("takeover")
     deployed.apply(TAKEOVER)
-    eventually(lambda: words(deployed), lambda seen: len(seen) > 5, 60, "the song has begun")
+    eventually(lambda: words(deployed), lambda seen: len(seen) > 5, 240, "the song has begun")
     deployed.kubectl("delete", "pod", first, "-n", NAMESPACE, "--wait=false")
-    eventually(lambda: leader(deployed), lambda name: name not in ("", first), 30, "the other replica leads")
-    sung = eventually(lambda: words(deployed), lambda seen: len(seen) >= WORDS_DURING_TAKEOVER, 90, "the song goes on")
+    eventually(lambda: leader(deployed), lambda name: name not in ("", first), 120, "the other replica leads")
+    sung = eventually(lambda: words(deployed), lambda seen: len(seen) >= WORDS_DURING_TAKEOVER, 360, "the song goes on")
     assert sung == [f"song-zundoko-{number:03d}" for number in range(1, len(sung) + 1)]
     assert gaps(deployed.items("zundokos", "takeover")) > 0.49
     eventually(
         lambda: status(deployed, "podscaler/scaler", "takeover").get("ready"),
         lambda ready: ready == PODS_DURING_TAKEOVER,
-        60,
+        240,
         "all pods are ready",
     )
     events = deployed.items("events", "takeover")
@@ -196,10 +196,10 @@ def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> 
 def test_the_live_page_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
     deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/dashboard")
     deployed.wait_for_rollout()
-    pod = eventually(lambda: leader(deployed), bool, 30, "a replica leads")
+    pod = eventually(lambda: leader(deployed), bool, 120, "a replica leads")
     top = (*deployed.environment.run_in, sys.executable, "-m", "rolecall", "top", "--once")
     with deployed.port_forward(NAMESPACE, f"pod/{pod}", 8090):
-        seen = eventually(lambda: deployed.run(*top).stdout, lambda text: text.count("✓ succeeded") > 5, 60, "top")
+        seen = eventually(lambda: deployed.run(*top).stdout, lambda text: text.count("✓ succeeded") > 5, 240, "top")
     assert "foo-sample/foos.samplecontroller.k8s.io" in seen
     assert "This replica runs the roles." in seen
 
