@@ -33,12 +33,14 @@ def copy_repository(place: Path) -> None:
 
 
 def clone(folder: Path) -> Path:
-    """Give a copy of the repository as git would clone it, with the virtual environment of these tests in its place."""
+    """Give a copy of the repository as git would clone it, with the virtual environment and the uv of these tests."""
     place = folder / "rolecall"
     copy_repository(place)
     for name in ("pyproject.toml", "uv.lock"):
         os.utime(place / name, (0, 0))  # else make would install the copy in place of what is tested
     (place / ".venv").symlink_to(Path(sys.executable).parents[1])
+    if (uv := PROJECT / ".venv-uv").exists():
+        (place / uv.name).symlink_to(uv)  # else make would install another one
     subprocess.run(["git", "init", "--quiet"], cwd=place, check=True)
     return place
 
