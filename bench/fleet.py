@@ -17,7 +17,7 @@ from bench.stage import PROJECT, Stage, until
 from bench.widgets import side_by_side
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.context import RECONCILE_AT_ANNOTATION
+from rolecall.runner.reconcile.context import RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION
 
 PROGRAM = (sys.executable, "-m", "rolecall")
@@ -76,7 +76,7 @@ class Fleet:
         return _DONE_SECONDS + _PER_OBJECT_SECONDS * len(self.objects)
 
     async def _ask(self, obj: RawObject, when: str) -> None:
-        change = {"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: when}}}
+        change = {"metadata": {"annotations": {RECONCILE_REQUESTED_AT_ANNOTATION: when}}}
         await self.stage.client.patch(GVK.of_object(obj), ObjectKey.of_object(obj), change)
 
     async def _are_done(self, gvk: GVK) -> bool:

@@ -1,4 +1,4 @@
-"""``rolecall.dev/paused`` keeps runs from starting, ``rolecall.dev/reconcile-at`` starts one (design 7)."""
+"""``rolecall.dev/paused`` keeps runs from starting, ``rolecall.dev/reconcile-requested-at`` starts one (design 7)."""
 
 from typing import Any
 
@@ -73,14 +73,14 @@ async def test_the_finalizer_of_a_paused_object_runs(world: World, thing: Thing)
     assert await world.find(CONFIG_MAP, "finalized")
 
 
-async def test_anything_new_in_reconcile_at_starts_a_run(thing: Thing) -> None:
+async def test_changed_reconcile_requested_at_starts_a_run(thing: Thing) -> None:
     """Once for each new text, and not for another annotation."""
 
     async def runs() -> int:
         return len(thing.messages("Reconcile succeeded"))
 
     for number, text in enumerate(("now", "2026-11-20T12:00:00Z"), 2):
-        await thing.patch(annotate(reconcile_at=text))
+        await thing.patch(annotate(reconcile_requested_at=text))
         await eventually(runs, lambda count, least=number: count >= least, PATIENCE, f"run {number}")  # type: ignore[misc]
     await thing.patch({"metadata": {"annotations": {"example.com/other": "text"}}})
     await always(runs, lambda count: count == 3, 2, "no further run")

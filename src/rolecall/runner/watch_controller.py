@@ -45,7 +45,7 @@ from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
-from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION
+from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder, EventReporter
 from rolecall.runner.reconcile.own_writes import OwnWrites, PrimaryCause, SelfTriggers
 from rolecall.runner.reconcile.read_triggers import ReadTriggers, SelectedPrimaries
@@ -198,7 +198,8 @@ logger = get_logger("watch")
 _CONTENT_RETRY_SECONDS = 1.0
 """Not at once: a role that changes its own files would run without a pause."""
 _WATCHED_ANNOTATIONS = tuple(
-    FieldPath.of_names("metadata", "annotations", name) for name in (PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION)
+    FieldPath.of_names("metadata", "annotations", name)
+    for name in (PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION)
 )
 
 

@@ -312,7 +312,7 @@ async def test_a_changed_role_is_tried_within_a_second(bench: Bench) -> None:
     assert await bench.due() == {ONE: ["files of the role changed"]}
 
 
-@pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-at"])
+@pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-requested-at"])
 async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: Bench, name: str) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
@@ -369,10 +369,10 @@ DONE = {"observedGeneration": 1}
     [
         {"generation": 2, "spec": {"size": 2}},
         {"generation": 1, "annotations": {"rolecall.dev/paused": "true"}},
-        {"generation": 1, "annotations": {"rolecall.dev/reconcile-at": "now"}},
+        {"generation": 1, "annotations": {"rolecall.dev/reconcile-requested-at": "now"}},
         {"generation": 2, "deletionTimestamp": "2026-01-01T12:00:00Z"},
     ],
-    ids=["spec", "pause", "reconcile-at", "deletion"],
+    ids=["spec", "pause", "reconcile-requested-at", "deletion"],
 )
 async def test_what_a_user_changes_is_urgent(bench: Bench, change: dict[str, Any]) -> None:
     bench.tell(THING, generation=1)

@@ -1,11 +1,7 @@
-"""What one reconcile knows about its object and its run, from the first step to the last.
+"""What one reconcile knows about its object and its run, and the annotations by which users control runs.
 
-The steps fill it in one after the other; nothing of it outlives the reconcile.
-
-The annotations by which the user of a primary says when its role runs.
-
-``rolecall.dev/paused: "true"`` keeps runs from starting for as long as it is set. ``rolecall.dev/reconcile-at`` starts
-a run whenever its value changes, whatever the value is. A change of either reconciles at once.
+``rolecall.dev/paused: "true"`` keeps runs from starting. A change of ``rolecall.dev/reconcile-requested-at`` to any
+value starts a run. Changing either annotation triggers a reconcile.
 """
 
 import asyncio
@@ -75,7 +71,7 @@ class ReconcileContext:
 
 
 PAUSED_ANNOTATION = "rolecall.dev/paused"
-RECONCILE_AT_ANNOTATION = "rolecall.dev/reconcile-at"
+RECONCILE_REQUESTED_AT_ANNOTATION = "rolecall.dev/reconcile-requested-at"
 
 
 def is_paused(obj: RawObject) -> bool:
