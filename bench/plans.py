@@ -1,7 +1,7 @@
 """How long the plan of a whole fleet takes, and a replay: objects of the four kinds that an operator has reconciled.
 
 This is an upgrade as somebody tries it out: the objects are there, mostly nothing changes, and ``rolecall plan --all``
-starts a shadow, imports everything and runs each role. The records of the operator are then replayed in one shadow.
+starts a sandbox, imports everything and runs each role. The records of the operator are then replayed in one sandbox.
 Both are commands as a person types them, so their start counts.
 """
 

@@ -1,4 +1,4 @@
-"""Plans that tests make in one process, with a shadow that many of them share, and what the runs of a plan did.
+"""Plans that tests make in one process, with a sandbox that many of them share, and what the runs of a plan did.
 
 The account that they are made with may only read.
 """
@@ -26,7 +26,7 @@ from rolecall.system.processes import reap_children
 from rolecall.workbench.plan.planner import Planner, Target, Targets, planning, targets_of
 from rolecall.workbench.plan.reconciles import PlannedReconciles
 from rolecall.workbench.plan.results import Plan, PlanRequest
-from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.replay.writes import RunLines
 from tests.integration.world import World, names
@@ -96,8 +96,8 @@ class _KeepingPlanner:
         return Keeping(planner.request, planner.importer, planner.world)
 
 
-async def plan_of(project: Project, shadow: Shadow, reader: Path, **asked: Any) -> KeptPlan:
-    """Plan what is asked for in a shadow that is empty again afterwards; everything in the namespace by default."""
+async def plan_of(project: Project, sandbox: Sandbox, reader: Path, **asked: Any) -> KeptPlan:
+    """Plan what is asked for in a sandbox that is empty again afterwards; everything in the namespace by default."""
     requests: Counter[str] = Counter()
     with project.entered():
         request = project.request(reader, **asked)
@@ -105,21 +105,21 @@ async def plan_of(project: Project, shadow: Shadow, reader: Path, **asked: Any) 
             await Client.connect(str(reader), lambda _status, method, _host: requests.update([method])) as cluster,
         ):
             targets = await targets_of(request, cluster)
-            return await _planned(request, shadow, LiveSource(cluster), targets, requests)
+            return await _planned(request, sandbox, LiveSource(cluster), targets, requests)
 
 
 async def _planned(
-    request: PlanRequest, shadow: Shadow, source: LiveSource, targets: Targets, requests: Counter[str]
+    request: PlanRequest, sandbox: Sandbox, source: LiveSource, targets: Targets, requests: Counter[str]
 ) -> KeptPlan:
     keeping = _KeepingPlanner()
     reap_children()
     try:
         starting = starter_for(request.watches, warm=request.settings.warm)
-        async with starting as starter, planning(request, shadow, source, ProcessRunner(starter)) as planner:
+        async with starting as starter, planning(request, sandbox, source, ProcessRunner(starter)) as planner:
             objects = await keeping.of(planner).plan_all(targets, lambda _: None)
             assumptions = tuple(planner.importer.assumptions)
     finally:
-        await shadow.forget()
+        await sandbox.forget()
     runs = {
         place: [RunLines.of_run(record) for record in made.runs.records]
         for place, made in keeping.kept.items()

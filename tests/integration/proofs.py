@@ -15,7 +15,7 @@ from pathlib import Path
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.workbench.plan.results import ObjectPlan
-from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.replay.comparison import Compared, compare
 from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
@@ -102,9 +102,9 @@ class Proof:
         return compare(real, writes_of(joined(self.planned)), has_ended_early=True)
 
 
-async def prove(project: Project, shadow: Shadow, reader: Path, kubeconfig: Path) -> dict[Place, Proof]:
+async def prove(project: Project, sandbox: Sandbox, reader: Path, kubeconfig: Path) -> dict[Place, Proof]:
     """Plan all objects of a namespace, let an operator reconcile them, and return both by kind and key."""
-    kept = await plan_of(project, shadow, reader)
+    kept = await plan_of(project, sandbox, reader)
     assert set(kept.requests) == {"GET"}
     return await follow(project, kept, kubeconfig)
 

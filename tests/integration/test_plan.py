@@ -19,19 +19,19 @@ from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.differences import Findings, findings_of
 from rolecall.workbench.plan.output import Rendering, document_of
 from rolecall.workbench.plan.results import ExitCode, Plan
-from rolecall.workbench.plan.sandbox import shadow_in
+from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.definitions import CRD
 from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
 from tests.integration.planned import KeptPlan, Place, Project, clear, plan_of
 from tests.integration.proofs import Proof, follow
-from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS, THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, POD, REPLICA_SET, World
 
 pytestmark = pytest.mark.core
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 SECRET, SERVICE = GVK("", "v1", "Secret"), GVK("", "v1", "Service")
 FINALIZER = "test.rolecall.dev/finalizer"
@@ -96,15 +96,15 @@ class After:
 
 
 @pytest.fixture(scope="module")
-def before(project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path) -> Before:
+def before(project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Before:
     """Give the plan of all cases."""
 
     async def plan() -> Before:
-        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
             world = World(client, project.namespace)
             await prepare(world)
             first = await versions_in(world)
-            kept = await plan_of(project, shadow, reader_kubeconfig)
+            kept = await plan_of(project, sandbox, reader_kubeconfig)
             return Before(kept, (first, await versions_in(world)))
 
     return asyncio.run(plan())
@@ -112,14 +112,14 @@ def before(project: Project, defined: ControlPlane, shadow_plane: ControlPlane, 
 
 @pytest.fixture(scope="module")
 def after(
-    before: Before, project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path
+    before: Before, project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path
 ) -> After:
     """Give what the operator did, and the plan of the same objects afterwards."""
 
     async def do() -> After:
         proofs = await follow(project, before.kept, defined.kubeconfig)
-        async with shadow_in(shadow_plane) as shadow:
-            return After(proofs, await plan_of(project, shadow, reader_kubeconfig))
+        async with sandbox_in(sandbox_plane) as sandbox:
+            return After(proofs, await plan_of(project, sandbox, reader_kubeconfig))
 
     return asyncio.run(do())
 

@@ -17,17 +17,17 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan import planner
-from rolecall.workbench.plan.sandbox import Shadow, shadow_in
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.definitions import define, definition, undefine
 from tests.integration.planned import Project, clear
-from tests.integration.shadows import READ_ONLY, reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import READ_ONLY, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS
 from tests.integration.world import World
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 KIND = KINDS[0]
 PRESENT, INCOMPLETE, FAILED = 2, 3, 1
@@ -45,7 +45,7 @@ SHARED = Shared({"asking": Role(TASKS, NAMES)})
 
 
 class Command:
-    """``rolecall plan`` in a project, with the shadow of the file."""
+    """``rolecall plan`` in a project, with the sandbox of the file."""
 
     def __init__(self, project: Project, kubeconfig: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
@@ -67,23 +67,23 @@ class Command:
 
 
 @pytest.fixture
-def shared_shadow(shadow_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans use the shadow of the file."""
+def shared_sandbox(sandbox_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let plans use the sandbox of the file."""
 
     @asynccontextmanager
-    async def running_shadow(_report: object) -> AsyncIterator[Shadow]:
-        async with shadow_in(shadow_plane) as shadow:
-            yield shadow
-            await shadow.forget()
+    async def running_sandbox(_report: object) -> AsyncIterator[Sandbox]:
+        async with sandbox_in(sandbox_plane) as sandbox:
+            yield sandbox
+            await sandbox.forget()
 
-    monkeypatch.setattr(planner, "running_shadow", running_shadow)
+    monkeypatch.setattr(planner, "running_sandbox", running_sandbox)
     # The command would log to what is captured now, and so would every test after it in this process.
     monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 @pytest.fixture
 def command(
-    shared_shadow: None,  # noqa: ARG001 - for what it does
+    shared_sandbox: None,  # noqa: ARG001 - for what it does
     defined: ControlPlane,
     reader_kubeconfig: Path,
     tmp_path: Path,
@@ -219,7 +219,7 @@ def test_a_kind_with_a_conversion_webhook_can_be_used_in_one_version_only(
     assert f"converteds.{converted.group} is asked for in the versions v2 and v1: the webhook" in out
 
 
-def test_an_aggregated_api_is_not_in_a_shadow(command: Command, defined: ControlPlane) -> None:
+def test_an_aggregated_api_is_not_in_a_sandbox(command: Command, defined: ControlPlane) -> None:
     group = f"a{uuid.uuid4().hex[:8]}.rolecall.dev"
     spec = {
         "group": group,

@@ -15,16 +15,16 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import shadow_in
+from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.planned import Place, Project, clear
 from tests.integration.planned_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.proofs import Proof, prove
-from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS
 from tests.integration.world import World
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 FIRST = int(os.environ.get("ROLECALL_FIRST_SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("ROLECALL_PLANNED_ROLES", "2")))
@@ -44,7 +44,7 @@ SHARED = Shared(
 def proofs(
     tmp_path_factory: pytest.TempPathFactory,
     defined: ControlPlane,
-    shadow_plane: ControlPlane,
+    sandbox_plane: ControlPlane,
     reader_kubeconfig: Path,
 ) -> Iterator[Mapping[Place, Proof]]:
     """Give the roles, planned and run."""
@@ -53,13 +53,13 @@ def proofs(
     project = Project(folder, f"chance-{uuid.uuid4().hex[:8]}")
 
     async def do() -> Mapping[Place, Proof]:
-        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
             world = World(client, project.namespace)
             await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
             for name in (f"seed-{seed}" for seed in SEEDS):
                 thing = {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": name}}
                 await world.create(yaml.safe_dump_all([*setup_of(name), {**thing, "spec": {"case": name}}]))
-            return await prove(project, shadow, reader_kubeconfig, defined.kubeconfig)
+            return await prove(project, sandbox, reader_kubeconfig, defined.kubeconfig)
 
     yield asyncio.run(do())
     asyncio.run(clear(project, defined.kubeconfig))

@@ -99,7 +99,7 @@ def recorded_writes(record: StoredRecord) -> list[dict[str, Any]]:
 
 
 def comparable(writes: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return writes without their tasks, and without resource versions, which differ in a shadow."""
+    """Return writes without their tasks, and without resource versions, which differ in a sandbox."""
     found = []
     for each in writes:
         body = each["body"]

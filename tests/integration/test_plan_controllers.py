@@ -1,4 +1,4 @@
-"""What Kubernetes' controllers make and delete because of what runs have written to a shadow."""
+"""What Kubernetes' controllers make and delete because of what runs have written to a sandbox."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,29 +11,29 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
 from rolecall.workbench.plan.convergence import controller_changes
 from rolecall.workbench.plan.results import ControllerChange, ObjectChange, ObjectPlan
-from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource
-from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
+from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
 from tests.integration.world import DEPLOYMENT, FOO, PATIENCE, POD, REPLICA_SET, World, names
 
-__all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 
 
 @pytest.fixture
-async def importer(shadow: Shadow, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
+async def importer(sandbox: Sandbox, reader_kubeconfig: Path, world: World) -> AsyncIterator[Importer]:
     """Give an importer that has imported a Deployment with two pods."""
     await world.create(DEPLOYMENT_OF_TWO)
     await world.wait_for(DEPLOYMENT, "web", lambda obj: obj.get("status", {}).get("availableReplicas") == 2, PATIENCE)
     async with await Client.connect(str(reader_kubeconfig)) as client:
-        importer = shadow.importer(LiveSource(client))
+        importer = sandbox.importer(LiveSource(client))
         info = parse("PATCH", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
         await importer.before(info, "", "")
         yield importer
 
 
 async def changes(importer: Importer, key: ObjectKey, before: RawObject | None) -> list[ControllerChange]:
-    """Return what controllers do when runs have left a Deployment as it is now in the shadow."""
+    """Return what controllers do when runs have left a Deployment as it is now in the sandbox."""
     try:
         after = await importer.client.get(DEPLOYMENT, key)
     except NotFoundError:
@@ -47,10 +47,10 @@ def change(gvk: GVK, namespace: str, name: str, *, is_deletion: bool, count: int
 
 
 async def test_pods_that_a_larger_number_of_replicas_gets_are_told(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
-    before = await shadow.client.get(DEPLOYMENT, world.key("web"))
-    there = World(shadow.client, world.namespace)
+    before = await sandbox.client.get(DEPLOYMENT, world.key("web"))
+    there = World(sandbox.client, world.namespace)
     await there.patch(DEPLOYMENT, "web", {"spec": {"replicas": 5}})
 
     [replica_set] = names(await world.objects(REPLICA_SET))
@@ -60,10 +60,10 @@ async def test_pods_that_a_larger_number_of_replicas_gets_are_told(
 
 
 async def test_what_is_deleted_with_a_deployment_is_told_by_its_names(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
-    before = await shadow.client.get(DEPLOYMENT, world.key("web"))
-    await shadow.client.delete(DEPLOYMENT, world.key("web"))
+    before = await sandbox.client.get(DEPLOYMENT, world.key("web"))
+    await sandbox.client.delete(DEPLOYMENT, world.key("web"))
 
     [replica_set], pods = names(await world.objects(REPLICA_SET)), names(await world.pods(app="web"))
     assert await changes(importer, world.key("web"), before) == [

@@ -12,14 +12,14 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.results import ObjectPlan
-from rolecall.workbench.plan.sandbox import shadow_in
+from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.planned import Project, clear, plan_of
-from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS
 from tests.integration.world import CONFIG_MAP, World, names
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 MARK = """
     definition:
@@ -95,11 +95,11 @@ TRIES: Mapping[str, str] = {
     msg: "{{ lookup('pipe', [ansible_playbook_python, client, admin, ns, me] | join(' ')) }}"
 """,
 }
-"""Ways to write past the shadow, by their names."""
+"""Ways to write past the sandbox, by their names."""
 
 COMMON = '- name: Try to get out\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
 HARMLESS = frozenset({"server"})
-"""What runs, because the run's own kubeconfig takes precedence: its write goes to the shadow."""
+"""What runs, because the run's own kubeconfig takes precedence: its write goes to the sandbox."""
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +122,23 @@ def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> 
 
 
 def planned(
-    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader: Path, tries: list[str], **asked: object
+    project: Project,
+    defined: ControlPlane,
+    sandbox_plane: ControlPlane,
+    reader: Path,
+    tries: list[str],
+    **asked: object,
 ) -> tuple[dict[str, ObjectPlan], set[str]]:
     """Plan tries in a new namespace; return the plans, and the ConfigMaps that there are in the cluster."""
 
     async def plan() -> tuple[dict[str, ObjectPlan], set[str]]:
-        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
             world = World(client, project.namespace)
             space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
             await client.create(space)
             for name in tries:
                 await world.create(yaml.safe_dump(manifest(KINDS[0], name)))
-            kept = await plan_of(project, shadow, reader, everything=True, **asked)
+            kept = await plan_of(project, sandbox, reader, everything=True, **asked)
             return {each.key.name: each for each in kept.plan.objects}, set(names(await world.objects(CONFIG_MAP)))
 
     found = asyncio.run(plan())
@@ -146,10 +151,10 @@ def manifest(gvk: GVK, name: str) -> dict[str, object]:
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": {"case": name}}
 
 
-def test_no_way_past_the_shadow_changes_anything(
-    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path
+def test_no_way_past_the_sandbox_changes_anything(
+    project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path
 ) -> None:
-    plans, there = planned(project, defined, shadow_plane, reader_kubeconfig, list(TRIES))
+    plans, there = planned(project, defined, sandbox_plane, reader_kubeconfig, list(TRIES))
     assert {name for name in there if name.startswith("escaped")} == set()
     held = {name for name, plan in plans.items() if plan.withheld or plan.stopped_at}
     assert held == set(TRIES) - HARMLESS
@@ -159,9 +164,9 @@ def test_no_way_past_the_shadow_changes_anything(
 
 @pytest.mark.parametrize("name", ["command", "script", "module"])
 def test_the_same_ways_lead_out_when_commands_are_allowed(
-    project: Project, defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path, name: str
+    project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path, name: str
 ) -> None:
     """So the test above would see it."""
     other = Project(project.folder, f"{project.namespace}-{name}")
-    _, there = planned(other, defined, shadow_plane, reader_kubeconfig, [name], runs_commands=True)
+    _, there = planned(other, defined, sandbox_plane, reader_kubeconfig, [name], runs_commands=True)
     assert f"escaped-{name}" in there

@@ -11,15 +11,15 @@ import pytest
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import Shadow, shadow_in
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from tests.integration.operators import copy_project
 from tests.integration.planned import Place, Project, clear
 from tests.integration.proofs import Proof, prove
-from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
 from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, PATIENCE, POD_SCALER, REPLICA_SET, World
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 NEW = (
     (FOO.kind, "one"),
@@ -45,7 +45,7 @@ def stories(
     tmp_path_factory: pytest.TempPathFactory,
     account_kubeconfig: Path,
     defined: ControlPlane,
-    shadow_plane: ControlPlane,
+    sandbox_plane: ControlPlane,
     reader_kubeconfig: Path,
 ) -> Iterator[Stories]:
     """Give the stories, planned and done step by step."""
@@ -54,25 +54,25 @@ def stories(
     project = Project(folder, f"stories-{uuid.uuid4().hex[:8]}")
 
     async def tell() -> Stories:
-        async with await Client.connect(str(defined.kubeconfig)) as client, shadow_in(shadow_plane) as shadow:
+        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
             world = World(client, project.namespace)
-            return await _told(project, shadow, world, (reader_kubeconfig, account_kubeconfig))
+            return await _told(project, sandbox, world, (reader_kubeconfig, account_kubeconfig))
 
     yield asyncio.run(tell())
     asyncio.run(clear(project, defined.kubeconfig))
 
 
-async def _told(project: Project, shadow: Shadow, world: World, kubeconfigs: tuple[Path, Path]) -> Stories:
+async def _told(project: Project, sandbox: Sandbox, world: World, kubeconfigs: tuple[Path, Path]) -> Stories:
     await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
     await world.create(FOREIGN)
     await world.create(SAMPLES)
     await world.wait_for(DEPLOYMENT, "foreign", is_ready, PATIENCE)
     await world.wait_for(REPLICA_SET, "counted", is_ready, PATIENCE)
-    new = await prove(project, shadow, *kubeconfigs)
+    new = await prove(project, sandbox, *kubeconfigs)
     await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
     await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
     await world.wait_for(DEPLOYMENT, "made", is_ready, PATIENCE)
-    return Stories(world.namespace, new, await prove(project, shadow, *kubeconfigs))
+    return Stories(world.namespace, new, await prove(project, sandbox, *kubeconfigs))
 
 
 def is_ready(obj: RawObject) -> bool:

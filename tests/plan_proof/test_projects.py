@@ -12,15 +12,15 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.references import RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import shadow_in
+from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.example_projects import ADVANCED, MEMCACHED, Image
 from tests.integration.example_projects import Project as Example
 from tests.integration.planned import Project, clear
 from tests.integration.proofs import prove
-from tests.integration.shadows import reader_kubeconfig, shadow_plane
+from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.world import World
 
-__all__ = ["reader_kubeconfig", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox_plane"]
 
 WORD = (
     "{apiVersion: v1, kind: Secret, metadata: {name: test-secret, labels: {reconcile: ''}}, stringData: {word: quiet}}"
@@ -47,29 +47,29 @@ def of_advanced() -> list[RawObject]:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The cluster, the control plane of the shadow, and the kubeconfig of an account that may only read."""
+    """The cluster, the control plane of the sandbox, and the kubeconfig of an account that may only read."""
 
     real: ControlPlane
-    shadow: ControlPlane
+    sandbox: ControlPlane
     reader: Path
 
     async def differences(self, project: Project, objects: Sequence[RawObject]) -> dict[str, list[str]]:
         """Return how the runs for objects differ from what was planned for them."""
-        async with await Client.connect(str(self.real.kubeconfig)) as client, shadow_in(self.shadow) as shadow:
+        async with await Client.connect(str(self.real.kubeconfig)) as client, sandbox_in(self.sandbox) as sandbox:
             space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
             await client.create(space)
             world = World(client, project.namespace)
             for obj in objects:
                 await world.create(yaml.safe_dump(obj))
-            proofs = await prove(project, shadow, self.reader, self.real.kubeconfig)
+            proofs = await prove(project, sandbox, self.reader, self.real.kubeconfig)
             await clear(project, self.real.kubeconfig)
             return {f"{kind} {key}": proof.of_common_runs().differences for (kind, key), proof in proofs.items()}
 
 
 @pytest.fixture
-def clusters(defined: ControlPlane, shadow_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
+def clusters(defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
     """Give the clusters."""
-    return Clusters(defined, shadow_plane, reader_kubeconfig)
+    return Clusters(defined, sandbox_plane, reader_kubeconfig)
 
 
 @pytest.mark.parametrize(("example", "objects"), [(MEMCACHED, of_memcached()), (ADVANCED, of_advanced())])

@@ -64,7 +64,7 @@ def add_parser(commands: Any) -> None:
     parser: Parser = commands.add_parser(
         "plan",
         help="say what the roles would change, without changing anything",
-        description="Runs the roles of this directory against a shadow of the cluster, and says what they would "
+        description="Runs the roles of this directory against a sandbox of the cluster, and says what they would "
         "change: for one object, for the objects in files as if these had been applied, or for all objects. The "
         "cluster is only read.",
         epilog=EPILOG,

@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         "replay",
         help="run the roles on the records of runs, and compare what they write",
         description="Runs the roles of this directory again on the records that 'rolecall run --record-dir DIR' has "
-        "written, against a shadow of the cluster that each record shows, and says how their writes differ from those "
+        "written, against a sandbox of the cluster that each record shows, and says how their writes differ from those "
         "in the record.",
         epilog=EPILOG,
         formatter_class=FlagFormatter,

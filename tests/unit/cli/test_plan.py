@@ -41,7 +41,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
 
         async def make_plan(request: PlanRequest, report: Callable[[str], None]) -> Plan:
             asked.append(request)
-            report("Starting the shadow")
+            report("Starting the sandbox")
             if error:
                 raise error
             return Plan(plans)
@@ -97,7 +97,7 @@ def test_standard_output_has_only_the_plan(planned: Planned, capsys: pytest.Capt
     planned(CHANGED, SAME)
     main(["plan", "-f", "a.yaml"])
     printed = capsys.readouterr()
-    assert printed.err == "Starting the shadow\n"
+    assert printed.err == "Starting the sandbox\n"
     first, *_, last, total = printed.out.splitlines()
     assert first == "Foo ns/one: 1 to change"
     assert last == "Foo ns/two: unchanged"

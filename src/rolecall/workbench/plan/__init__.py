@@ -1,1 +1,1 @@
-"""``rolecall plan``: what the roles would change, found out by running them against a shadow of the cluster."""
+"""``rolecall plan``: what the roles would change, found out by running them against a sandbox of the cluster."""

@@ -1,11 +1,11 @@
 """What the requests of planned runs did to objects: their writes, and each object before and after them.
 
-What the controllers of the shadow did is not among them: an object is as the API server answered the last write of a
+What the controllers of the sandbox did is not among them: an object is as the API server answered the last write of a
 run.
 
 Keeps what objects were before a planned run changed them.
 
-A gate before the shadow: a write passes when its object has been imported, and has been read as it is.
+A gate before the sandbox: a write passes when its object has been imported, and has been read as it is.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.workbench.plan.results import ObjectChange, PlannedWrite, TaskName
-from rolecall.workbench.plan.sandbox import ShadowGate
+from rolecall.workbench.plan.sandbox import SandboxGate
 
 _SELECTORS: Final[tuple[str, ...]] = ("labelSelector", "fieldSelector")
 Place = tuple[str, str, ObjectKey]
@@ -53,7 +53,7 @@ class Baselines:
 class PlanGate:
     """The gate of the proxy of planned runs. ``register`` the baselines of a run before its first request."""
 
-    shadow: ShadowGate
+    sandbox: SandboxGate
     client: Client
     _of_primaries: dict[tuple[GVK, ObjectKey], Baselines] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class PlanGate:
 
     async def before(self, request: GatedRequest) -> web.Response | None:
         """Import what a request asks about; remember what a write is about to change."""
-        answer = await self.shadow.before(request)
+        answer = await self.sandbox.before(request)
         if answer is None and request.info.is_write and not request.info.is_dry_run:
             baselines = self._of_primaries.get((request.spec.request_gvk, request.spec.key))
             if baselines is not None:

@@ -1,11 +1,11 @@
-"""Waits until the controllers of the shadow have done their work on what a run has written.
+"""Waits until the controllers of the sandbox have done their work on what a run has written.
 
 Whatever they change then wakes the primary in a real operator, too.
 
 What Kubernetes' controllers make and delete because of a plan: the ReplicaSets, pods and the like of workloads.
 
-They have done it in the shadow when a plan is ready. Everything that belongs to what the runs have deleted counts as
-deleted, whether the garbage collector of the shadow has come to it or not.
+They have done it in the sandbox when a plan is ready. Everything that belongs to what the runs have deleted counts as
+deleted, whether the garbage collector of the sandbox has come to it or not.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ def _is_done(written: Written, found: RawObject) -> bool:
 
 
 async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) -> tuple[ControllerChange, ...]:
-    """Return what controllers have made and deleted in the shadow, apart from what runs have. Raises KubeError."""
+    """Return what controllers have made and deleted in the sandbox, apart from what runs have. Raises KubeError."""
     changes = [change for plan in plans for change in plan.changes]
     await settled(importer.client, _written(changes))
     own = {(change.gvk.group, change.gvk.kind, change.key) for change in changes}

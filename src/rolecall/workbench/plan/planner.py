@@ -1,15 +1,15 @@
-"""Makes a plan: starts a shadow of the cluster, runs the roles against it, and says what they changed.
+"""Makes a plan: starts a sandbox of the cluster, runs the roles against it, and says what they changed.
 
-Nothing but reads is ever sent to the cluster. The shadow is gone when the plan is there.
+Nothing but reads is ever sent to the cluster. The sandbox is gone when the plan is there.
 
-Plans one object: reconciles it in the shadow until nothing is left to do.
+Plans one object: reconciles it in the sandbox until nothing is left to do.
 
-The reconcile is repeated, as it would be, when the role asks for it, and when the controllers of the shadow have
+The reconcile is repeated, as it would be, when the role asks for it, and when the controllers of the sandbox have
 changed what a run has written and the operator would have watched it.
 
 Which objects a plan is for, from what somebody has asked for.
 
-The cluster is asked before a shadow is started, so that a mistake is told at once.
+The cluster is asked before a sandbox is started, so that a mistake is told at once.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from rolecall.workbench.plan.changes import Changes, PlanGate
 from rolecall.workbench.plan.convergence import SETTLES_WITHIN_SECONDS, Written, controller_changes, settled
 from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
 from rolecall.workbench.plan.results import ObjectPlan, Plan, PlanError, PlanRequest
-from rolecall.workbench.plan.sandbox import Shadow, ShadowGate, running_shadow
+from rolecall.workbench.plan.sandbox import Sandbox, SandboxGate, running_sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
 
@@ -50,7 +50,7 @@ MAX_ROUNDS: Final = 10
 
 @dataclass(slots=True)
 class PlannedObject:
-    """One object of the shadow, whose reconciles are being planned."""
+    """One object of the sandbox, whose reconciles are being planned."""
 
     reconciles: PlannedReconciles
     assumptions: dict[str, None] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class PlannedObject:
         if summary is not None and (summary.requeue_at is not None or summary.requeue_after_seconds is not None):
             return (Cause("requeue_after"),)
         found = await settled(self.reconciles.world.client, written)
-        within = f"was not ready in the shadow within {SETTLES_WITHIN_SECONDS:.0f} s"
+        within = f"was not ready in the sandbox within {SETTLES_WITHIN_SECONDS:.0f} s"
         self.assumptions |= dict.fromkeys(f"{each.gvk.kind} {each.key} {within}" for each in found.unfinished)
         return tuple(Cause(f"dependent {each.gvk.kind} {each.key} changed") for each in found.changed[:1])
 
@@ -242,8 +242,8 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
             raise PlanError(f"the API server at {cluster.base_url} cannot be reached: {error}") from error
         async with (
             starter_for(request.watches, warm=request.settings.warm) as starter,
-            running_shadow(report) as shadow,
-            planning(request, shadow, LiveSource(cluster), ProcessRunner(starter)) as planner,
+            running_sandbox(report) as sandbox,
+            planning(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as planner,
         ):
             objects = await planner.plan_all(targets, report)
             follows = request.follows_controllers
@@ -252,16 +252,16 @@ async def make_plan(request: PlanRequest, report: Report) -> Plan:
 
 
 @asynccontextmanager
-async def planning(request: PlanRequest, shadow: Shadow, source: Source, runner: Runner) -> AsyncIterator["Planner"]:
-    """Yield what plans objects in a shadow that is filled from a source."""
-    importer = shadow.importer(source, prefetches=request.everything)
-    gate = PlanGate(ShadowGate(importer), shadow.client)
-    proxy = Proxy(shadow.client, gate=gate)
+async def planning(request: PlanRequest, sandbox: Sandbox, source: Source, runner: Runner) -> AsyncIterator["Planner"]:
+    """Yield what plans objects in a sandbox that is filled from a source."""
+    importer = sandbox.importer(source, prefetches=request.everything)
+    gate = PlanGate(SandboxGate(importer), sandbox.client)
+    proxy = Proxy(sandbox.client, gate=gate)
     directory = OwnedDirectory.make("rolecall-plan-")
     root = directory.path.resolve()
     try:
         await proxy.start()
-        world = PlanWorld(request.settings, shadow.client, proxy, gate, runner, root, request.runs_commands)
+        world = PlanWorld(request.settings, sandbox.client, proxy, gate, runner, root, request.runs_commands)
         yield Planner(request, importer, world)
     finally:
         await proxy.stop()
@@ -270,7 +270,7 @@ async def planning(request: PlanRequest, shadow: Shadow, source: Source, runner:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans objects in a shadow."""
+    """Plans objects in a sandbox."""
 
     request: PlanRequest
     importer: Importer
@@ -323,7 +323,7 @@ class Planner:
 
 
 async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject) -> None:
-    """Give an object in the shadow the content of a file: each field of the file as a whole, labels one by one.
+    """Give an object in the sandbox the content of a file: each field of the file as a whole, labels one by one.
 
     Raises KubeError.
     """

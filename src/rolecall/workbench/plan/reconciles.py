@@ -1,4 +1,4 @@
-"""Reconciles one object of a shadow as the operator would, and keeps what its runs did.
+"""Reconciles one object of a sandbox as the operator would, and keeps what its runs did.
 
 The reconcile is the operator's own, with its conditions, finalizers and periods. Its runs are planned ones: what is not
 Kubernetes is withheld, see docs/concepts/planned-runs.md.
@@ -137,7 +137,7 @@ _COMPLETE: Final = "complete up to task "
 
 @dataclass(frozen=True, slots=True)
 class PlanWorld:
-    """What all planned objects share: the shadow's client, the proxy before it, and what runs roles.
+    """What all planned objects share: the sandbox's client, the proxy before it, and what runs roles.
 
     ``root`` is a directory for files of the runs. With ``runs_commands`` nothing is withheld.
     """
@@ -174,7 +174,7 @@ class KeptRuns:
 
 @dataclass(slots=True)
 class PlannedReconciles:
-    """The reconciles of one object of the shadow."""
+    """The reconciles of one object of the sandbox."""
 
     world: PlanWorld
     watch: Watch
@@ -215,8 +215,8 @@ class PlannedReconciles:
         self.stopped_at = self.stopped_at or self._unanswered_in(record)
 
     def _unanswered_in(self, record: RunRecord) -> str:
-        """Return the task of the first request that the shadow could not answer, and why; empty if there is none."""
-        for problem in self.world.gate.shadow.problems:
+        """Return the task of the first request that the sandbox could not answer, and why; empty if there is none."""
+        for problem in self.world.gate.sandbox.problems:
             if problem.ident == record.ident:
                 task = next((each.name for each in record.tasks.values() if each.ident == problem.task), "")
                 return f"{task or 'an unknown task'}: {problem.text}"

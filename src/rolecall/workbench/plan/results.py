@@ -65,7 +65,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """A write as the task sent it, without the owner that the proxy may add; ``status`` is the shadow's answer."""
+    """A write as the task sent it, without the owner that the proxy may add; ``status`` is the sandbox's answer."""
 
     task: TaskName
     method: str

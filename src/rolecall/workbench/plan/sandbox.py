@@ -1,11 +1,11 @@
-"""A shadow as a whole: a control plane of its own with what is imported into it.
+"""A sandbox as a whole: a control plane of its own with what is imported into it.
 
-A shadow belongs to one process. It is removed at its end with everything that was imported; what a process that was
+A sandbox belongs to one process. It is removed at its end with everything that was imported; what a process that was
 killed has left is removed by the next one.
 
-Stands before the API server of a shadow: imports what a request asks about, and refuses what no shadow can do.
+Stands before the API server of a sandbox: imports what a request asks about, and refuses what no sandbox can do.
 
-Discovery of the shadow would lack the groups of the source that nobody has asked for yet, so the list of all groups
+Discovery of the sandbox would lack the groups of the source that nobody has asked for yet, so the list of all groups
 is made of both. Whoever plans asks ``problems`` afterwards: a role may ignore the answer that it gets.
 """
 
@@ -36,7 +36,7 @@ from rolecall.workbench.plan.sandbox_import import Controllers, Importer
 from rolecall.workbench.plan.sandbox_sources import Source, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITIONS, Definitions, EtcdStore
 
-PREFIX = "shadow-"
+PREFIX = "sandbox-"
 _KEPT = (
     "apiregistration.k8s.io/",
     "clusterrolebindings/",
@@ -52,26 +52,26 @@ _KEPT = (
 
 
 @dataclass(slots=True)
-class Shadow:
-    """A running shadow. ``client`` is its administrator."""
+class Sandbox:
+    """A running sandbox. ``client`` is its administrator."""
 
     plane: ControlPlane
     client: Client
     controllers: Controllers
     store: EtcdStore
     revision: int
-    """Where the shadow's own objects end."""
+    """Where the sandbox's own objects end."""
 
     imported_definitions: set[str] = field(default_factory=set)
     """The names of definitions that a source has; making one takes longer than anything else in a replay."""
 
     def importer(self, source: Source, *, prefetches: bool = False) -> Importer:
-        """Return what fills the shadow from a source."""
+        """Return what fills the sandbox from a source."""
         definitions = Definitions(source, self.client, self.imported_definitions)
         return Importer(definitions, self.store, self.controllers, prefetches)
 
     async def forget(self) -> None:
-        """Remove all objects that were imported or made since, so that another source can fill the shadow.
+        """Remove all objects that were imported or made since, so that another source can fill the sandbox.
 
         Definitions that were imported stay: the next source replaces them where they differ. Raises SourceError.
         """
@@ -81,25 +81,25 @@ class Shadow:
 
 
 @asynccontextmanager
-async def running_shadow(report: Callable[[str], None]) -> AsyncIterator[Shadow]:
-    """Start a shadow, and remove it at the end. Raises ControlPlaneError."""
+async def running_sandbox(report: Callable[[str], None]) -> AsyncIterator[Sandbox]:
+    """Start a sandbox, and remove it at the end. Raises ControlPlaneError."""
     await in_thread(_remove_left_behind)
     plane = ControlPlane(f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}", report=report, has_controllers=False)
     try:
         await in_thread(plane.start)
-        async with shadow_in(plane) as shadow:
-            yield shadow
+        async with sandbox_in(plane) as sandbox:
+            yield sandbox
     finally:
         await in_thread(plane.stop)
 
 
 @asynccontextmanager
-async def shadow_in(plane: ControlPlane) -> AsyncIterator[Shadow]:
-    """Yield the shadow in a control plane that runs without controllers."""
+async def sandbox_in(plane: ControlPlane) -> AsyncIterator[Sandbox]:
+    """Yield the sandbox in a control plane that runs without controllers."""
     store = EtcdStore(plane.layout.root / ETCD_SOCKET)
     try:
         async with await Client.connect(str(plane.kubeconfig)) as client:
-            yield Shadow(plane, client, Controllers(plane), store, await store.revision())
+            yield Sandbox(plane, client, Controllers(plane), store, await store.revision())
     finally:
         await store.close()
 
@@ -126,8 +126,8 @@ class Problem:
 
 
 @dataclass(slots=True)
-class ShadowGate:
-    """The gate of the proxy of one shadow."""
+class SandboxGate:
+    """The gate of the proxy of one sandbox."""
 
     importer: Importer
     problems: list[Problem] = field(default_factory=list)

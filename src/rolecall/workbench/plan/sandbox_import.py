@@ -1,12 +1,12 @@
 """Imports what a request asks about before it is answered, once: an object or a list, with all that belongs to it.
 
-What was imported, or was found to be missing, is never looked up again: from then on the shadow knows better.
+What was imported, or was found to be missing, is never looked up again: from then on the sandbox knows better.
 
 What has to be imported together with an object: its owners, and what the controllers of workloads have made.
 
 Without its owner the garbage collector would remove an object; without their pods, workloads would make new ones.
 
-The controllers of a shadow, which work only when somebody needs them.
+The controllers of a sandbox, which work only when somebody needs them.
 
 A controller that sees a ReplicaSet before its pods makes them anew. So nothing works while workloads are imported, and
 controllers read everything anew afterwards. Most plans change nothing that they look after, and never start them.
@@ -213,7 +213,7 @@ _List = tuple[_Place, str, str]
 
 @dataclass(slots=True)
 class Imported:
-    """What a shadow has of its source."""
+    """What a sandbox has of its source."""
 
     uids: set[str] = field(default_factory=set)
     objects: dict[tuple[_Place, str], bool] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class Imported:
 
 @dataclass(slots=True)
 class Importer:
-    """Fills a shadow from its source.
+    """Fills a sandbox from its source.
 
     With ``prefetches`` the first object of a kind and namespace brings the others with it, which saves time if many are
     planned.
@@ -247,12 +247,12 @@ class Importer:
 
     @property
     def source(self) -> Source:
-        """What the shadow is filled from."""
+        """What the sandbox is filled from."""
         return self.definitions.source
 
     @property
     def client(self) -> Client:
-        """The administrator of the shadow."""
+        """The administrator of the sandbox."""
         return self.definitions.client
 
     @property
@@ -338,7 +338,7 @@ class Importer:
     async def _check_aggregated(self, info: RequestInfo) -> None:
         if info.group in await self._groups() and not await self.source.definitions(info.group):
             raise SourceError(
-                f"{info.resource}.{info.group} is served by an aggregated API server, which a shadow does not have"
+                f"{info.resource}.{info.group} is served by an aggregated API server, which a sandbox does not have"
             )
 
     async def _import_object(self, resource: ApiResource, key: ObjectKey) -> None:
@@ -433,14 +433,14 @@ class Importer:
             await self._make(node(name))
 
     async def _make(self, obj: RawObject) -> None:
-        """Make an object that the source does not show, unless the shadow has it."""
+        """Make an object that the source does not show, unless the sandbox has it."""
         try:
             await self.client.create(obj)
         except ConflictError:
             return
         except KubeError as error:
             raise SourceError(
-                f"{obj['kind']} {ObjectKey.of_object(obj)} cannot be made in the shadow: {error}"
+                f"{obj['kind']} {ObjectKey.of_object(obj)} cannot be made in the sandbox: {error}"
             ) from error
 
     def _stored(self, found: Found) -> StoredObject:

@@ -1,8 +1,8 @@
-"""A live cluster as the source of a shadow: everything that is ever sent to it is a ``get`` or a ``list``.
+"""A live cluster as the source of a sandbox: everything that is ever sent to it is a ``get`` or a ``list``.
 
 The rights to read what the roles read are enough, and those to read the CustomResourceDefinitions of their kinds.
 
-Where the contents of a shadow come from. A source is only ever read.
+Where the contents of a sandbox come from. A source is only ever read.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class SourceError(Exception):
 
 
 class Source(Protocol):
-    """The cluster that a shadow stands in for.
+    """The cluster that a sandbox stands in for.
 
     Objects are whole, as the API server of the source stores them: with uid, managed fields and status.
     """

@@ -1,4 +1,4 @@
-"""Puts objects into the shadow's etcd as they are in the source, with their uid, status, times and managed fields.
+"""Puts objects into the sandbox's etcd as they are in the source, with their uid, status, times and managed fields.
 
 The API server would give each object that is created a new uid and an empty status. It reads from etcd whatever can be
 decoded, JSON included, so an object that is stored directly is served as it was. The keys are those of kube-apiserver
@@ -8,9 +8,9 @@ The API server answers a list from its cache as soon as the cache has come to et
 that each revision changes one object. So the last change of several is always a revision of its own: a list that begins
 after it has all of them.
 
-Makes the kinds of the source known to the shadow.
+Makes the kinds of the source known to the sandbox.
 
-A definition is created as it is in the source, apart from a conversion webhook, which the shadow cannot reach: of such
+A definition is created as it is in the source, apart from a conversion webhook, which the sandbox cannot reach: of such
 a kind the version that is asked for first is stored, and no other one can be used.
 """
 
@@ -75,7 +75,7 @@ class StoredObject:
 
 
 class EtcdStore:
-    """The etcd of a shadow, through the JSON gateway on its socket. Close it at the end."""
+    """The etcd of a sandbox, through the JSON gateway on its socket. Close it at the end."""
 
     def __init__(self, socket: Path) -> None:
         # A path of a socket has at most 107 bytes.
@@ -111,7 +111,7 @@ class EtcdStore:
     async def _ask(self, what: str, question: dict[str, Any]) -> dict[str, Any]:
         async with self._session.post(f"http://etcd/v3/kv/{what}", json=question) as response:
             if response.status != 200:  # noqa: PLR2004 - OK
-                raise SourceError(f"the shadow cannot keep what is imported: etcd answered {await response.text()}")
+                raise SourceError(f"the sandbox cannot keep what is imported: etcd answered {await response.text()}")
             answer: dict[str, Any] = await response.json()
             return answer
 
@@ -145,7 +145,7 @@ _KEPT_METADATA: Final = ("name", "labels", "annotations")
 
 @dataclass(slots=True)
 class Definitions:
-    """The definitions in a shadow, by what the source has; ``imported`` gets their names."""
+    """The definitions in a sandbox, by what the source has; ``imported`` gets their names."""
 
     source: Source
     client: Client
@@ -168,22 +168,22 @@ class Definitions:
         self._groups.add(group)
 
     async def resource(self, group: str, version: str, plural: str) -> ApiResource | None:
-        """Return a resource as the shadow serves it, None if it does not. Raises SourceError."""
+        """Return a resource as the sandbox serves it, None if it does not. Raises SourceError."""
         await self.install(group)
         await self._use_version(group, version, plural)
         try:
             return await self.client.resource_for_path(group, version, plural)
         except KubeError as error:
-            raise SourceError(f"the shadow does not tell what {group}/{version} serves: {error}") from error
+            raise SourceError(f"the sandbox does not tell what {group}/{version} serves: {error}") from error
 
     async def resource_of(self, gvk: GVK) -> ApiResource | None:
-        """Return the resource of a kind, None if the shadow does not serve it. Raises SourceError."""
+        """Return the resource of a kind, None if the sandbox does not serve it. Raises SourceError."""
         try:
             resource = await self.client.resource(gvk)
         except UnknownKindError:
             return None
         except KubeError as error:
-            raise SourceError(f"the shadow does not tell what {gvk} is: {error}") from error
+            raise SourceError(f"the sandbox does not tell what {gvk} is: {error}") from error
         await self._use_version(gvk.group, gvk.version, resource.plural)
         return resource
 
@@ -203,7 +203,7 @@ class Definitions:
     async def _create_or_replace(self, created: RawObject) -> None:
         try:
             await self.client.create(created)
-        except ConflictError:  # left from another source of the same shadow
+        except ConflictError:  # left from another source of the same sandbox
             found = await self.client.get(DEFINITION_KIND, ObjectKey.of_object(created))
             await self.client.replace({**found, "spec": created["spec"]})
 
@@ -212,7 +212,7 @@ class Definitions:
             if await self.client.resource_for_path(group, version, plural):
                 return
             await asyncio.sleep(LOOK_EVERY_SECONDS)  # discovery has no watch
-        raise SourceError(f"the shadow did not serve {plural}.{group}/{version} within {SERVED_WITHIN_SECONDS:.0f} s")
+        raise SourceError(f"the sandbox did not serve {plural}.{group}/{version} within {SERVED_WITHIN_SECONDS:.0f} s")
 
     async def _use_version(self, group: str, version: str, plural: str) -> None:
         """Store objects of a kind with a conversion webhook in the version that is asked for."""
@@ -223,7 +223,7 @@ class Definitions:
         if used != version:
             raise SourceError(
                 f"{plural}.{group} is asked for in the versions {used} and {version}: the webhook that converts"
-                " between them cannot be reached from a shadow; use one version in the role and in watches.yaml"
+                " between them cannot be reached from a sandbox; use one version in the role and in watches.yaml"
             )
         key = ObjectKey("", f"{plural}.{group}")
         current = await self.client.get(DEFINITION_KIND, key)

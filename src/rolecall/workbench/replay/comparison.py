@@ -7,9 +7,9 @@ What a replay says about its record: the same, other writes, complete up to a ta
 
 A run that failed is the same if the role fails today at the same task for the same reason.
 
-What a role has asked in a shadow and the record does not tell.
+What a role has asked in a sandbox and the record does not tell.
 
-The shadow answered that such an object is not there, and lists without it.
+The sandbox answered that such an object is not there, and lists without it.
 """
 
 import re
@@ -127,7 +127,7 @@ def _other_answer(before: Write, after: Write) -> Iterator[str]:
     then, now = ("refused" if not each.is_accepted else "accepted" for each in (before, after))
     yield (
         f"{before.method} {before.target} was {then} with {before.status} in the record, and is {now} with"
-        f" {after.status} in the shadow"
+        f" {after.status} in the sandbox"
     )
 
 
@@ -171,7 +171,7 @@ _ANEW: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """A run in the shadow, for which ``source`` stood in; ``stopped_at`` says up to which task it is complete.
+    """A run in the sandbox, for which ``source`` stood in; ``stopped_at`` says up to which task it is complete.
 
     ``secrets`` are values that must not be shown.
     """

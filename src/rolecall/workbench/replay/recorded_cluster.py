@@ -4,7 +4,7 @@ The first answer about an object counts, unless the run had written the object b
 shows an object, that answer has to do, and ``assumptions`` says so. Objects that came into being after the first write
 of the run (the pods of its Deployment) were not there before.
 
-A record as the source of a shadow: it answers with what the record shows of the cluster before the run's own writes.
+A record as the source of a sandbox: it answers with what the record shows of the cluster before the run's own writes.
 
 What the record does not show counts as not there; ``is_known`` and ``is_listed`` tell which questions those are. The
 values of Secrets are placeholders in a record, and stay so.

@@ -1,12 +1,12 @@
-"""Replays records in one shadow, one after the other. Nothing is ever sent out of the machine.
+"""Replays records in one sandbox, one after the other. Nothing is ever sent out of the machine.
 
-Replays the records of files and directories in one shadow, in their order.
+Replays the records of files and directories in one sandbox, in their order.
 
-What cannot be replayed does not stop the others. The shadow is started when the first record needs it.
+What cannot be replayed does not stop the others. The sandbox is started when the first record needs it.
 
 What somebody wants to have replayed, and with which roles.
 
-The controllers of a shadow for replays: they start when a run looks for their work, not when it changes something.
+The controllers of a sandbox for replays: they start when a run looks for their work, not when it changes something.
 
 They take longer to start than most replays. A run that waits asks for the same object again and again; one that does
 not wait sees nothing of what controllers do.
@@ -41,7 +41,7 @@ from rolecall.system.files import OwnedDirectory
 from rolecall.workbench.plan.changes import PlanGate
 from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
 from rolecall.workbench.plan.results import PlanError
-from rolecall.workbench.plan.sandbox import Shadow, ShadowGate, running_shadow
+from rolecall.workbench.plan.sandbox import Sandbox, SandboxGate, running_sandbox
 from rolecall.workbench.plan.sandbox_import import Controllers
 from rolecall.workbench.plan.sandbox_sources import SourceError
 from rolecall.workbench.replay.comparison import ReplayedRun, outcome_of
@@ -107,14 +107,14 @@ async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Re
     directory = OwnedDirectory.make("rolecall-replay-")
     try:
         starting = starter_for(request.watches.watches, warm=request.settings.warm)
-        async with running_shadow(report) as shadow, starting as starter:
-            gate = SwitchedGate(controllers := PatientControllers(shadow.plane))
-            shadow = replace(shadow, controllers=controllers)  # noqa: PLW2901
-            proxy = Proxy(shadow.client, gate=gate)
+        async with running_sandbox(report) as sandbox, starting as starter:
+            gate = SwitchedGate(controllers := PatientControllers(sandbox.plane))
+            sandbox = replace(sandbox, controllers=controllers)  # noqa: PLW2901
+            proxy = Proxy(sandbox.client, gate=gate)
             try:
                 await proxy.start()
                 root = directory.path.resolve()
-                stage = Stage(request.settings, shadow, proxy, ProcessRunner(starter), root, request.runs_commands)
+                stage = Stage(request.settings, sandbox, proxy, ProcessRunner(starter), root, request.runs_commands)
                 yield Replayer(stage, gate, project_definitions(request.project))
             finally:
                 await proxy.stop()
@@ -124,10 +124,10 @@ async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Re
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What all replays share: the shadow, the proxy before it, and what runs roles."""
+    """What all replays share: the sandbox, the proxy before it, and what runs roles."""
 
     settings: Settings
-    shadow: Shadow
+    sandbox: Sandbox
     proxy: Proxy
     runner: Runner
     root: Path
@@ -157,27 +157,27 @@ class Replayer:
     definitions: tuple[RawObject, ...]
 
     async def replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
-        """Return what came of a record; afterwards the shadow is empty again."""
+        """Return what came of a record; afterwards the sandbox is empty again."""
         root = await in_thread(lambda: Path(tempfile.mkdtemp(dir=self.stage.root)))
         try:
             return await self._replay(record, watch, root)
         except (PlanError, SourceError, KubeError, OSError) as error:
             return _bad(record, f"cannot be replayed: {error}")
         finally:
-            await self.stage.shadow.forget()
+            await self.stage.sandbox.forget()
             await in_thread(lambda: shutil.rmtree(root, ignore_errors=True))
 
     async def _replay(self, record: StoredRecord, watch: Watch, root: Path) -> Replay | BadRecord:
         started = time.monotonic()
-        shadow, key = self.stage.shadow, ObjectKey.of_object(record.head["object"])
+        sandbox, key = self.stage.sandbox, ObjectKey.of_object(record.head["object"])
         source = RecordSource(record, self.definitions)
-        importer = shadow.importer(source)
+        importer = sandbox.importer(source)
         if not await importer.import_object(watch.gvk, key):
             return _bad(record, f"nothing says what {watch.gvk} is; put its CustomResourceDefinition into deploy/crds")
-        self.gate.current = gate = PlanGate(ShadowGate(importer), shadow.client)
+        self.gate.current = gate = PlanGate(SandboxGate(importer), sandbox.client)
         stage = self.stage
         runner = _RunnerBehind(stage.runner, root / "clock.json", record)
-        world = PlanWorld(stage.settings, shadow.client, stage.proxy, gate, runner, root, stage.runs_commands)
+        world = PlanWorld(stage.settings, sandbox.client, stage.proxy, gate, runner, root, stage.runs_commands)
         planned = PlannedReconciles(world, watch, key)
         causes = tuple(Cause(text) for text in record.head["causes"])
         await planned.reconcile(causes)

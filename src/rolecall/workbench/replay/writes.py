@@ -3,7 +3,7 @@
 Writes are in the order of each host, the hosts by name: hosts work at the same time, and their order among each other
 says nothing.
 
-A run as lines, those of a record: a recorded run has them already, one that has just ended in a shadow gets them.
+A run as lines, those of a record: a recorded run has them already, one that has just ended in a sandbox gets them.
 
 The lines of a run that has just ended are not masked: they stay in memory.
 

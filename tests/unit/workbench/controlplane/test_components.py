@@ -39,7 +39,7 @@ def test_api_server_verifies_the_kubelet_and_authenticates_to_it() -> None:
 
 
 def test_node_without_kubelet_has_no_endpoint() -> None:
-    """The nodes of a shadow have none: nothing may be executed there."""
+    """The nodes of a sandbox have none: nothing may be executed there."""
     assert node("node-1", 0)["status"] == {}
     assert node("node-1", 20001)["status"] == {
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 20001}},

@@ -181,7 +181,7 @@ def test_a_difference_after_a_secret_was_read_is_marked(tmp_path: Path) -> None:
 def test_a_secret_that_was_read_has_to_be_the_same(tmp_path: Path) -> None:
     read = ask("GET", f"{SECRETS}/s", None, secret("a-secret-value"))
     record = [read, post("a-secret-value")]
-    # The run in a shadow gets the placeholder; a role that writes another text of this length does something else.
+    # The run in a sandbox gets the placeholder; a role that writes another text of this length does something else.
     found = compared(tmp_path, record, [post("b-secret-value")])
     assert [(each.change, each.is_secret_derived) for each in found.differences] == [(Change.CHANGED, True)]
 
@@ -228,4 +228,4 @@ def test_a_write_that_only_one_cluster_refused_is_noted(tmp_path: Path) -> None:
     refused = ask("POST", MAPS, body(1), {"kind": "Status"}, 403)
     found = compared(tmp_path, [refused], [post(1)])
     assert found.differences == []
-    assert found.notes == [f"POST {MAPS} was refused with 403 in the record, and is accepted with 201 in the shadow"]
+    assert found.notes == [f"POST {MAPS} was refused with 403 in the record, and is accepted with 201 in the sandbox"]

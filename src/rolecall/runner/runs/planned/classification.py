@@ -6,9 +6,9 @@ withheld, so that whatever is new is withheld as well.
 
 Whether a Kubernetes task reaches the API server that the run was given. Nothing here imports Ansible.
 
-The run's environment leads to its proxy, and from there to the shadow. The shadow of this cluster cannot answer a task
-that names another API server or kubeconfig, so such a task is withheld. Credentials alone do not matter, since they are
-sent to the run's own proxy, nor does a context, which is looked for in the run's own kubeconfig.
+The run's environment leads to its proxy, and from there to the sandbox. The sandbox of this cluster cannot answer a
+task that names another API server or kubeconfig, so such a task is withheld. Credentials alone do not matter, since
+they are sent to the run's own proxy, nor does a context, which is looked for in the run's own kubeconfig.
 """
 
 import os

@@ -1,6 +1,6 @@
 """What a planned run does with the action of one task: it runs, works in the plan's folder, or is replaced.
 
-Waits of a planned run: the shadow is ready in about a second, so what is waited for is asked for more often.
+Waits of a planned run: the sandbox is ready in about a second, so what is waited for is asked for more often.
 
 Time limits stay as they are: an ``until`` with ten tries and a delay of six seconds may take a minute, in tries of
 0.2 seconds. A task that only lets time pass takes next to none.

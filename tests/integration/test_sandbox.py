@@ -1,4 +1,4 @@
-"""A shadow has what the source has, as it is there, and its controllers leave it alone."""
+"""A sandbox has what the source has, as it is there, and its controllers leave it alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,15 +11,15 @@ from rolecall.kube.metadata import is_being_deleted, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import Shadow
+from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITION_KIND, StoredObject
-from tests.integration.shadows import DEPLOYMENT_OF_TWO, reader_kubeconfig, shadow, shadow_plane
+from tests.integration.sandboxes import DEPLOYMENT_OF_TWO, reader_kubeconfig, sandbox, sandbox_plane
 from tests.integration.things import THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, POD, REPLICA_SET, World, names
 
-__all__ = ["reader_kubeconfig", "shadow", "shadow_plane"]
+__all__ = ["reader_kubeconfig", "sandbox", "sandbox_plane"]
 
 ROUNDS, IMPORTED = 8, 99
 ANOTHER = DEPLOYMENT_OF_TWO.replace("web", "other").replace("replicas: 2", "replicas: 1")
@@ -41,32 +41,32 @@ async def ask(importer: Importer, method: str, target: str, name: str = "") -> N
 
 
 @pytest.fixture
-async def importer(shadow: Shadow, reader_kubeconfig: Path) -> AsyncIterator[Importer]:
+async def importer(sandbox: Sandbox, reader_kubeconfig: Path) -> AsyncIterator[Importer]:
     async with await Client.connect(str(reader_kubeconfig)) as client:
-        yield shadow.importer(LiveSource(client))
+        yield sandbox.importer(LiveSource(client))
 
 
 async def test_an_imported_object_is_the_same_with_uid_status_and_managed_fields(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {a: b}}, data: {c: d}}")
     await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
 
-    assert unversioned(await shadow.client.get(CONFIG_MAP, world.key("one"))) == unversioned(
+    assert unversioned(await sandbox.client.get(CONFIG_MAP, world.key("one"))) == unversioned(
         await world.get(CONFIG_MAP, "one")
     )
 
 
 async def test_a_deployment_comes_with_its_pods_and_the_controllers_keep_them(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
     await ask(importer, "GET", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
-    there = World(shadow.client, world.namespace)
+    there = World(sandbox.client, world.namespace)
     before = {uid_of(pod) for pod in await world.pods(app="web")}
 
-    await shadow.controllers.need()
+    await sandbox.controllers.need()
     await there.create(ANOTHER)
     await is_available(there, "other")  # by now every controller has looked at everything
 
@@ -74,12 +74,12 @@ async def test_a_deployment_comes_with_its_pods_and_the_controllers_keep_them(
     assert names(await there.objects(REPLICA_SET))[1:] == names(await world.objects(REPLICA_SET))
 
 
-async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_shadow(
-    importer: Importer, shadow: Shadow, world: World
+async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_sandbox(
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
-    there = World(shadow.client, world.namespace)
+    there = World(sandbox.client, world.namespace)
     target = f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web"
     await ask(importer, "PATCH", target)
     before = set(names(await world.pods(app="web")))
@@ -94,35 +94,35 @@ async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_shadow
 
 
 async def test_workloads_imported_while_controllers_work_keep_their_pods(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
-    await shadow.controllers.need()
+    await sandbox.controllers.need()
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
     await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/pods?labelSelector=app%3Dweb")
-    there = World(shadow.client, world.namespace)
+    there = World(sandbox.client, world.namespace)
     await there.create(ANOTHER)
     await is_available(there, "other")
 
     assert {uid_of(pod) for pod in await there.pods(app="web")} == {uid_of(pod) for pod in await world.pods(app="web")}
 
 
-async def test_what_was_deleted_in_the_shadow_is_not_imported_again(
-    importer: Importer, shadow: Shadow, world: World
+async def test_what_was_deleted_in_the_sandbox_is_not_imported_again(
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     for name in ("one", "two"):
         await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{a: b}}}}}}")
     target = f"/api/v1/namespaces/{world.namespace}/configmaps"
     await ask(importer, "DELETE", f"{target}/one")
-    await shadow.client.delete(CONFIG_MAP, world.key("one"))
+    await sandbox.client.delete(CONFIG_MAP, world.key("one"))
     await ask(importer, "GET", f"{target}?labelSelector=a%3Db")
 
-    there = World(shadow.client, world.namespace)
+    there = World(sandbox.client, world.namespace)
     assert names([each for each in await there.objects(CONFIG_MAP) if "labels" in each["metadata"]]) == ["two"]
 
 
 async def test_custom_objects_come_with_their_definition_and_owner(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     [owner] = await world.create("{apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: one}}")
     reference = {"apiVersion": THING.api_version, "kind": "Thing", "name": "one", "uid": uid_of(owner)}
@@ -135,44 +135,44 @@ async def test_custom_objects_come_with_their_definition_and_owner(
     )
     await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/owned")
 
-    assert uid_of(await shadow.client.get(THING, world.key("one"))) == uid_of(owner)
+    assert uid_of(await sandbox.client.get(THING, world.key("one"))) == uid_of(owner)
 
 
-async def test_an_object_with_a_finalizer_is_being_deleted_in_the_shadow_as_well(
-    importer: Importer, shadow: Shadow, world: World
+async def test_an_object_with_a_finalizer_is_being_deleted_in_the_sandbox_as_well(
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, finalizers: [example.com/f]}}")
     await world.delete(CONFIG_MAP, "one")
     await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
 
-    assert is_being_deleted(await shadow.client.get(CONFIG_MAP, world.key("one")))
+    assert is_being_deleted(await sandbox.client.get(CONFIG_MAP, world.key("one")))
     await world.patch(CONFIG_MAP, "one", {"metadata": {"finalizers": None}})
 
 
 async def test_a_kind_of_the_source_is_served_before_anybody_has_asked_for_an_object(
-    importer: Importer, shadow: Shadow
+    importer: Importer, sandbox: Sandbox
 ) -> None:
     await importer.install(THING.group)
 
-    assert (await shadow.client.resource(THING)).plural == "things"
+    assert (await sandbox.client.resource(THING)).plural == "things"
 
 
-async def test_a_list_that_begins_after_an_import_has_everything(importer: Importer, shadow: Shadow) -> None:
+async def test_a_list_that_begins_after_an_import_has_everything(importer: Importer, sandbox: Sandbox) -> None:
     """The API server answers it from a cache, which follows etcd revision by revision."""
     await importer.install(THING.group)
-    resource = await shadow.client.resource(THING)
+    resource = await sandbox.client.resource(THING)
     for _ in range(ROUNDS):
         objects = [{"metadata": {"name": f"thing-{each}", "namespace": "default"}} for each in range(IMPORTED)]
-        await shadow.store.put(StoredObject(resource, obj, is_custom=True) for obj in objects)
-        assert len([each async for page, _ in shadow.client.list_pages(THING, "default") for each in page]) == IMPORTED
-        await shadow.forget()
+        await sandbox.store.put(StoredObject(resource, obj, is_custom=True) for obj in objects)
+        assert len([each async for page, _ in sandbox.client.list_pages(THING, "default") for each in page]) == IMPORTED
+        await sandbox.forget()
 
 
 async def test_what_the_account_must_not_read_is_said_with_the_kind(
-    shadow: Shadow, world: World, powerless_kubeconfig: Path
+    sandbox: Sandbox, world: World, powerless_kubeconfig: Path
 ) -> None:
     async with await Client.connect(str(powerless_kubeconfig)) as client:
-        importer = shadow.importer(LiveSource(client))
+        importer = sandbox.importer(LiveSource(client))
         with pytest.raises(SourceError, match=r"configmaps .*one cannot be read: .*needs the right to read it"):
             await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
 
@@ -183,44 +183,46 @@ async def powerless_kubeconfig(world: World, defined: ControlPlane) -> Path:
     return await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "nobody")
 
 
-async def test_the_shadow_is_empty_after_it_has_forgotten(importer: Importer, shadow: Shadow, world: World) -> None:
+async def test_the_sandbox_is_empty_after_it_has_forgotten(importer: Importer, sandbox: Sandbox, world: World) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
     await ask(importer, "GET", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
-    await shadow.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "made"}})
-    await shadow.forget()
+    await sandbox.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "made"}})
+    await sandbox.forget()
 
     for gvk in (DEPLOYMENT, REPLICA_SET, POD):
-        assert [each async for page, _ in shadow.client.list_pages(gvk) for each in page] == []
-    namespaces = [each async for page, _ in shadow.client.list_pages(GVK("", "v1", "Namespace")) for each in page]
+        assert [each async for page, _ in sandbox.client.list_pages(gvk) for each in page] == []
+    namespaces = [each async for page, _ in sandbox.client.list_pages(GVK("", "v1", "Namespace")) for each in page]
     assert not {"made", world.namespace} & set(names(namespaces))
     assert ObjectKey("", "default") in {ObjectKey.of_object(each) for each in namespaces}
 
 
 async def test_definitions_that_a_run_has_made_are_forgotten_and_imported_ones_stay(
-    importer: Importer, shadow: Shadow
+    importer: Importer, sandbox: Sandbox
 ) -> None:
     """Making a definition takes longer than a replay; but a replay must not find what the one before it has made."""
     await importer.install(THING.group)
-    definition = await shadow.client.get(DEFINITION_KIND, ObjectKey("", f"things.{THING.group}"))
+    definition = await sandbox.client.get(DEFINITION_KIND, ObjectKey("", f"things.{THING.group}"))
     spec = {**definition["spec"], "group": "made.example.com"}
     made = {**definition, "metadata": {"name": "things.made.example.com"}, "spec": spec}
-    await shadow.client.create(made)
-    await shadow.forget()
+    await sandbox.client.create(made)
+    await sandbox.forget()
 
-    found = await defined_in(shadow)
+    found = await defined_in(sandbox)
     assert f"things.{THING.group}" in found
     assert "things.made.example.com" not in found
 
 
-async def test_a_list_of_definitions_has_those_of_every_group_of_the_source(importer: Importer, shadow: Shadow) -> None:
+async def test_a_list_of_definitions_has_those_of_every_group_of_the_source(
+    importer: Importer, sandbox: Sandbox
+) -> None:
     await ask(importer, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
 
-    assert {f"things.{THING.group}", "foos.samplecontroller.k8s.io"} <= set(await defined_in(shadow))
+    assert {f"things.{THING.group}", "foos.samplecontroller.k8s.io"} <= set(await defined_in(sandbox))
 
 
-async def defined_in(shadow: Shadow) -> list[str]:
-    return names([each async for page, _ in shadow.client.list_pages(DEFINITION_KIND) for each in page])
+async def defined_in(sandbox: Sandbox) -> list[str]:
+    return names([each async for page, _ in sandbox.client.list_pages(DEFINITION_KIND) for each in page])
 
 
 UNUSUAL_PLACES = """
@@ -265,17 +267,17 @@ spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 
 
 async def test_kinds_that_the_api_server_keeps_in_unusual_places_are_found_there(
-    importer: Importer, shadow: Shadow, world: World
+    importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     for made in await world.create(UNUSUAL_PLACES):
         gvk, key = GVK.of_object(made), ObjectKey.of_object(made)
         await importer.import_object(gvk, key)
-        assert uid_of(await shadow.client.get(gvk, key)) == uid_of(made), gvk
+        assert uid_of(await sandbox.client.get(gvk, key)) == uid_of(made), gvk
 
 
-async def test_a_cluster_scoped_object_is_imported(importer: Importer, shadow: Shadow, world: World) -> None:
+async def test_a_cluster_scoped_object_is_imported(importer: Importer, sandbox: Sandbox, world: World) -> None:
     namespace = GVK("", "v1", "Namespace")
     await importer.import_object(namespace, ObjectKey("", world.namespace))
 
-    there = await shadow.client.get(namespace, ObjectKey("", world.namespace))
+    there = await sandbox.client.get(namespace, ObjectKey("", world.namespace))
     assert uid_of(there) == uid_of(await world.client.get(namespace, ObjectKey("", world.namespace)))

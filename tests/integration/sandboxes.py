@@ -1,4 +1,4 @@
-"""Shadows for tests: one control plane without controllers for a file, emptied after each test."""
+"""Sandboxes for tests: one control plane without controllers for a file, emptied after each test."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import Shadow, shadow_in
+from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
 
 READ_ONLY = """
@@ -42,18 +42,18 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def shadow_plane() -> Iterator[ControlPlane]:
-    """Give a control plane for the shadows of a file."""
-    with ControlPlane(f"test-shadow-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
+def sandbox_plane() -> Iterator[ControlPlane]:
+    """Give a control plane for the sandboxes of a file."""
+    with ControlPlane(f"test-sandbox-{uuid.uuid4().hex[:8]}", has_controllers=False) as plane:
         yield plane
 
 
 @pytest.fixture
-async def shadow(shadow_plane: ControlPlane) -> AsyncIterator[Shadow]:
-    """Give an empty shadow."""
-    async with shadow_in(shadow_plane) as shadow:
-        yield shadow
-        await shadow.forget()
+async def sandbox(sandbox_plane: ControlPlane) -> AsyncIterator[Sandbox]:
+    """Give an empty sandbox."""
+    async with sandbox_in(sandbox_plane) as sandbox:
+        yield sandbox
+        await sandbox.forget()
 
 
 @pytest.fixture(scope="session")
