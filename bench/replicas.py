@@ -74,7 +74,7 @@ async def _joining(work: _Work) -> list[Row]:
         await _shared([*former, newcomer])
         lines = [line for each in former for line in each.messages("Handing over a shard")]
         given = {line["shard"]: logged_at(line) for line in sorted(lines, key=logged_at)}  # the last time of each
-        taken = [(logged_at(line), set(line["held"])) for line in newcomer.messages("Shards of this replica")]
+        taken = [(logged_at(line), set(line["held_shards"])) for line in newcomer.messages("Shards of this replica")]
     seconds = [min(at for at, held in taken if shard in held) - given[shard] for shard in taken[-1][1]]
     progress(f"{len(seconds)} shards were handed over to a third replica")
     remark = f"{len(seconds)} shards, runs of 1 s, one at a time"
@@ -116,7 +116,7 @@ def _shares(count: int) -> Sequence[int]:
 def _held(replica: Operator) -> int:
     """Return how many shards a replica holds, by its log."""
     lines = replica.messages("Shards of this replica")
-    return len(lines[-1]["held"]) if lines else 0
+    return len(lines[-1]["held_shards"]) if lines else 0
 
 
 def _runs(replica: Operator, began: float, ended: float) -> int:

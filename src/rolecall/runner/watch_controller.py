@@ -43,7 +43,7 @@ from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
 from rolecall.runner.reads.observed_state import Target
-from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import PAUSED_ANNOTATION, RECONCILE_REQUESTED_AT_ANNOTATION
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder, EventReporter
@@ -330,7 +330,7 @@ class WatchController:
         if not watch.watch_reads or context.read_watches is None:
             return None
         primaries = SelectedPrimaries(watch.gvk, self._primaries.store.get, watch.selector)
-        delays = ReadDelays(context.clock)
+        delays = ReadBackoff(context.clock)
         return ReadTriggers(primaries, self.queue, self._self_triggers, context.events.record, delays)
 
     def _read_sets(self) -> ReadSets | None:

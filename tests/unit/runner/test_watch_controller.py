@@ -360,7 +360,7 @@ async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_r
     assert await bench.due() == {ONE: ["dependent ConfigMap default/theirs deleted"]}
 
 
-HIGH, MIDDLE, LOW = Priority.HIGH, Priority.MIDDLE, Priority.LOW
+HIGH, MEDIUM, LOW = Priority.HIGH, Priority.MEDIUM, Priority.LOW
 DONE = {"observedGeneration": 1}
 
 
@@ -392,10 +392,10 @@ async def test_triggers_and_dependents_are_less_urgent_than_a_user(cluster: Fake
     bench.tell(CONFIG_MAP, name="made", ownerReferences=owned())
     await bench.due()
     bench.tell(POD, name="pod", labels={"app": "web"})
-    assert bench.urgency() == {"one": MIDDLE}
+    assert bench.urgency() == {"one": MEDIUM}
     await bench.due()
     bench.tell(CONFIG_MAP, "DELETED", name="made", ownerReferences=owned())
-    assert bench.urgency() == {"one": MIDDLE}
+    assert bench.urgency() == {"one": MEDIUM}
     bench.tell(THING, "MODIFIED", generation=2, spec={"selector": {"app": "web"}})
     assert bench.urgency() == {"one": HIGH}
 
@@ -551,7 +551,7 @@ async def test_a_shard_that_is_given_up_takes_its_requests_along(cluster: FakeCl
     shards.take(1)
     for name in index:
         bench.tell(THING, name=name, generation=1)
-    await shards.finish(0)
+    await shards.drain(0)
     assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
     shards.take(0)
     assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 0}
@@ -589,7 +589,7 @@ async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over
     workspace.prepare("7", Inputs({}))
     if is_deleted_first:
         bench.tell(THING, "DELETED", name=name, generation=1)
-    await shards.finish(0)
+    await shards.drain(0)
     if not is_deleted_first:
         bench.tell(THING, "DELETED", name=name, generation=1)
     await until(lambda: not workspace.path.exists())

@@ -22,7 +22,7 @@ from typing import Any
 from structlog.contextvars import bound_contextvars
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.controller.priorities import Priority, Turns
+from rolecall.runner.controller.priorities import FairScheduler, Priority
 from rolecall.runner.controller.work_queue import UNOBSERVED, Cause, ReconcileObserver, WorkQueue
 from rolecall.system.logs import get_logger
 
@@ -139,7 +139,7 @@ class Dispatcher:
         self.limit = limit
         self.controllers: list[Controller] = []
         self.has_started = False
-        self._turns = Turns()
+        self._turns = FairScheduler()
         self._running: dict[asyncio.Task[None], tuple[Controller, ObjectKey]] = {}
         self._wake = asyncio.Event()
         self._is_stopped = False

@@ -14,7 +14,7 @@ from rolecall.system.clock import Clock
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
-_MOST_PASSED_OVER = 8  # two priorities may be owed a turn at once, and even the second of them gets one in ten
+_MAX_PASSED_OVER = 8  # two priorities may be owed a turn at once, and even the second of them gets one in ten
 
 
 class Priority(IntEnum):
@@ -22,7 +22,7 @@ class Priority(IntEnum):
 
     LOW = 0
     """Periodic reconciles, and objects of the first round that have not changed."""
-    MIDDLE = 1
+    MEDIUM = 1
     """Changes of other objects, and retries."""
     HIGH = 2
     """Changes of the primary itself, and the time that its role asked for."""
@@ -33,7 +33,7 @@ class Priority(IntEnum):
         return self.name.lower()
 
 
-class Turns:
+class FairScheduler:
     """Says which priority takes the next turn: the highest that waits, or one that has been passed over too often."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Turns:
 
     def next(self, waiting: Collection[Priority]) -> Priority:
         """Return which of the priorities that wait takes the next turn. Raises ValueError if none waits."""
-        owed = [priority for priority in waiting if self._passed_over[priority] >= _MOST_PASSED_OVER]
+        owed = [priority for priority in waiting if self._passed_over[priority] >= _MAX_PASSED_OVER]
         return max(owed, key=lambda priority: (self._passed_over[priority], priority)) if owed else max(waiting)
 
     def took(self, taken: Priority, waiting: Collection[Priority]) -> None:
@@ -59,7 +59,7 @@ class PriorityOrder(Generic[ItemT]):
         self._lines: dict[Priority, OrderedDict[ItemT, float]] = {
             priority: OrderedDict() for priority in sorted(Priority, reverse=True)
         }
-        self._turns = Turns()
+        self._turns = FairScheduler()
 
     def __len__(self) -> int:
         """Return the number of items."""

@@ -310,7 +310,7 @@ class Change:
         """
         entry = self.entry
         if not self.from_watch:
-            return Cause(text, priority=Priority.LOW if self.in_initial_list else Priority.MIDDLE)
+            return Cause(text, priority=Priority.LOW if self.in_initial_list else Priority.MEDIUM)
         version = self.obj.get("metadata", {}).get("resourceVersion") or entry.resource_version
         return Cause(text, entry.uid, str(version), is_removal=self.new is None)
 

@@ -192,8 +192,8 @@ class Unobserved:
 UNOBSERVED = Unobserved()
 
 
-_MOST_HANDED_OUT = 8  # causes of one request, because people read them
-_MOST_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
+_MAX_HANDED_OUT = 8  # causes of one request, because people read them
+_MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class Cause:
     uid: str = ""
     resource_version: str = ""
     is_removal: bool = False
-    priority: Priority = field(default=Priority.MIDDLE, kw_only=True)
+    priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
 
 
 _RETRIED = Cause("retry requested")
@@ -294,7 +294,7 @@ class WorkQueue(Generic[RequestT]):
         dirty = self._processing.get(request)
         if dirty is None:
             self._enqueue(request, (cause,))
-        elif len(dirty) < _MOST_REMEMBERED:
+        elif len(dirty) < _MAX_REMEMBERED:
             dirty[cause] = None
         else:
             dirty[_TOO_MANY[cause.priority]] = None
@@ -404,7 +404,7 @@ class WorkQueue(Generic[RequestT]):
             self._observer.moved(request, priority.label)
         causes_so_far = self._queued[request]
         for cause in causes:
-            if len(causes_so_far) < _MOST_HANDED_OUT and cause not in causes_so_far:
+            if len(causes_so_far) < _MAX_HANDED_OUT and cause not in causes_so_far:
                 causes_so_far.append(cause)
 
 

@@ -266,7 +266,7 @@ def timestamp(clock: Clock) -> str:
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _RETRY_SECONDS = 2.0
 _RETRIES_PER_DEADLINE = 4
-MOST_SHARDS = 256
+MAX_SHARDS = 256
 """Each has a Lease, and every replica reads all of them every two seconds."""
 
 
@@ -297,8 +297,8 @@ def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> El
 def _check_shards(settings: Settings) -> None:
     if settings.shards and not settings.leader_elect:
         raise ConfigurationError(f"--shards {settings.shards} needs leader election: give --leader-elect")
-    if settings.shards > MOST_SHARDS:
-        raise ConfigurationError(f"--shards: expected at most {MOST_SHARDS}, found {settings.shards}")
+    if settings.shards > MAX_SHARDS:
+        raise ConfigurationError(f"--shards: expected at most {MAX_SHARDS}, found {settings.shards}")
 
 
 def _own_namespace(file: Path) -> str:

@@ -50,7 +50,7 @@ def free_lease(lease: RawObject, timestamp: str) -> RawObject:
     return {**lease, "spec": spec}
 
 
-HEIR_ANNOTATION = "rolecall.dev/next-holder"
+PREFERRED_HOLDER_ANNOTATION = "rolecall.dev/next-holder"
 """Whom a shard Lease is meant for next."""
 
 
@@ -97,7 +97,7 @@ class Record:
     holder: str
     version: str
     seconds: float
-    heir: str
+    preferred_holder: str
     lease: RawObject
 
     @classmethod
@@ -109,7 +109,7 @@ class Record:
             str(spec.get("holderIdentity") or ""),
             resource_version_of(lease),
             float(spec.get("leaseDurationSeconds") or 0),
-            annotation_of(lease, HEIR_ANNOTATION) or "",
+            annotation_of(lease, PREFERRED_HOLDER_ANNOTATION) or "",
             lease,
         )
 
@@ -123,12 +123,12 @@ class View:
     shards: Mapping[int, Record]
 
 
-def meant_for(lease: RawObject, heir: str) -> RawObject:
-    """Return a Lease with a note of who shall hold it next; an empty ``heir`` removes the note."""
+def meant_for(lease: RawObject, preferred_holder: str) -> RawObject:
+    """Return a Lease with a note of who shall hold it next; an empty ``preferred_holder`` removes the note."""
     metadata = dict(lease["metadata"])
-    annotations = {**(metadata.get("annotations") or {}), HEIR_ANNOTATION: heir}
-    if not heir:
-        del annotations[HEIR_ANNOTATION]
+    annotations = {**(metadata.get("annotations") or {}), PREFERRED_HOLDER_ANNOTATION: preferred_holder}
+    if not preferred_holder:
+        del annotations[PREFERRED_HOLDER_ANNOTATION]
     metadata["annotations"] = annotations
     return {**lease, "metadata": metadata}
 

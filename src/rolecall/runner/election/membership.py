@@ -36,7 +36,7 @@ def quotas(held: Mapping[str, int], count: int) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class Sightings:
+class LeaseObservations:
     """Remembers Leases by name, each with its version."""
 
     _seen: dict[str, tuple[str, float, float]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Sightings:
         return version, first, changed if before == version else now
 
 
-HEIR_SECONDS = 4.0
+PREFERENCE_SECONDS = 4.0
 """How long a free shard is left to the member that it is meant for."""
 
 _RENEW_SHARE = 0.5
@@ -88,15 +88,15 @@ class Write:
     key: ObjectKey
     record: Record | None
     index: int = -1
-    heir: str = ""
+    preferred_holder: str = ""
 
 
 @dataclass(slots=True)
-class HandOver:
+class Handoff:
     """The shard that is being handed over; it ``is_idle`` when nothing works for it any more."""
 
     index: int
-    heir: str
+    preferred_holder: str
     is_idle: bool = False
 
 
@@ -106,13 +106,13 @@ class Membership:
     def __init__(self, election: Election, names: LeaseNames) -> None:
         self.names = names
         self.held: set[int] = set()
-        self.hand_over: HandOver | None = None
+        self.handoff: Handoff | None = None
         self.is_joined = False
         self.is_replaced = False
         self._election = election
         self._own = names.member(election.identity).name
         self._view = View(None, {}, {})
-        self._sightings = Sightings()
+        self._observations = LeaseObservations()
         self._looked_at = -math.inf
         self._group_since = -math.inf
         self._group_seconds = election.lease_seconds
@@ -124,7 +124,7 @@ class Membership:
         group = (view.group,) if view.group is not None else ()
         seen = {record.name: record.version for record in (*group, *view.members.values(), *view.shards.values())}
         missing = dict.fromkeys(self._unseen_holders(view), "")
-        self._sightings.see(seen | missing, now)
+        self._observations.see(seen | missing, now)
         self._note_shards(view)
 
     @property
@@ -187,9 +187,9 @@ class Membership:
         yield from (Write(Purpose.FENCE, self._key(record), record) for record in fenced)
         if self._is_first(now):
             yield from (Write(Purpose.REMOVE, self._key(record), record) for record in self._unneeded_members())
-        hand_over = self.hand_over
-        if hand_over is not None and hand_over.is_idle and hand_over.index in self._view.shards:
-            yield self._shard_write(Purpose.GIVE_UP, hand_over.index, hand_over.heir)
+        handoff = self.handoff
+        if handoff is not None and handoff.is_idle and handoff.index in self._view.shards:
+            yield self._shard_write(Purpose.GIVE_UP, handoff.index, handoff.preferred_holder)
         yield from (self._shard_write(Purpose.TAKE, index) for index in self._shards_to_take(now))
 
     def written(self, write: Write, started: float) -> None:
@@ -202,21 +202,21 @@ class Membership:
         elif write.purpose is Purpose.TAKE:
             self.held.add(write.index)
         elif write.purpose is Purpose.GIVE_UP:
-            self.hand_over = None
+            self.handoff = None
 
-    def begin_hand_over(self, now: float) -> HandOver | None:
+    def begin_handoff(self, now: float) -> Handoff | None:
         """Choose a shard to hand over, which is not held from now on; None if this replica has not too many."""
-        if not self.is_joined or self.hand_over is not None:
+        if not self.is_joined or self.handoff is not None:
             return None
         counts = self._counts(now)
         quota = quotas(counts, self.names.count)
         lacking = {each: quota[each] - count for each, count in counts.items() if count < quota[each]}
         if len(self.held) <= quota[self._election.identity] or not lacking:
             return None
-        heir = min(lacking, key=lambda each: (-lacking[each], each))
-        self.hand_over = HandOver(max(self.held), heir)
-        self.held.remove(self.hand_over.index)
-        return self.hand_over
+        preferred_holder = min(lacking, key=lambda each: (-lacking[each], each))
+        self.handoff = Handoff(max(self.held), preferred_holder)
+        self.held.remove(self.handoff.index)
+        return self.handoff
 
     def _note_group(self, view: View) -> None:
         group, before = view.group, self._view.group
@@ -230,10 +230,10 @@ class Membership:
 
     def _note_shards(self, view: View) -> None:
         mine = {index for index, record in view.shards.items() if record.holder == self._election.identity}
-        if self.hand_over is not None:
-            index = self.hand_over.index
-            if self.hand_over.is_idle and index not in mine:
-                self.hand_over = None
+        if self.handoff is not None:
+            index = self.handoff.index
+            if self.handoff.is_idle and index not in mine:
+                self.handoff = None
             mine.discard(index)
         self.held = mine
 
@@ -248,7 +248,7 @@ class Membership:
         return self._election.identity == self.members(now)[0]
 
     def _is_over(self, record: Record, now: float) -> bool:
-        return now >= self._sightings.changed(record.name, now) + (record.seconds or self._election.lease_seconds)
+        return now >= self._observations.changed(record.name, now) + (record.seconds or self._election.lease_seconds)
 
     def _is_alive(self, record: Record, now: float) -> bool:
         return bool(record.holder) and not self._is_over(record, now)
@@ -257,7 +257,7 @@ class Membership:
         return record.name != self._own and bool(record.holder) and self._is_over(record, now)
 
     def _is_established(self, record: Record, now: float) -> bool:
-        return now >= self._sightings.first(record.name, now) + self._election.lease_seconds
+        return now >= self._observations.first(record.name, now) + self._election.lease_seconds
 
     def _unneeded_members(self) -> list[Record]:
         needed = {self.names.member(record.holder).name for record in self._view.shards.values() if record.holder}
@@ -278,7 +278,7 @@ class Membership:
         """Return the free shards that this replica takes now: those that are meant for it first."""
         identity, count = self._election.identity, self.names.count
         room = quotas(self._counts(now), count)[identity] - len(self.held)
-        handing_over = self.hand_over.index if self.hand_over else -1
+        handing_over = self.handoff.index if self.handoff else -1
         free = [index for index in range(count) if index != handing_over and self._is_free(index, now)]
         offset = sum(identity.encode()) % count  # members that start together try different shards
         free.sort(key=lambda index: (self._heir_of(index) != identity, (index - offset) % count))
@@ -286,7 +286,7 @@ class Membership:
         if room > 0:
             return wanted[:room]
         # Whoever should have taken it has not: better one too many than one that nobody works for.
-        return [index for index in wanted if self._has_waited(index, 2 * HEIR_SECONDS, now)][:1]
+        return [index for index in wanted if self._has_waited(index, 2 * PREFERENCE_SECONDS, now)][:1]
 
     def _is_free(self, index: int, now: float) -> bool:
         record = self._view.shards.get(index)
@@ -295,27 +295,27 @@ class Membership:
         name = self.names.member(record.holder).name
         member = self._view.members.get(name)
         if member is None:  # somebody has removed it by hand, and its holder may not know yet
-            return now >= self._sightings.first(name, now) + self._election.lease_seconds
+            return now >= self._observations.first(name, now) + self._election.lease_seconds
         return not member.holder
 
     def _heir_of(self, index: int) -> str:
         record = self._view.shards.get(index)
-        return record.heir if record is not None and not record.holder else ""
+        return record.preferred_holder if record is not None and not record.holder else ""
 
     def _is_left_to_another(self, index: int, now: float) -> bool:
-        heir = self._heir_of(index)
-        if heir in ("", self._election.identity):
+        preferred_holder = self._heir_of(index)
+        if preferred_holder in ("", self._election.identity):
             return False
-        member = self._view.members.get(self.names.member(heir).name)
+        member = self._view.members.get(self.names.member(preferred_holder).name)
         is_there = member is not None and self._is_alive(member, now)
-        return is_there and not self._has_waited(index, HEIR_SECONDS, now)
+        return is_there and not self._has_waited(index, PREFERENCE_SECONDS, now)
 
     def _has_waited(self, index: int, seconds: float, now: float) -> bool:
         record = self._view.shards.get(index)
-        return record is not None and now >= self._sightings.changed(record.name, now) + seconds
+        return record is not None and now >= self._observations.changed(record.name, now) + seconds
 
-    def _shard_write(self, purpose: Purpose, index: int, heir: str = "") -> Write:
-        return Write(purpose, self.names.shard(index), self._view.shards.get(index), index, heir)
+    def _shard_write(self, purpose: Purpose, index: int, preferred_holder: str = "") -> Write:
+        return Write(purpose, self.names.shard(index), self._view.shards.get(index), index, preferred_holder)
 
     def _key(self, record: Record) -> ObjectKey:
         return ObjectKey(self.names.group.namespace, record.name)

@@ -29,7 +29,7 @@ from rolecall.runner.election.elector import (
     timestamp,
 )
 from rolecall.runner.election.lease import Attempts, LeaseNames, Record, View, free_lease, held_lease, meant_for
-from rolecall.runner.election.membership import HandOver, Membership, Purpose, Write, shard_of
+from rolecall.runner.election.membership import Handoff, Membership, Purpose, Write, shard_of
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
@@ -60,10 +60,10 @@ class ShardWork(Protocol):
     def take(self, index: int) -> None:
         """Begin to work for a shard; must return at once."""
 
-    async def finish(self, index: int) -> None:
+    async def drain(self, index: int) -> None:
         """Begin nothing for a shard any more, and return when nothing works for it; what runs may end by itself."""
 
-    async def abandon(self, index: int) -> None:
+    async def cancel(self, index: int) -> None:
         """Do the same, but end at once what runs, because another replica may work for the shard already."""
 
 
@@ -132,7 +132,7 @@ class ShardMember:
 
     async def run(self) -> None:
         """Become a member and work for shards until cancelled. Raises LeadershipLostError, alone or in a group."""
-        logger.info("Waiting to share the work", lease=str(self.election.key), identity=self.election.identity)
+        logger.info("Waiting to join shard group", lease=str(self.election.key), identity=self.election.identity)
         self.observer.set_leading(self.election.key.name, leading=False)
         try:
             await self._wait_for_group()
@@ -190,10 +190,10 @@ class ShardMember:
         self._check()
         is_news = await self._write_all() if has_looked else False
         self._follow(group)
-        hand_over = self.membership.begin_hand_over(self.clock.monotonic())
-        if hand_over is not None:
-            self._working.discard(hand_over.index)
-            group.create_task(self._hand_over(hand_over), name=f"hand-over of shard {hand_over.index}")
+        handoff = self.membership.begin_handoff(self.clock.monotonic())
+        if handoff is not None:
+            self._working.discard(handoff.index)
+            group.create_task(self._handoff(handoff), name=f"hand-over of shard {handoff.index}")
         self._tell()
         return is_news
 
@@ -248,7 +248,7 @@ class ShardMember:
             holder = self.election.identity if write.purpose is Purpose.TAKE else self.membership.names.group_holder
             wanted = held_lease(lease, holder, math.ceil(self.election.lease_seconds), now)
         if write.purpose in (Purpose.TAKE, Purpose.GIVE_UP):
-            wanted = meant_for(wanted, write.heir)
+            wanted = meant_for(wanted, write.preferred_holder)
         await (self.client.create(wanted) if write.record is None else self.client.replace(wanted))
 
     def _joined_group(self) -> None:
@@ -266,13 +266,13 @@ class ShardMember:
             self.work.take(index)
         for index in sorted(self._working - held):
             logger.error("Another replica has a shard of this one", shard=index)
-            group.create_task(self.work.abandon(index), name=f"end of shard {index}")
+            group.create_task(self.work.cancel(index), name=f"end of shard {index}")
         self._working = set(held)
 
-    async def _hand_over(self, hand_over: HandOver) -> None:
-        logger.info("Handing over a shard", shard=hand_over.index, to=hand_over.heir)
-        await self.work.finish(hand_over.index)
-        hand_over.is_idle = True
+    async def _handoff(self, handoff: Handoff) -> None:
+        logger.info("Handing over a shard", shard=handoff.index, to=handoff.preferred_holder)
+        await self.work.drain(handoff.index)
+        handoff.is_idle = True
 
     def _check(self) -> None:
         why = self.membership.why_lost(self.clock.monotonic())
@@ -289,7 +289,12 @@ class ShardMember:
         if told != self._told:
             self._told = told
             self.observer.set_shards(self._working, members)
-            logger.info("Shards of this replica", held=sorted(self._working), of=self.work.count, members=members)
+            logger.info(
+                "Shards of this replica",
+                held_shards=sorted(self._working),
+                shard_count=self.work.count,
+                members=members,
+            )
 
     def _member_renewed(self, end: float) -> None:
         self._member_end = end
@@ -348,15 +353,15 @@ class ShardedKind(Protocol):
 
 
 class HeldShards:
-    """Which of ``count`` shards are held; reconciles that end a shard have ``patience_seconds`` to end by themselves.
+    """The shards of ``count`` that this replica holds; the reconciles of a shard get ``drain_timeout_seconds`` to end.
 
     The ``dispatcher`` runs the reconciles of all kinds.
     """
 
-    def __init__(self, count: int, patience_seconds: float) -> None:
+    def __init__(self, count: int, drain_timeout_seconds: float) -> None:
         self.count = count
         self.dispatcher = Dispatcher()
-        self._patience_seconds = patience_seconds
+        self.drain_timeout_seconds = drain_timeout_seconds
         self._held: set[int] = set()
         self._kinds: list[ShardedKind] = []
 
@@ -383,11 +388,11 @@ class HeldShards:
         for kind in self._kinds:
             kind.taken(index)
 
-    async def finish(self, index: int) -> None:
+    async def drain(self, index: int) -> None:
         """Start nothing for a shard any more, and return when none of its objects is being reconciled."""
-        await self._end(index, self._patience_seconds)
+        await self._end(index, self.drain_timeout_seconds)
 
-    async def abandon(self, index: int) -> None:
+    async def cancel(self, index: int) -> None:
         """Do the same, but cancel its reconciles at once."""
         await self._end(index, 0.0)
 

@@ -141,7 +141,7 @@ def shared_mapping(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 @dataclass(slots=True)
-class PackedStore:
+class CompactStore:
     """The objects of one list and watch, by the hashes of their keys.
 
     ``newest`` is the version of the newest object, ``last_removal`` that of the newest deletion.

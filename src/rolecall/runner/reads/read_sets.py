@@ -39,7 +39,7 @@ from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reads.scope import annotation_token, digest_of_read, owner_token
 from rolecall.system.clock import Clock
 
-_MOST_PENDING: Final = 4096
+_MAX_PENDING: Final = 4096
 """Changes during one run; if there are more, another run follows."""
 
 _NEVER: Final = frozenset({("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease")})
@@ -159,7 +159,7 @@ class ObjectReads:
         if not self.is_running:
             if self.counts(target, change):
                 self.wake(self.owner.key, ReadCause.of(target, change))
-        elif len(self.pending) <= _MOST_PENDING and self._may_count(target, change):
+        elif len(self.pending) <= _MAX_PENDING and self._may_count(target, change):
             self.pending[target, change] = None
 
     def counts(self, target: Target, change: ReadChange) -> bool:
@@ -193,7 +193,7 @@ class ObjectReads:
         self.written = {key: state for key, state in written.items() if key[0] in kinds}
         found, self.pending, self.running, self.running_written = self.pending, {}, {}, {}
         self.owned, self.unlisted = set(), set()
-        if len(found) > _MOST_PENDING:
+        if len(found) > _MAX_PENDING:
             return [ReadCause("more changes of what was read than are remembered")]
         causes = [ReadCause.of(target, change) for target, change in found if self.counts(target, change)]
         return list({cause.text: cause for cause in causes}.values())
@@ -279,7 +279,7 @@ class ReadSets:
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 QUIET_SECONDS: Final = 60.0
-_MOST_DOUBLINGS: Final = 16
+_MAX_DOUBLINGS: Final = 16
 
 
 @dataclass(slots=True)
@@ -292,11 +292,11 @@ class _Repetition:
     @property
     def wait_seconds(self) -> float:
         """The time from the end of the last run to the next one."""
-        return min(FIRST_SECONDS * 2.0 ** min(self.runs - 1, _MOST_DOUBLINGS), LONGEST_SECONDS)
+        return min(FIRST_SECONDS * 2.0 ** min(self.runs - 1, _MAX_DOUBLINGS), LONGEST_SECONDS)
 
 
 @dataclass(slots=True)
-class ReadDelays:
+class ReadBackoff:
     """The delays of the objects of one kind."""
 
     clock: Clock

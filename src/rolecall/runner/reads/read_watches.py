@@ -5,7 +5,7 @@ A watch starts with the first read of something and stays for ten minutes after 
 What runs have read of one kind: who must hear of which change, and which lists and watches that takes.
 
 An object that was read by its name is watched by its name, so that a role with ``resourceNames`` is permission enough.
-From ``MOST_NAMES`` names on it is its namespace that is watched, and from ``MOST_SCOPES`` watches on the whole kind,
+From ``MAX_NAMES`` names on it is its namespace that is watched, and from ``MAX_SCOPES`` watches on the whole kind,
 if that is permitted. Watches only widen; a narrow one ends when a wide one has listed.
 """
 
@@ -37,8 +37,8 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("reads")
 
-MOST_NAMES: Final = 50
-MOST_SCOPES: Final = 100
+MAX_NAMES: Final = 50
+MAX_SCOPES: Final = 100
 
 
 class Subscriber(Protocol):
@@ -229,13 +229,13 @@ class KindReads:
 
     def _widened(self, target: Target) -> Scope:
         """Start the watch for a target that none shows yet."""
-        place = EVERYWHERE if len(self.scopes) >= MOST_SCOPES else self._place_by_count(target)
+        place = EVERYWHERE if len(self.scopes) >= MAX_SCOPES else self._place_by_count(target)
         return self._start(place, target)
 
     def _place_by_count(self, target: Target) -> Place:
         """Return the narrowest place for a target, or its namespace if many names are watched already."""
         namespace, name = place_of(target, namespaced=self.namespaced)
-        has_many = sum(1 for _, each in self.scopes if each) >= MOST_NAMES
+        has_many = sum(1 for _, each in self.scopes if each) >= MAX_NAMES
         return namespace, "" if has_many else name
 
     def _start(self, place: Place, target: Target) -> Scope:

@@ -26,7 +26,7 @@ from rolecall.runner.reads.observed_state import (
     DIGEST_BYTES,
     NO_OWNERS,
     UNKNOWN,
-    PackedStore,
+    CompactStore,
     Place,
     PositionedSource,
     ReadChange,
@@ -101,7 +101,7 @@ class Scope:
     source: PositionedSource
     listener: ScopeListener
     is_primary: Callable[[GVK], bool]
-    store: PackedStore = field(default_factory=PackedStore)
+    store: CompactStore = field(default_factory=CompactStore)
     label_keys: frozenset[str] = frozenset()
     reason: str = ""
     """Why it cannot be watched for now, empty if it can."""

@@ -14,7 +14,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
 from rolecall.runner.reads.observed_state import Target
-from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, EventSpec
@@ -42,7 +42,7 @@ class ReadTriggers:
         queue: WorkQueue[ObjectKey],
         self_triggers: SelfTriggers,
         record: Callable[[RawObject, EventSpec], None],
-        delays: ReadDelays,
+        delays: ReadBackoff,
     ) -> None:
         self._primaries = primaries
         self._queue = queue

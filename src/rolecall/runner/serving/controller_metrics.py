@@ -58,7 +58,7 @@ _RECONCILE = (
     *(50.0, 60.0),
 )
 _QUEUE = tuple(10.0**exponent for exponent in range(-8, 4))
-_PRIORITIES = ("high", "middle", "low")
+_PRIORITIES = ("high", "medium", "low")
 _OUTCOMES = ("success", "error", "requeue", "requeue_after")
 _PANIC = "panic"
 
@@ -159,7 +159,7 @@ class QueueFamilies:
         by_priority = ["controller", "priority"]
         self.depth_by_priority = Gauge(
             "ansible_operator_workqueue_depth",
-            "Requests that are waiting for a worker, by priority: high, middle, low",
+            "Requests that are waiting for a worker, by priority: high, medium, low",
             by_priority,
             registry=registry,
         )

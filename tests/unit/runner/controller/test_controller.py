@@ -84,7 +84,7 @@ async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
 @pytest.mark.parametrize(
     ("result", "priority"),
     [
-        (Result(failed=True), Priority.MIDDLE),
+        (Result(failed=True), Priority.MEDIUM),
         (Result(requeue_after_seconds=1), Priority.HIGH),
         (Result(requeue_after_seconds=1, cause=Cause("period", priority=Priority.LOW)), Priority.LOW),
     ],
@@ -293,7 +293,7 @@ async def test_an_observer_hears_of_a_request_from_due_to_done(
         queue.add(A, CAUSE)
         await settle()
     retried = [("retried", A)] if outcome in {"error", "panic"} else []
-    told = [("added", A, "middle"), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
+    told = [("added", A, "medium"), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
     assert heard.log[: len(told)] == told
 
 
@@ -311,7 +311,7 @@ def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:
     assert Result(requeue_after_seconds=0).outcome == "requeue"
 
 
-LOW, MIDDLE, HIGH = (Cause(priority.label, priority=priority) for priority in Priority)
+LOW, MEDIUM, HIGH = (Cause(priority.label, priority=priority) for priority in Priority)
 Started = tuple[str, str]
 
 
@@ -386,7 +386,7 @@ async def test_what_becomes_urgent_while_it_waits_for_the_limit_goes_first() -> 
         for kind, name in (("a", "one"), ("a", "two"), ("b", "three")):
             kinds.add(kind, name, LOW)
         kinds.add("b", "three", HIGH)
-        kinds.add("a", "two", MIDDLE)
+        kinds.add("a", "two", MEDIUM)
         assert await kinds.turns(3) == [("b", "three"), ("a", "two"), ("a", "one")]
 
 
@@ -424,11 +424,11 @@ async def test_a_stream_of_changes_to_one_object_starves_nobody() -> None:
     async with dispatching(kinds.dispatcher):
         for number in range(5):
             kinds.add("a", f"low {number}", LOW)
-            kinds.add("a", f"middle {number}", MIDDLE)
+            kinds.add("a", f"medium {number}", MEDIUM)
             kinds.add("b", f"low {number}", LOW)
         turns = await kinds.turns(160)
     others = [(kind, name) for kind, name in turns if name != "stream"]
-    for kind, what in (("a", "low"), ("a", "middle"), ("b", "low")):
+    for kind, what in (("a", "low"), ("a", "medium"), ("b", "low")):
         assert [one for one in others if one[0] == kind and one[1].startswith(what)] == [
             (kind, f"{what} {number}") for number in range(5)
         ]
@@ -513,7 +513,7 @@ async def _play_streams(ends: Sequence[str], limit: int) -> list[Started]:
 
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([LOW, MIDDLE, HIGH])),
+        st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([LOW, MEDIUM, HIGH])),
         st.integers(0, 5),
     ),
     max_size=60,
@@ -562,7 +562,7 @@ def _check(kinds: Kinds, limit: int, workers: int) -> None:
 async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came(limit: int | None) -> None:
     kinds = Kinds({"a": 2, "b": 2}, limit)
     for kind, name in (("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")):
-        kinds.add(kind, name, MIDDLE)
+        kinds.add(kind, name, MEDIUM)
     async with dispatching(kinds.dispatcher):
         assert kinds.started == [("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")]
 
@@ -570,7 +570,7 @@ async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came
 async def test_reconciles_that_somebody_waits_for_end_by_themselves_or_are_cancelled_and_others_go_on() -> None:
     kinds = Kinds({"a": 3})
     for name in ("quick", "slow", "other"):
-        kinds.add("a", name, MIDDLE)
+        kinds.add("a", name, MEDIUM)
     async with dispatching(kinds.dispatcher):
         finishing = asyncio.create_task(
             kinds.dispatcher.finish(lambda _, request: request.name != "other", 0.2, "handed over")

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolecall.runner.controller.priorities import Priority, PriorityOrder, Turns
+from rolecall.runner.controller.priorities import FairScheduler, Priority, PriorityOrder
 from tests.unit.manual_clock import ManualClock
 
-LOW, MIDDLE, HIGH = Priority.LOW, Priority.MIDDLE, Priority.HIGH
+LOW, MEDIUM, HIGH = Priority.LOW, Priority.MEDIUM, Priority.HIGH
 WAITING = st.lists(st.sets(st.sampled_from(Priority), min_size=1), min_size=1, max_size=200)
 
 
 def turns_of(waiting: list[set[Priority]]) -> list[Priority]:
     """Return who takes each turn, when these wait."""
-    turns = Turns()
+    turns = FairScheduler()
     taken = []
     for each in waiting:
         taken.append(turns.next(each))
@@ -25,9 +25,9 @@ def turns_of(waiting: list[set[Priority]]) -> list[Priority]:
     ("waiting", "expected"),
     [
         ({LOW, HIGH}, [HIGH] * 8 + [LOW]),
-        ({MIDDLE, HIGH}, [HIGH] * 8 + [MIDDLE]),
-        ({LOW, MIDDLE}, [MIDDLE] * 8 + [LOW]),
-        ({LOW, MIDDLE, HIGH}, [HIGH] * 8 + [MIDDLE, LOW]),
+        ({MEDIUM, HIGH}, [HIGH] * 8 + [MEDIUM]),
+        ({LOW, MEDIUM}, [MEDIUM] * 8 + [LOW]),
+        ({LOW, MEDIUM, HIGH}, [HIGH] * 8 + [MEDIUM, LOW]),
     ],
 )
 def test_the_highest_goes_first_and_a_lower_one_after_eight_turns(
@@ -37,9 +37,9 @@ def test_the_highest_goes_first_and_a_lower_one_after_eight_turns(
 
 
 def test_when_all_wait_for_long_each_lower_one_gets_a_tenth_at_least_and_the_highest_most() -> None:
-    counts = Counter(turns_of([{LOW, MIDDLE, HIGH}] * 1000))
+    counts = Counter(turns_of([{LOW, MEDIUM, HIGH}] * 1000))
     assert 100 <= counts[LOW] <= 125
-    assert 100 <= counts[MIDDLE] <= 125
+    assert 100 <= counts[MEDIUM] <= 125
 
 
 @given(WAITING)
@@ -86,4 +86,4 @@ def test_nothing_can_be_taken_when_nothing_waits() -> None:
 
 
 def test_a_priority_has_a_word_for_metrics() -> None:
-    assert [priority.label for priority in Priority] == ["low", "middle", "high"]
+    assert [priority.label for priority in Priority] == ["low", "medium", "high"]

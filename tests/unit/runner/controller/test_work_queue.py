@@ -302,9 +302,9 @@ async def test_who_subscribed_hears_of_each_request_that_becomes_due(queue: Work
 
 
 async def test_the_more_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
-    for request, cause in (("low", LOW), ("middle", CAUSE), ("high", HIGH), ("higher", HIGH)):
+    for request, cause in (("low", LOW), ("medium", CAUSE), ("high", HIGH), ("higher", HIGH)):
         queue.add(request, cause)
-    assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "middle", "low"]
+    assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "medium", "low"]
 
 
 async def test_a_request_that_becomes_more_urgent_goes_to_the_end_of_its_new_priority_with_its_causes(
@@ -532,7 +532,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
         is_owed = self.turns_without[priority] > 8
         assert priority == max(waiting) or is_owed
         self.turns_without[priority] = 0
-        assert all(self.turns_without[each] < 10 for each in (Priority.LOW, Priority.MIDDLE))
+        assert all(self.turns_without[each] < 10 for each in (Priority.LOW, Priority.MEDIUM))
         self.due[priority].pop(0)
         self.timers.pop(request, None)
         self.processing[request] = []

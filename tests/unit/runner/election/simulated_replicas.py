@@ -15,14 +15,14 @@ from rolecall.runner.election.shard_member import ShardMember
 from tests.unit.runner.election.simulated_leases import LeaseServer, Network, SimulatedClient
 
 GROUP = ObjectKey("operators", "lock")
-_MOST_DRIFT = 0.001
+_MAX_DRIFT = 0.001
 
 
 class DriftingClock:
     """A clock that runs a little too fast or too slow, from any time on; it tells nothing while its owner is frozen."""
 
     def __init__(self, chance: random.Random, can_go_on: asyncio.Event) -> None:
-        self._rate = 1 + chance.uniform(-_MOST_DRIFT, _MOST_DRIFT)
+        self._rate = 1 + chance.uniform(-_MAX_DRIFT, _MAX_DRIFT)
         self._offset = chance.uniform(0, 1e5)
         self._can_go_on = can_go_on
 
@@ -155,12 +155,12 @@ class Replica:
         """Work for a shard."""
         self._ledger.begin(self.identity, self.count, index)
 
-    async def finish(self, index: int) -> None:
+    async def drain(self, index: int) -> None:
         """End what runs for a shard, after a while."""
         await self._clock_sleep(self._chance.uniform(0, 4))
         self._ledger.end(self.identity, self.count, index)
 
-    async def abandon(self, index: int) -> None:
+    async def cancel(self, index: int) -> None:
         """Take note of what must not happen: without edits by people no shard is ever lost."""
         self._ledger.violations.append(f"{self.identity} has lost shard {index}")
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.election.elector import Election
-from rolecall.runner.election.lease import HEIR_ANNOTATION, LeaseNames
+from rolecall.runner.election.lease import PREFERRED_HOLDER_ANNOTATION, LeaseNames
 from rolecall.runner.election.membership import Membership, Purpose, Write, fnv1a_64, quotas, shard_of
 
 GROUP = ObjectKey("operators", "lock")
 NAMES = LeaseNames(GROUP, 4)
 
 
-def lease(name: str, holder: str, version: int = 1, heir: str = "") -> RawObject:
-    annotations = {HEIR_ANNOTATION: heir} if heir else {}
+def lease(name: str, holder: str, version: int = 1, preferred_holder: str = "") -> RawObject:
+    annotations = {PREFERRED_HOLDER_ANNOTATION: preferred_holder} if preferred_holder else {}
     metadata = {"name": name, "resourceVersion": str(version), "annotations": annotations}
     spec: dict[str, Any] = {"leaseDurationSeconds": 15} | ({"holderIdentity": holder} if holder else {})
     return {"metadata": metadata, "spec": spec}
@@ -30,9 +30,9 @@ class Looks:
         self.membership = Membership(Election(GROUP, identity), NAMES)
         self.leases: dict[str, RawObject] = {}
 
-    def put(self, name: str, holder: str, version: int = 1, heir: str = "") -> None:
+    def put(self, name: str, holder: str, version: int = 1, preferred_holder: str = "") -> None:
         """Put a Lease."""
-        self.leases[name] = lease(name, holder, version, heir)
+        self.leases[name] = lease(name, holder, version, preferred_holder)
 
     def group(self, holder: str = "shards/4", version: int = 1) -> None:
         """Put the group Lease."""
@@ -43,9 +43,9 @@ class Looks:
         name = f"lock-member-of-4-{identity.rpartition('_')[2]}"
         self.put(name, identity if holder is None else holder, version)
 
-    def shard(self, index: int, holder: str, heir: str = "", version: int = 1) -> None:
+    def shard(self, index: int, holder: str, preferred_holder: str = "", version: int = 1) -> None:
         """Put the Lease of a shard."""
-        self.put(f"lock-shard-{index}-of-4", holder, version, heir)
+        self.put(f"lock-shard-{index}-of-4", holder, version, preferred_holder)
 
     def look(self, now: float) -> list[Write]:
         """Look, and return what to write."""
@@ -191,12 +191,12 @@ def test_a_newcomer_counts_after_the_duration_of_a_lease() -> None:
         replica.shard(index, "me_1")
     replica.live(1, 15, "new_2")
     assert replica.membership.members(15) == ["me_1"]
-    assert replica.membership.begin_hand_over(15) is None
+    assert replica.membership.begin_handoff(15) is None
     replica.live(15, 18, "new_2")
     assert replica.membership.members(17) == ["me_1", "new_2"]
-    hand_over = replica.membership.begin_hand_over(17)
-    assert hand_over is not None
-    assert (hand_over.index, hand_over.heir) == (3, "new_2")
+    handoff = replica.membership.begin_handoff(17)
+    assert handoff is not None
+    assert (handoff.index, handoff.preferred_holder) == (3, "new_2")
 
 
 def handing_over() -> Looks:
@@ -205,7 +205,7 @@ def handing_over() -> Looks:
     for index in range(4):
         replica.shard(index, "me_1")
     replica.live(1, 18, "new_2")
-    assert replica.membership.begin_hand_over(17) is not None
+    assert replica.membership.begin_handoff(17) is not None
     return replica
 
 
@@ -213,24 +213,24 @@ def test_a_shard_is_given_up_only_when_nothing_works_for_it_and_one_after_the_ot
     replica = handing_over()
     assert replica.membership.held == {0, 1, 2}
     assert Purpose.GIVE_UP not in purposes(replica.look(18))
-    assert replica.membership.begin_hand_over(18) is None
-    assert replica.membership.hand_over is not None
-    replica.membership.hand_over.is_idle = True
+    assert replica.membership.begin_handoff(18) is None
+    assert replica.membership.handoff is not None
+    replica.membership.handoff.is_idle = True
     writes = [write for write in replica.look(19) if write.purpose is Purpose.GIVE_UP]
-    assert [(write.index, write.heir) for write in writes] == [(3, "new_2")]
+    assert [(write.index, write.preferred_holder) for write in writes] == [(3, "new_2")]
     replica.membership.written(writes[0], 19)
-    replica.shard(3, "", heir="new_2", version=2)
+    replica.shard(3, "", preferred_holder="new_2", version=2)
     assert taken(replica.look(19)) == []
-    assert replica.membership.begin_hand_over(19) is not None
+    assert replica.membership.begin_handoff(19) is not None
 
 
 def test_a_hand_over_whose_answer_was_lost_is_over_when_the_lease_says_so() -> None:
     replica = handing_over()
-    assert replica.membership.hand_over is not None
-    replica.membership.hand_over.is_idle = True
+    assert replica.membership.handoff is not None
+    replica.membership.handoff.is_idle = True
     replica.shard(3, "new_2", version=2)
     replica.look(19)
-    assert replica.membership.hand_over is None
+    assert replica.membership.handoff is None
 
 
 def test_a_shard_that_was_taken_although_the_answer_was_lost_is_held() -> None:
@@ -244,7 +244,7 @@ def test_a_shard_that_was_taken_although_the_answer_was_lost_is_held() -> None:
 def test_a_free_shard_is_left_to_its_heir_for_four_seconds() -> None:
     replica = Looks()
     replica.join()
-    replica.shard(0, "", heir="new_2")
+    replica.shard(0, "", preferred_holder="new_2")
     for index in (1, 2, 3):
         replica.shard(index, "gone_9")
     replica.member("gone_9")
@@ -257,7 +257,7 @@ def test_a_free_shard_is_left_to_its_heir_for_four_seconds() -> None:
 def test_an_heir_takes_its_shard_before_others() -> None:
     replica = Looks()
     replica.join()
-    replica.shard(2, "", heir="me_1")
+    replica.shard(2, "", preferred_holder="me_1")
     assert taken(replica.look(1))[0] == 2
 
 
@@ -269,7 +269,7 @@ def test_a_free_shard_that_nobody_takes_is_taken_beyond_the_quota() -> None:
     replica.shard(2, "slow_2")
     replica.shard(3, "")
     replica.live(1, 17, "slow_2")
-    replica.shard(3, "", heir="slow_2", version=2)
+    replica.shard(3, "", preferred_holder="slow_2", version=2)
     assert taken(replica.look(17)) == []
     assert taken(replica.look(24)) == []
     assert taken(replica.look(25)) == [3]

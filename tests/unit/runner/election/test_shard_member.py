@@ -69,7 +69,7 @@ class Rig:
     def __init__(self, server: LeaseServer) -> None:
         self.client = Client(server)
         self.working: set[int] = set()
-        self.abandoned: set[int] = set()
+        self.cancelled: set[int] = set()
         self.ends: list[float] = []
         self.members = 0
         can_go_on = asyncio.Event()
@@ -89,14 +89,14 @@ class Rig:
         """Work for a shard."""
         self.working.add(index)
 
-    async def finish(self, index: int) -> None:
+    async def drain(self, index: int) -> None:
         """Work no more for a shard."""
         self.working.discard(index)
 
-    async def abandon(self, index: int) -> None:
+    async def cancel(self, index: int) -> None:
         """Do the same in a hurry."""
         self.working.discard(index)
-        self.abandoned.add(index)
+        self.cancelled.add(index)
 
     def set_leading(self, name: str, *, leading: bool) -> None:
         """Check the name."""
@@ -206,7 +206,7 @@ def test_a_shard_that_a_person_gives_to_another_member_is_abandoned() -> None:
         lease = server.get("lock-shard-2-of-4")
         server.replace({**lease, "spec": {**lease["spec"], "holderIdentity": "stranger_9"}})
         await asyncio.sleep(3)
-        assert rig.abandoned == {2}
+        assert rig.cancelled == {2}
         await asyncio.sleep(15)
         assert rig.working == {0, 1, 2, 3}
 

@@ -17,7 +17,7 @@ from tests.unit.runner.election.virtual_time import VirtualTimeLoop
 
 STEPS = int(os.environ.get("SHARD_STEPS", "1000"))
 SEEDS = [int(os.environ["SHARD_SEED"])] if "SHARD_SEED" in os.environ else [1, 2, 3]
-SHARDS, MOST_REPLICAS = 8, 5
+SHARDS, MAX_REPLICAS = 8, 5
 CALM_SECONDS, LONGEST_GAP = 90.0, 45.0
 
 
@@ -62,9 +62,9 @@ class Simulation:
         self._start_one(self.chance.choice([self.count] * 5 + [SHARDS, 5, 0]))
 
     def _start_one(self, count: int) -> None:
-        if len(self.replicas) < MOST_REPLICAS:
+        if len(self.replicas) < MAX_REPLICAS:
             self.born += 1
-            identity = f"replica-{self.born % MOST_REPLICAS}_{self.born}"
+            identity = f"replica-{self.born % MAX_REPLICAS}_{self.born}"
             self.replicas.append(Replica(self.server, self.ledger, identity, count, self.chance))
 
     def _kill(self) -> None:

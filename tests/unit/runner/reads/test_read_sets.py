@@ -208,7 +208,7 @@ async def test_a_deletion_behind_the_first_page_of_a_list_is_not_lost(rig: Rig) 
 
 
 async def test_more_changes_than_are_remembered_call_for_a_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_sets, "_MOST_PENDING", 2)
+    monkeypatch.setattr(read_sets, "_MAX_PENDING", 2)
     await rig.run("")
     rig.start()
     for number in range(4):

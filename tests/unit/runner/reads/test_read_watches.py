@@ -20,8 +20,8 @@ def places(rig: Rig) -> set[tuple[str | None, str]]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let three names and five watches be many."""
-    monkeypatch.setattr(kind_reads, "MOST_NAMES", 3)
-    monkeypatch.setattr(kind_reads, "MOST_SCOPES", 5)
+    monkeypatch.setattr(kind_reads, "MAX_NAMES", 3)
+    monkeypatch.setattr(kind_reads, "MAX_SCOPES", 5)
 
 
 async def test_a_name_takes_a_watch_of_that_name_alone(rig: Rig) -> None:

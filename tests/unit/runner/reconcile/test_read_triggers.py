@@ -9,7 +9,7 @@ from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.proxy.sessions import Read
-from rolecall.runner.reads.read_sets import ReadCause, ReadDelays, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules, ReadSets
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
@@ -42,7 +42,7 @@ class Operator:
             self.queue,
             self.self_triggers,
             lambda obj, spec: self.events.append((obj, spec)),
-            ReadDelays(self.clock),
+            ReadBackoff(self.clock),
         )
         self.sets: ReadSets = self.triggers.read_sets(self.rig.watches, ReadRules())
 

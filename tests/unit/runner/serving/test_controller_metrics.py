@@ -51,7 +51,7 @@ def test_every_series_is_there_from_the_start(observer: ControllerMetrics, value
     assert value("workqueue_depth", **QUEUE, priority="") == 0
     assert value("workqueue_adds_total", **QUEUE) == 0
     assert value("ansible_operator_reconciles_count", GVK=KIND) == 0
-    for priority in ("high", "middle", "low"):
+    for priority in ("high", "medium", "low"):
         labels = {"controller": NAME, "priority": priority}
         assert value("ansible_operator_workqueue_depth", **labels) == 0
         assert value("ansible_operator_workqueue_queue_duration_seconds_count", **labels) == 0
@@ -103,11 +103,11 @@ def test_what_waits_is_told_by_priority_and_a_request_that_moves_keeps_its_age(
 ) -> None:
     def depths() -> list[float | None]:
         name = "ansible_operator_workqueue_depth"
-        return [value(name, controller=NAME, priority=priority) for priority in ("high", "middle", "low")]
+        return [value(name, controller=NAME, priority=priority) for priority in ("high", "medium", "low")]
 
     observer.added("a", "low")
     observer.added("b", "low")
-    observer.added("c", "middle")
+    observer.added("c", "medium")
     assert depths() == [0, 1, 2]
     time.seconds += 3
     observer.moved("a", "high")
