@@ -23,9 +23,9 @@ from rolecall.runner.config.watches import load_watches
 from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.processes import reap_children
+from rolecall.workbench.plan.model import Plan, PlanRequest
 from rolecall.workbench.plan.planner import Planner, Target, Targets, planning, targets_of
 from rolecall.workbench.plan.reconciles import PlannedReconciles
-from rolecall.workbench.plan.results import Plan, PlanRequest
 from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.replay.writes import RunLines

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.record.reader import StoredRecord, read_record
-from rolecall.workbench.plan.results import ObjectPlan
+from rolecall.workbench.plan.model import ObjectPlan
 from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.replay.comparison import Compared, compare
 from rolecall.workbench.replay.writes import RunLines, Write, writes_of

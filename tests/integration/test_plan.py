@@ -16,10 +16,10 @@ from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.differences import Findings, findings_of
+from rolecall.workbench.plan.model import ExitCode, Plan
 from rolecall.workbench.plan.output import Rendering, document_of
-from rolecall.workbench.plan.results import ExitCode, Plan
 from rolecall.workbench.plan.sandbox import sandbox_in
+from rolecall.workbench.plan.shown_changes import Findings, findings_of
 from tests.integration.definitions import CRD
 from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
 from tests.integration.planned import KeptPlan, Place, Project, clear, plan_of

@@ -18,9 +18,9 @@ import yaml
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.differences import findings_of
+from rolecall.workbench.plan.model import ObjectPlan, Plan, PlannedWrite, TaskName
 from rolecall.workbench.plan.output import document_of
-from rolecall.workbench.plan.results import ObjectPlan, Plan, PlannedWrite, TaskName
+from rolecall.workbench.plan.shown_changes import findings_of
 from rolecall.workbench.project.demo_inputs import Applier
 from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.integration.conftest import wait_until_ready

@@ -10,7 +10,7 @@ from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.request_info import parse
 from rolecall.workbench.plan.convergence import controller_changes
-from rolecall.workbench.plan.results import ControllerChange, ObjectChange, ObjectPlan
+from rolecall.workbench.plan.model import ControllerChange, ObjectChange, ObjectPlan
 from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource

@@ -11,7 +11,7 @@ import yaml
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.results import ObjectPlan
+from rolecall.workbench.plan.model import ObjectPlan
 from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.planned import Project, clear, plan_of
 from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane

@@ -31,8 +31,8 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.workbench.controlplane.errors import ControlPlaneError
 
 if TYPE_CHECKING:
-    from rolecall.workbench.plan.differences import Findings
-    from rolecall.workbench.plan.results import Plan, PlanRequest
+    from rolecall.workbench.plan.model import Plan, PlanRequest
+    from rolecall.workbench.plan.shown_changes import Findings
 
 FLAGS = frozenset(
     {
@@ -123,12 +123,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
     # Importing what runs roles takes a second; the other commands should not pay for it.
-    from rolecall.workbench.plan.differences import findings_of  # noqa: PLC0415
-    from rolecall.workbench.plan.results import (  # noqa: PLC0415
+    from rolecall.workbench.plan.model import (  # noqa: PLC0415
         PlanError,
         worst_of,
     )
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
+    from rolecall.workbench.plan.shown_changes import findings_of  # noqa: PLC0415
 
     configure_quiet_logs()
     try:
@@ -166,7 +166,7 @@ def _made(options: argparse.Namespace) -> "Plan":
 
 def _request(options: argparse.Namespace) -> "PlanRequest":
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
-    from rolecall.workbench.plan.results import PlanRequest  # noqa: PLC0415
+    from rolecall.workbench.plan.model import PlanRequest  # noqa: PLC0415
 
     check_ansible_core()
     settings = settings_of(options, Settings(), os.environ)

@@ -9,7 +9,7 @@ import pytest
 
 from rolecall.cli.main import main
 from rolecall.kube.errors import UnreachableError
-from rolecall.workbench.plan.results import ObjectPlan, Plan, PlanError, PlanRequest
+from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
 from rolecall.workbench.plan.sandbox_sources import SourceError
 from tests.unit.workbench.plan.plans import change, config_map, object_plan
 

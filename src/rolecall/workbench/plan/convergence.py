@@ -25,7 +25,7 @@ from rolecall.kube.metadata import (
     uid_of,
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.workbench.plan.results import ControllerChange, ObjectChange, ObjectPlan
+from rolecall.workbench.plan.model import ControllerChange, ObjectChange, ObjectPlan
 from rolecall.workbench.plan.sandbox_import import MADE_BY_CONTROLLERS, Importer
 
 SETTLES_WITHIN_SECONDS: Final = 60.0

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from rolecall.kube.quantities import format_duration
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.workbench.plan.differences import Action, ChangedObject, Difference, Findings, ShownTexts
-from rolecall.workbench.plan.results import (
+from rolecall.workbench.plan.model import (
     ControllerChange,
     ExitCode,
     ObjectPlan,
@@ -26,6 +25,7 @@ from rolecall.workbench.plan.results import (
     TaskName,
     worst_of,
 )
+from rolecall.workbench.plan.shown_changes import Action, ChangedObject, Difference, Findings, ShownTexts
 
 _SIGNS: Final = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
 _STYLES: Final = {"+": "green", "-": "red", "~": "yellow"}

@@ -37,13 +37,13 @@ from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.control_groups import available_processors
 from rolecall.system.files import OwnedDirectory
-from rolecall.workbench.plan.changes import Changes, PlanGate
 from rolecall.workbench.plan.convergence import SETTLES_WITHIN_SECONDS, Written, controller_changes, settled
+from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
 from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
-from rolecall.workbench.plan.results import ObjectPlan, Plan, PlanError, PlanRequest
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxGate, running_sandbox
 from rolecall.workbench.plan.sandbox_import import Importer
 from rolecall.workbench.plan.sandbox_sources import LiveSource, Source, SourceError
+from rolecall.workbench.plan.written_objects import Changes, PlanGate
 
 MAX_ROUNDS: Final = 10
 

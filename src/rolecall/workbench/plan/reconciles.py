@@ -49,8 +49,8 @@ from rolecall.runner.runs.planned.journal import (
 )
 from rolecall.runner.runs.process import Runner
 from rolecall.system.blocking_work import in_thread
-from rolecall.workbench.plan.changes import PlanGate
-from rolecall.workbench.plan.results import PlanError, TaskName
+from rolecall.workbench.plan.model import PlanError, TaskName
+from rolecall.workbench.plan.written_objects import PlanGate
 
 _MIN_LENGTH: Final = 4
 """A shorter value says nothing, and would hide half of a plan."""

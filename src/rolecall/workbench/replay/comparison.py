@@ -23,8 +23,8 @@ from rolecall.runner.reconcile.status import says_the_same, without_ours
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.workbench.plan.differences import SENSITIVE
-from rolecall.workbench.plan.results import TaskName
+from rolecall.workbench.plan.model import TaskName
+from rolecall.workbench.plan.shown_changes import SENSITIVE
 from rolecall.workbench.replay.equality import Equality
 from rolecall.workbench.replay.recorded_cluster import RecordSource, query_of
 from rolecall.workbench.replay.results import Change, Difference, Question, Replay, Verdict

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from rolecall.runner.record.timeline import diff_lines
-from rolecall.workbench.plan.results import TaskName
+from rolecall.workbench.plan.model import TaskName
 from rolecall.workbench.replay.results import BadRecord, Difference, Replay, Replays, Verdict
 
 _STYLES: Final = {

@@ -38,12 +38,12 @@ from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.blocking_work import in_thread
 from rolecall.system.files import OwnedDirectory
-from rolecall.workbench.plan.changes import PlanGate
+from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
-from rolecall.workbench.plan.results import PlanError
 from rolecall.workbench.plan.sandbox import Sandbox, SandboxGate, running_sandbox
 from rolecall.workbench.plan.sandbox_import import Controllers
 from rolecall.workbench.plan.sandbox_sources import SourceError
+from rolecall.workbench.plan.written_objects import PlanGate
 from rolecall.workbench.replay.comparison import ReplayedRun, outcome_of
 from rolecall.workbench.replay.recorded_cluster import RecordSource
 from rolecall.workbench.replay.recorded_kinds import project_definitions

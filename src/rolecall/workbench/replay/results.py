@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from rolecall.workbench.plan.results import ExitCode, TaskName, worst_of
+from rolecall.workbench.plan.model import ExitCode, TaskName, worst_of
 
 
 class Verdict(StrEnum):

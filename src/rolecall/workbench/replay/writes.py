@@ -26,7 +26,7 @@ from rolecall.runner.record.document import content_of
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.runner.runs.planned.clock import TaskStart
-from rolecall.workbench.plan.results import TaskName
+from rolecall.workbench.plan.model import TaskName
 from rolecall.workbench.replay.recorded_cluster import parse_time
 
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")

@@ -7,7 +7,7 @@ import pytest
 
 from rolecall.runner.proxy import Exchange
 from rolecall.runner.runs.events import TaskFailure
-from rolecall.workbench.plan.results import ExitCode
+from rolecall.workbench.plan.model import ExitCode
 from rolecall.workbench.replay.comparison import ReplayedRun, outcome_of
 from rolecall.workbench.replay.output import document_of, lines_of, total
 from rolecall.workbench.replay.recorded_cluster import RecordSource

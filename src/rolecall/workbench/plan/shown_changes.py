@@ -24,7 +24,7 @@ from rolecall.runner.reconcile.status import says_the_same
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED, mask_body
 from rolecall.runner.record.timeline import TIME, diff_lines, seconds_of, without_server_fields
-from rolecall.workbench.plan.results import ExitCode, ObjectChange, ObjectPlan, Plan, PlannedWrite, TaskName
+from rolecall.workbench.plan.model import ExitCode, ObjectChange, ObjectPlan, Plan, PlannedWrite, TaskName
 
 SENSITIVE: Final = "(sensitive)"
 TIME_OF_RUN: Final = "(time of the run)"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import RawObject
-from rolecall.workbench.plan.differences import Action, ChangedObject, Findings, findings_of
-from rolecall.workbench.plan.results import ExitCode, ObjectChange, ObjectPlan, Plan
+from rolecall.workbench.plan.model import ExitCode, ObjectChange, ObjectPlan, Plan
+from rolecall.workbench.plan.shown_changes import Action, ChangedObject, Findings, findings_of
 from tests.unit.workbench.plan.plans import HIDDEN, change, config_map, object_plan, secret, write
 
 PHRASE = "correct horse"

@@ -25,7 +25,7 @@ from rolecall.runner.proxy import GatedRequest
 from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
-from rolecall.workbench.plan.results import ObjectChange, PlannedWrite, TaskName
+from rolecall.workbench.plan.model import ObjectChange, PlannedWrite, TaskName
 from rolecall.workbench.plan.sandbox import SandboxGate
 
 _SELECTORS: Final[tuple[str, ...]] = ("labelSelector", "fieldSelector")
