@@ -1,4 +1,4 @@
-"""Compares the Deployment of a Foo with the wanted one.
+"""Compares the Deployment of a Foo with the desired one.
 
 Pure functions on raw objects. Only the fields that the role sets are compared: fields that the API server or another
 client adds are ignored, so an unchanged Foo causes no write. The tasks of the role create or repair the Deployment, or
@@ -20,10 +20,10 @@ class FilterModule:
 
 
 def plan(deployments: list[Object], foo: Object, wanted: Object) -> Object:
-    """Compare the Deployment with this name, if it exists, with the wanted one.
+    """Compare the Deployment with this name, if it exists, with the desired one.
 
-    The result has ``is_foreign``, ``definition`` (to create or to patch, or None), ``is_news`` (whether to post an
-    event), ``available_replicas`` and ``is_ready`` (whether the Deployment is as wanted and has all its replicas).
+    The result has ``is_foreign``, ``definition`` (to create or to patch, or None), ``is_event_due`` (whether to post an
+    event), ``available_replicas`` and ``is_ready`` (whether the Deployment is as desired and has all its replicas).
     """
     found = deployments[0] if deployments else None
     is_foreign = found is not None and not _is_controlled(found, foo)
@@ -36,7 +36,7 @@ def plan(deployments: list[Object], foo: Object, wanted: Object) -> Object:
     return {
         "is_foreign": is_foreign,
         "definition": definition,
-        "is_news": definition is not None or is_new,
+        "is_event_due": definition is not None or is_new,
         "available_replicas": available,
         "is_ready": definition is None and is_observed and available >= replicas,
     }
@@ -48,7 +48,7 @@ def _is_controlled(found: Object, foo: Object) -> bool:
 
 
 def _definition(found: Object | None, wanted: Object) -> Object | None:
-    """Return the definition to send, with the uid of the existing Deployment, so that no other one can be changed.
+    """Return the definition to send, with the uid of the existing Deployment, so that no other Deployment can be changed.
 
     The API server sets the uid of a created object and rejects a change of the uid. The zero uid therefore creates a
     Deployment, but cannot change one that was created in the meantime.

@@ -1,4 +1,4 @@
-"""The song of a Hikawa: its words, when it is over, and the next step of the state machine.
+"""The song of a Hikawa: its words, when it has ended, and the next step of the state machine.
 
 Word n depends only on the seed and on n, so a run that is repeated after a crash says the same word again. The next
 step is a pure function of the Hikawa, of the existing words and of the time; it is never taken before it is due. A word
@@ -8,10 +8,10 @@ role carry out the step.
 Two values in the status keep the interval between words:
 
 - ``sayingMillis`` is the minimum time that a word of this Hikawa has taken from reading the clock to the API server's
-  answer. Every word takes at least this time, so a run may read the clock that much earlier. The fewer words the value
+  response. Every word takes at least this time, so a run can read the clock that much earlier. The fewer words the value
   is based on, the less of it is used.
 - ``leadMillis`` is how long before a step is due its run is requested, because a run needs time until it reads the
-  clock. It decreases at once after a run that was too early and increases slowly while runs are late, so that it
+  clock. It decreases immediately after a run that was too early and increases slowly while runs are late, so that it
   follows the fastest runs: a run that is too early says nothing and needs another run. ``wasEarly`` marks that one.
 """
 

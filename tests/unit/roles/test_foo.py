@@ -30,13 +30,13 @@ def found(owner: str | None = "me") -> dict[str, Any]:
 def test_a_missing_deployment_is_created_and_never_patched() -> None:
     plan = filters.plan([], FOO, WANTED)
     assert plan["definition"]["metadata"] == {**WANTED["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}
-    assert (plan["is_foreign"], plan["is_news"], plan["available_replicas"]) == (False, True, 0)
+    assert (plan["is_foreign"], plan["is_event_due"], plan["available_replicas"]) == (False, True, 0)
 
 
 def test_a_deployment_as_wanted_is_left_alone() -> None:
     plan = filters.plan([found()], FOO, WANTED)
     unready = {"available_replicas": 1, "is_ready": False}
-    assert plan == {"is_foreign": False, "definition": None, "is_news": False, **unready}
+    assert plan == {"is_foreign": False, "definition": None, "is_event_due": False, **unready}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_drift_is_repaired_on_that_very_deployment(field: str) -> None:
             deployment["metadata"].pop("labels")
     plan = filters.plan([deployment], FOO, WANTED)
     assert plan["definition"] == {**WANTED, "metadata": {**WANTED["metadata"], "uid": "found"}}
-    assert plan["is_news"]
+    assert plan["is_event_due"]
 
 
 def test_replicas_that_nobody_asks_for_are_no_drift() -> None:
@@ -101,9 +101,9 @@ def test_a_deployment_on_its_way_out_is_not_repaired() -> None:
 
 
 @pytest.mark.parametrize("status", [{}, {"status": {"observedGeneration": 1}}])
-def test_the_first_sync_of_a_generation_is_news(status: dict[str, Any]) -> None:
+def test_the_first_sync_of_a_generation_is_event_due(status: dict[str, Any]) -> None:
     foo = {"metadata": FOO["metadata"], **status}
-    assert filters.plan([found()], foo, WANTED)["is_news"]
+    assert filters.plan([found()], foo, WANTED)["is_event_due"]
 
 
 def test_a_deployment_without_a_status_has_no_available_replicas() -> None:
