@@ -48,7 +48,7 @@ def _is_controlled(found: Object, foo: Object) -> bool:
 
 
 def _definition(found: Object | None, wanted: Object) -> Object | None:
-    """Return the definition to send, with the uid of the existing Deployment, so that no other Deployment can be changed.
+    """Return the definition to send, with the uid of the existing Deployment, to change no other Deployment.
 
     The API server sets the uid of a created object and rejects a change of the uid. The zero uid therefore creates a
     Deployment, but cannot change one that was created in the meantime.

@@ -8,8 +8,8 @@ role carry out the step.
 Two values in the status keep the interval between words:
 
 - ``sayingMillis`` is the minimum time that a word of this Hikawa has taken from reading the clock to the API server's
-  response. Every word takes at least this time, so a run can read the clock that much earlier. The fewer words the value
-  is based on, the less of it is used.
+  response. Every word takes at least this time, so a run can read the clock that much earlier. The fewer words the
+  value is based on, the less of it is used.
 - ``leadMillis`` is how long before a step is due its run is requested, because a run needs time until it reads the
   clock. It decreases immediately after a run that was too early and increases slowly while runs are late, so that it
   follows the fastest runs: a run that is too early says nothing and needs another run. ``wasEarly`` marks that one.
