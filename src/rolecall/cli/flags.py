@@ -407,8 +407,8 @@ OPERATOR = FlagGroup(
         ),
         Flag("record-dir", "record_directory", DIRECTORY, "write a record of each run into this directory"),
         Flag(
-            "record-keep",
-            "record_keep_bytes",
+            "record-dir-max-size",
+            "record_directory_max_bytes",
             SIZE,
             "how much space records may take in that directory; the oldest are removed, failures last",
         ),

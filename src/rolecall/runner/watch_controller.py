@@ -353,7 +353,7 @@ class WatchController:
             for key, text in index.requests_for(change):
                 self._enqueue(key, change.cause(text))
 
-        self._context.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.on)
+        self._context.manager.informer_for(trigger.gvk).subscribe(on_change, trigger.fields)
         return index
 
     def _on_primary(self, change: Change) -> None:

@@ -149,7 +149,7 @@ class Settings:
     record_directory: Path | None = None
     """The directory for the records of runs; None writes none."""
 
-    record_keep_bytes: int = 256 << 20
+    record_directory_max_bytes: int = 256 << 20
     """What the records in that directory may take."""
 
     trace_unchanged: bool = True

@@ -160,8 +160,8 @@ NAME = Key(
 OWNER: Key[bool | None] = Key(
     "owner", BOOLEAN, "`true`: an owner reference of the other object names the primary", default=None
 )
-ON = Key(
-    "on",
+FIELDS = Key(
+    "fields",
     LIST,
     "JSONPaths into the other object; an update triggers a reconcile only if one of these values changed",
     default=_NO_ITEMS,
@@ -294,7 +294,7 @@ TRIGGERS = Key(
     "other objects whose changes trigger a reconcile",
     default=_NO_ITEMS,
     is_ours=True,
-    keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, ON),
+    keys=(GROUP, VERSION, KIND, LABELS, NAME, OWNER, FIELDS),
 )
 SENSITIVE = Key(
     "sensitive",

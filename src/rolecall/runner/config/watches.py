@@ -47,15 +47,15 @@ class ReferenceType(StrEnum):
 class Trigger:
     """One entry of ``triggers``: the other kind, and the reference between its objects and a primary.
 
-    ``path`` is the path in the primary to the labels or names of the other objects; an owner trigger has none. ``on``
-    are fields of the other object: an update triggers only if one of them changed, or if it added or removed the
-    reference.
+    ``path`` is the path in the primary to the labels or names of the other objects; an owner trigger has none.
+    ``fields`` are paths into the other object: an update triggers a reconcile only if one of these values changed, or
+    if it added or removed the reference.
     """
 
     gvk: GVK
     reference: ReferenceType
     path: FieldPath | None = None
-    on: tuple[FieldPath, ...] = ()
+    fields: tuple[FieldPath, ...] = ()
 
     def __post_init__(self) -> None:
         """Validate that the trigger has a path if, and only if, its reference needs one."""
@@ -285,8 +285,10 @@ def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer |
 def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
     for entry in reader.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
-        on = tuple(
-            path for text in entry.read(keys.ON) if (path := _parsed(entry, keys.ON.name, FieldPath.parse, text))
+        fields = tuple(
+            path
+            for text in entry.read(keys.FIELDS)
+            if (path := _parsed(entry, keys.FIELDS.name, FieldPath.parse, text))
         )
         values = {key: entry.read(key) for key in _TRIGGER_REFERENCES}
         references = [key for key, value in values.items() if entry.get(key) and value is not False]
@@ -300,9 +302,9 @@ def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
         [reference] = references
         if reference is not keys.OWNER:
             path = _parsed(entry, reference.name, FieldPath.parse, values[reference])
-            yield from [Trigger(gvk, ReferenceType(reference.name), path, on)] if path else []
+            yield from [Trigger(gvk, ReferenceType(reference.name), path, fields)] if path else []
         elif values[reference]:
-            yield Trigger(gvk, ReferenceType.OWNER, None, on)
+            yield Trigger(gvk, ReferenceType.OWNER, None, fields)
 
 
 def _read_ready(reader: MappingReader) -> JSONPath | None:

@@ -130,7 +130,7 @@ class TriggerIndex:
         """Yield each primary that the change affects, once, with the reason for users."""
         before = self._referring_primaries(change.old)
         after = before if _has_same_references(change) else self._referring_primaries(change.new)
-        is_relevant = not self.trigger.on or change.has_changed(self.trigger.on)
+        is_relevant = not self.trigger.fields or change.has_changed(self.trigger.fields)
         affected = sorted(before | after if is_relevant else before ^ after)
         reason = change.reason if affected else ""
         for key in affected:

@@ -325,7 +325,7 @@ def _reference(trigger: Trigger) -> str:
         ReferenceType.LABELS: f"a trigger: one with the labels in {path}",
         ReferenceType.NAME: f"a trigger: one that is named in {path}",
     }
-    fields = ", ".join(each.text for each in trigger.on)
+    fields = ", ".join(each.text for each in trigger.fields)
     return ways[trigger.reference] + (f", when {fields} changes" if fields else "")
 
 

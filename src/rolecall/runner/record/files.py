@@ -1,8 +1,8 @@
 """The files of ``--record-dir``: records, the discovery that they refer to, and access sets.
 
 All files have mode 0600 and directories 0700, because a record shows what a role works with. When records take more
-than ``--record-keep``, the oldest are removed, those of successes before those of failures, and then the discovery
-that only they can refer to. Access sets are small, one for each kind, and are never removed.
+than ``--record-dir-max-size``, the oldest are removed, those of successes before those of failures, and then the
+discovery that only they can refer to. Access sets are small, one for each kind, and are never removed.
 """
 
 import json

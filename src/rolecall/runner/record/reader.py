@@ -110,7 +110,7 @@ class CutRecordError(RecordError):
     """The end of the record is missing."""
 
     exit_code = 4
-    meaning = "cut"
+    meaning = "truncated"
 
 
 class EditedRecordError(RecordError):

@@ -278,7 +278,7 @@ class Recorder:
         """Return the recorder that the settings ask for, None if runs are not recorded."""
         if not settings.record_memory_bytes and settings.record_directory is None:
             return None
-        directory, keep = settings.record_directory, settings.record_keep_bytes
+        directory, keep = settings.record_directory, settings.record_directory_max_bytes
         files = None if directory is None else RecordFiles(directory, keep)
         memory = RecordMemory(settings.record_memory_bytes)
         if not settings.has_ui:

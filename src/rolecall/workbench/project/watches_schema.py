@@ -62,7 +62,7 @@ _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
     keys.EXPRESSION_KEY: {"type": "string"},
     keys.EXPRESSION_OPERATOR: {"enum": [*WITH_VALUES, *WITHOUT_VALUES]},
     keys.VALUES: _TEXTS,
-    keys.ON: _TEXTS,
+    keys.FIELDS: _TEXTS,
     keys.SENSITIVE: _TEXTS,
     keys.STATUS: {"additionalProperties": {"type": "string"}},
 }

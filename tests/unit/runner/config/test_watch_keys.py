@@ -23,7 +23,7 @@ VALUES: Mapping[Key[Any], Any] = {
     keys.PLAYBOOK: "thing.yml",
     keys.EXPRESSION_OPERATOR: "In",
     keys.VALUES: ["a"],
-    keys.ON: ["$.spec"],
+    keys.FIELDS: ["$.spec"],
     keys.MATCH_LABELS: {"a": "b"},
     keys.ALLOW_VARIABLES: ["ansible_user"],
     keys.VARIABLES: "all",

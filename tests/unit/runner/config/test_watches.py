@@ -59,10 +59,10 @@ EXPECTED = {
     "timeout_is_no_duration": (
         f"{FIRST} timeout: not a duration: '5 minutes' (expected a number with a unit, for example 500ms, 15s or 1h30m)"
     ),
-    "trigger_on_bad_path": (
-        f"{FIRST} triggers[0].on: not a JSONPath: '$.status[?' (Parse error near the end of string!)"
+    "trigger_fields_bad_path": (
+        f"{FIRST} triggers[0].fields: not a JSONPath: '$.status[?' (Parse error near the end of string!)"
     ),
-    "trigger_on_is_a_text": f"{FIRST} triggers[0].on: expected a list, found str '$.status.phase'",
+    "trigger_fields_is_a_text": f"{FIRST} triggers[0].fields: expected a list, found str '$.status.phase'",
     "trigger_with_bad_path": (
         f"{FIRST} triggers[0].labels: not a JSONPath: '$.spec[' (Parse error near the end of string!)"
     ),
@@ -114,8 +114,8 @@ LINES = {
     "status_with_bad_path": 7,
     "status_without_path": 7,
     "timeout_is_no_duration": 6,
-    "trigger_on_bad_path": 10,
-    "trigger_on_is_a_text": 10,
+    "trigger_fields_bad_path": 10,
+    "trigger_fields_is_a_text": 10,
     "trigger_with_bad_path": 9,
     "trigger_with_owner_no_boolean": 9,
     "trigger_with_two_ties": 9,
@@ -277,8 +277,8 @@ def test_keys_that_nobody_knows_are_told_of_and_do_no_harm(directory: Path) -> N
             "key blacklist[0].name (line 5): unknown key (ignored)",
         ),
         (
-            "triggers: [{version: v1, kind: Pod, owner: true, onn: []}]",
-            "key triggers[0].onn (line 5): unknown key (ignored); did you mean 'on'?",
+            "triggers: [{version: v1, kind: Pod, owner: true, field: []}]",
+            "key triggers[0].field (line 5): unknown key (ignored); did you mean 'fields'?",
         ),
         (
             "selector: {matchLabel: {a: b}}",
@@ -406,7 +406,7 @@ def test_triggers_are_read_with_their_tie_and_their_fields(directory: Path) -> N
         directory,
         """
   triggers:
-    - {version: v1, kind: Pod, labels: $.spec.selector, on: [$.status.phase, $.metadata.labels]}
+    - {version: v1, kind: Pod, labels: $.spec.selector, fields: [$.status.phase, $.metadata.labels]}
     - {version: v1, kind: Secret, name: $.spec.secretName, owner: false}
     - {group: apps, version: v1, kind: Deployment, owner: yes}
 """,
@@ -415,21 +415,14 @@ def test_triggers_are_read_with_their_tie_and_their_fields(directory: Path) -> N
     assert by_labels.reference is ReferenceType.LABELS
     assert by_labels.path is not None
     assert by_labels.path.values({"spec": {"selector": {"app": "web"}}}) == [{"app": "web"}]
-    assert [path.text for path in by_labels.on] == ["$.status.phase", "$.metadata.labels"]
+    assert [path.text for path in by_labels.fields] == ["$.status.phase", "$.metadata.labels"]
     assert by_name.reference is ReferenceType.NAME
-    assert by_name.on == ()
+    assert by_name.fields == ()
     assert (by_owner.gvk, by_owner.reference, by_owner.path) == (
         GVK("apps", "v1", "Deployment"),
         ReferenceType.OWNER,
         None,
     )
-
-
-def test_the_key_on_is_no_boolean_as_yaml_1_1_would_have_it(directory: Path) -> None:
-    [trigger] = load_entry(
-        directory, "  triggers:\n  - version: v1\n    kind: Pod\n    owner: true\n    on: [$.a]\n"
-    ).triggers
-    assert [path.text for path in trigger.on] == ["$.a"]
 
 
 @pytest.mark.parametrize("text", ["no", "off"])
@@ -472,15 +465,15 @@ def test_whatever_the_text_it_is_read_or_refused_with_one_line(text: str) -> Non
 def test_everything_that_is_wrong_is_found_in_one_reading(directory: Path) -> None:
     file = directory / "watches.yaml"
     file.write_text(
-        ENTRY
-        + "  timeout: 5\n  triggers: [{kind: Pod, name: '$.a[', on: ['$[']}, {version: v1, kind: Pod, oner: true}]\n"
+        f"{ENTRY}  timeout: 5\n"
+        "  triggers: [{kind: Pod, name: '$.a[', fields: ['$[']}, {version: v1, kind: Pod, oner: true}]\n"
         "  status: {a: '$[', b: 1}\n- Thing\n- {version: v1, kind: Other, role: nowhere, vars: []}\n"
     )
     reading = parse_watches(file, {}, directory)
     assert [(error.key, error.line) for error in reading.errors] == [
         ("timeout", 5),
         ("triggers[0].version", 6),
-        ("triggers[0].on", 6),
+        ("triggers[0].fields", 6),
         ("triggers[0].name", 6),
         ("triggers[1].owner", 6),
         ("status.a", 7),

@@ -14,8 +14,8 @@ X, Y = ObjectKey("default", "x"), ObjectKey("default", "y")
 NGINX = make_object(labels={"app": "nginx", "tier": "web"})
 
 
-def labels_index(*, on: tuple[FieldPath, ...] = ()) -> TriggerIndex:
-    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), on)
+def labels_index(*, fields: tuple[FieldPath, ...] = ()) -> TriggerIndex:
+    trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), fields)
     return TriggerIndex(trigger, FOO)
 
 
@@ -32,7 +32,7 @@ def foo(**spec: Any) -> RawObject:
 
 
 def found(index: TriggerIndex, old: RawObject | None, new: RawObject | None) -> list[ObjectKey]:
-    change = make_change(old, new, index.trigger.on)
+    change = make_change(old, new, index.trigger.fields)
     return [key for key, _ in index.requests_for(change)]
 
 
@@ -171,8 +171,8 @@ def test_a_cluster_scoped_owner_is_found_from_any_namespace() -> None:
     assert found(index, None, owned()) == [ObjectKey("", "x")]
 
 
-def test_with_on_an_update_counts_only_when_a_value_changed() -> None:
-    index = labels_index(on=(PHASE,))
+def test_with_fields_an_update_counts_only_when_a_value_changed() -> None:
+    index = labels_index(fields=(PHASE,))
     index.update_primary(X, foo(selector={"app": "nginx"}))
     running = NGINX | {"status": {"phase": "Running"}}
     assert found(index, NGINX, running) == [X]
@@ -181,8 +181,8 @@ def test_with_on_an_update_counts_only_when_a_value_changed() -> None:
     assert found(index, running, None) == [X]
 
 
-def test_with_on_an_update_that_makes_or_cuts_the_tie_counts() -> None:
-    index = labels_index(on=(PHASE,))
+def test_with_fields_an_update_that_makes_or_cuts_the_tie_counts() -> None:
+    index = labels_index(fields=(PHASE,))
     index.update_primary(X, foo(selector={"app": "nginx"}))
     index.update_primary(Y, foo(selector={"tier": "web"}))
     assert found(index, NGINX, make_object(labels={"tier": "web"})) == [X]

@@ -47,7 +47,7 @@ OF_KEYS: Mapping[Key[Any], st.SearchStrategy[Any]] = {
     keys.MATCH_LABELS: st.dictionaries(LETTERS, LETTERS, max_size=2) | JUNK,
     keys.EXPRESSION_OPERATOR: st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Like"]) | JUNK,
     keys.VALUES: st.lists(LETTERS, max_size=2) | JUNK,
-    keys.ON: st.lists(PATHS | NO_TEXT, max_size=2) | NO_TEXT,
+    keys.FIELDS: st.lists(PATHS | NO_TEXT, max_size=2) | NO_TEXT,
     keys.SENSITIVE: st.lists(PATHS | NO_TEXT, max_size=2) | NO_TEXT,
     keys.STATUS: st.dictionaries(LETTERS, PATHS | NO_TEXT, max_size=2) | NO_TEXT,
 }
