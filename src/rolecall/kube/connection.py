@@ -116,7 +116,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class ETagResponse:
     """The body of an answer and its ETag, which is empty if it has none."""
 
     body: bytes
@@ -240,14 +240,14 @@ class Connection:
                     return None
         return bytes(body)
 
-    async def receive_changed(self, request: Request) -> Tagged | None:
+    async def receive_changed(self, request: Request) -> ETagResponse | None:
         """Send a request and return the answer; None if it is the one with ``known_etag``. Raise ApiError."""
         with _translated_errors(f"{request.method} {request.path} got no answer"):
             response = await self.open(request)
             body = await response.read()
         if response.status == HTTPStatus.NOT_MODIFIED:
             return None
-        return Tagged(body, response.headers.get("ETag", ""))
+        return ETagResponse(body, response.headers.get("ETag", ""))
 
     async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
         """Send a request and yield each line of the answer. Raise ApiError, or UnreachableError if it breaks off."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from rolecall.kube.connection import Connection, Request, Tagged, read_object
+from rolecall.kube.connection import Connection, ETagResponse, Request, read_object
 from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
@@ -163,7 +163,7 @@ class AggregatedDiscovery:
     """Asks one API server what it serves."""
 
     connection: Connection
-    _known: dict[str, Tagged] = field(default_factory=dict)
+    _known: dict[str, ETagResponse] = field(default_factory=dict)
     _told: tuple[bytes, bytes] | None = None
 
     async def changed(self) -> Served | None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 ResultT = TypeVar("ResultT")
 
 
-async def in_thread(work: Callable[[], ResultT]) -> ResultT:
+async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     """Do blocking work in a thread and return its result, or raise what it raises.
 
     A cancellation is raised when the work has ended: nothing goes on behind the caller's back. If no thread can be

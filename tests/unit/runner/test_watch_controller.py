@@ -477,7 +477,7 @@ class ReadBench(Bench):
             Read(CONFIG_MAPS, "get", ObjectKey("default", "config"))
         )
         if pending is not None:
-            pending.answered(404, None, None)
+            pending.record_response(404, None, None)
         sets.end(ONE, successful=True)
         await settle()
 

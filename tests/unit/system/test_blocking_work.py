@@ -4,21 +4,21 @@ import threading
 
 import pytest
 
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 
 NAME = contextvars.ContextVar("NAME", default="")
 
 
 async def test_work_is_done_in_another_thread_with_the_context_of_the_caller() -> None:
     NAME.set("caller")
-    found = await in_thread(lambda: (threading.current_thread(), NAME.get()))
+    found = await run_in_thread(lambda: (threading.current_thread(), NAME.get()))
     assert found[0] is not threading.current_thread()
     assert found[1] == "caller"
 
 
 async def test_what_the_work_raises_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
-        await in_thread(lambda: 1 / 0)
+        await run_in_thread(lambda: 1 / 0)
 
 
 async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
@@ -28,7 +28,7 @@ async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
         may_end.wait(20)
         ended.append(True)
 
-    task = asyncio.create_task(in_thread(work))
+    task = asyncio.create_task(run_in_thread(work))
     for _ in range(2):
         await asyncio.sleep(0)
         task.cancel()
@@ -42,7 +42,7 @@ async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
 
 async def test_any_number_of_works_goes_on_at_once_and_leaves_the_default_executor_free() -> None:
     together = threading.Barrier(60)
-    works = asyncio.gather(*(in_thread(lambda: together.wait(20)) for _ in range(59)))
+    works = asyncio.gather(*(run_in_thread(lambda: together.wait(20)) for _ in range(59)))
     await asyncio.to_thread(together.wait, 20)
     assert len(await works) == 59
 
@@ -53,4 +53,4 @@ async def test_without_a_thread_the_work_is_done_all_the_same(monkeypatch: pytes
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        assert await in_thread(lambda: 7) == 7
+        assert await run_in_thread(lambda: 7) == 7

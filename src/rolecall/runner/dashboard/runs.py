@@ -20,7 +20,7 @@ from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.timeline import RequestStory, Story, TaskStory, as_yaml, story_of
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 
 MOST_REQUESTS: Final = 1000
 MOST_TASKS: Final = 1000
@@ -170,7 +170,7 @@ class Stories:
                 if not any(each is record for each in self._records(kind, record.key)):
                     return None
                 document = await self.recorder.document(kind.watched.watch, record)
-                self._stored[place] = await in_thread(partial(read_text, document.text, Path(record.ident)))
+                self._stored[place] = await run_in_thread(partial(read_text, document.text, Path(record.ident)))
                 while len(self._stored) > MOST_STORED:
                     self._stored.popitem(last=False)
             return self._stored[place]

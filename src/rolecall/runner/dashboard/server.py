@@ -27,7 +27,7 @@ from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_js
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
 from rolecall.runner.serving.servers import Address, parse_address, serve, tls_of
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 logger = get_logger("page")
@@ -108,10 +108,10 @@ class _Handlers:
         if found is None or record is None:
             text = "Memory keeps the last runs of an object, as far as --record-memory goes; --record-dir keeps more."
             return self._missing(request, "There is no record of this run", text)
-        view = await in_thread(partial(run_view, self.sources, found[0], record))
+        view = await run_in_thread(partial(run_view, self.sources, found[0], record))
         if _wants_json(request):
             return _json(view)
-        text = await in_thread(partial(self.pages.page, "run", view))
+        text = await run_in_thread(partial(self.pages.page, "run", view))
         return web.Response(text=text, content_type=_HTML)
 
     async def static(self, request: web.Request) -> web.Response:
@@ -133,7 +133,7 @@ class _Handlers:
             return _json(view)
         is_part = request.query.get("part") == "live"
         address = str(request.rel_url.update_query(part="live"))
-        fragment = await in_thread(partial(self.pages.fragment, name, address, view))
+        fragment = await run_in_thread(partial(self.pages.fragment, name, address, view))
         if is_part and request.headers.get("If-None-Match") == fragment.tag:
             return web.Response(status=304, headers={"ETag": fragment.tag})
         text = str(fragment.html) if is_part else self.pages.page(name, view, fragment.html)

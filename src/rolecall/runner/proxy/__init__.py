@@ -8,17 +8,24 @@ so that they are watched, and records the run's writes so that they do not trigg
 from rolecall.runner.proxy.forward import NewTraceparent
 from rolecall.runner.proxy.ownership import Ownership
 from rolecall.runner.proxy.server import Proxy, ProxyCredentials
-from rolecall.runner.proxy.sessions import Asker, Exchange, Gate, GatedRequest, OnExchange, SessionSpec
+from rolecall.runner.proxy.sessions import (
+    Exchange,
+    OnExchange,
+    ProxiedRequest,
+    RequestInterceptor,
+    RequestOrigin,
+    SessionSpec,
+)
 
 __all__ = [
-    "Asker",
     "Exchange",
-    "Gate",
-    "GatedRequest",
     "NewTraceparent",
     "OnExchange",
     "Ownership",
+    "ProxiedRequest",
     "Proxy",
     "ProxyCredentials",
+    "RequestInterceptor",
+    "RequestOrigin",
     "SessionSpec",
 ]

@@ -123,7 +123,7 @@ class OwnerInjector:
         except (TypeError, ValueError, RecursionError) as error:
             logger.debug("Cannot inject owner: malformed object", target=write.target, reason=str(error))
             return write.body
-        logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", how=ownership.value)
+        logger.debug("Injecting owner reference", dependent=f"{resource.gvk.kind} {key}", ownership=ownership.value)
         return body
 
     async def _existing_metadata(self, session: Session, write: WriteRequest) -> RawObject | None:

@@ -51,12 +51,12 @@ from rolecall.runner.proxy.reads import DependentDiscovery, Inspection, inspect_
 from rolecall.runner.proxy.request_info import RequestInfo, is_valid_target, origin_form, parse
 from rolecall.runner.proxy.sessions import (
     Answer,
-    Asker,
     Caller,
-    Gate,
-    GatedRequest,
     Observation,
+    ProxiedRequest,
     ReadTracking,
+    RequestInterceptor,
+    RequestOrigin,
     Session,
     Sessions,
     SessionSpec,
@@ -197,7 +197,7 @@ class SessionRequest:
     """A request of a run: its session and task, the target in origin form and parsed, and what is observed of it."""
 
     session: Session
-    asker: Asker
+    origin: RequestOrigin
     target: str
     info: RequestInfo
     observation: Observation
@@ -207,7 +207,7 @@ class Proxy:
     """Serves the Kubernetes API to runs. Call ``start`` before ``register``, and ``stop`` at the end.
 
     With ``port`` 0 the system chooses a free port. Writes are refused when ``may_write`` returns False, because another
-    replica may be the leader. A ``gate`` is awaited before each request.
+    replica may be the leader. A ``interceptor`` is awaited before each request.
     """
 
     def __init__(
@@ -215,11 +215,11 @@ class Proxy:
         client: Client,
         port: int = 0,
         may_write: Callable[[], bool] = lambda: True,
-        gate: Gate | None = None,
+        interceptor: RequestInterceptor | None = None,
     ) -> None:
         self._host, self._port = "127.0.0.1", port
         self._may_write = may_write
-        self._gate = gate
+        self._interceptor = interceptor
         self._sessions = Sessions()
         self._tunnel = ConnectTunnel()
         self._upstream = Upstream(client)
@@ -290,11 +290,11 @@ class Proxy:
         if not is_valid_target(target):
             return error_responses.bad_request(target)
         info = parse(request.method, target)
-        observation = Observation(caller.session.spec.on_exchange, caller.asker, request, info)
+        observation = Observation(caller.session.spec.on_exchange, caller.origin, request, info)
         observation.context = TraceContext.of_request(request.headers, caller.session.spec.new_traceparent)
         response: web.StreamResponse | None = None
         try:
-            session_request = SessionRequest(caller.session, caller.asker, target, info, observation)
+            session_request = SessionRequest(caller.session, caller.origin, target, info, observation)
             response = await self._answer(request, session_request)
         finally:
             observation.finish(target, response)
@@ -330,12 +330,12 @@ class Proxy:
     async def _pass_gate(
         self, request: web.BaseRequest, session_request: SessionRequest, body: bytes
     ) -> web.Response | None:
-        if self._gate is None:
+        if self._interceptor is None:
             return None
         path, _, query = session_request.target.partition("?")
         content_type = request.headers.get("Content-Type", "")
-        spec, asker, info = session_request.session.spec, session_request.asker, session_request.info
-        return await self._gate.before(GatedRequest(spec, asker, info, path, query, body, content_type))
+        spec, origin, info = session_request.session.spec, session_request.origin, session_request.info
+        return await self._interceptor.before(ProxiedRequest(spec, origin, info, path, query, body, content_type))
 
     async def _forward(
         self, request: web.BaseRequest, session_request: SessionRequest, body: bytes

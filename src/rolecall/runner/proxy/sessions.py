@@ -73,7 +73,7 @@ class PendingRead(Protocol):
     def needs_keys(self) -> bool:
         """Return whether the keys of the objects in a list matter."""
 
-    def answered(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
+    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
         """Take note of the answer: its status (0: none), and its JSON, None if it could not be read.
 
         ``keys`` are those of the objects in a list, None if they were not read.
@@ -123,7 +123,9 @@ def tracked(pending: PendingRead | None) -> Iterator[Answer]:
         yield answer
     finally:
         if pending is not None:
-            pending.answered(answer.status, answer.content if answer.status == HTTPStatus.OK else None, answer.keys)
+            pending.record_response(
+                answer.status, answer.content if answer.status == HTTPStatus.OK else None, answer.keys
+            )
 
 
 def _read(resource: ApiResource, info: RequestInfo, target: str) -> Read:
@@ -148,7 +150,7 @@ MAX_STREAM_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class RequestOrigin:
     """The task that has sent a request, by Ansible's id of it, and its host; ``is_hidden`` if it may say no_log."""
 
     task: str = ""
@@ -156,8 +158,8 @@ class Asker:
     is_hidden: bool = False
 
     @classmethod
-    def of_note(cls, note: str) -> "Asker":
-        """Return the asker that a note names; an unreadable note names nobody."""
+    def parse(cls, note: str) -> "RequestOrigin":
+        """Return the origin that a note names; an unreadable note names nobody."""
         task, _, rest = note[:MAX_NOTE_CHARACTERS].partition(SEPARATOR)
         host, _, mark = rest.partition(SEPARATOR)
         try:
@@ -167,7 +169,7 @@ class Asker:
             return cls()
 
 
-NOBODY: Final = Asker()
+UNKNOWN_ORIGIN: Final = RequestOrigin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +177,12 @@ class Exchange:
     """One request of a run and its answer.
 
     ``body`` is as the task sent it, ``sent`` as it was sent on if the proxy has changed it. ``status`` is None if the
-    request ended without an answer. ``answer`` is None if there is none, or if it was not kept: ``is_cut`` tells.
+    request ended without an answer. ``response`` is None if there is none, or if it was not kept: ``is_cut`` tells.
     ``impersonated`` has the names and values of the headers by which the request acts as somebody else. ``context``
     says to which trace the request belongs.
     """
 
-    asker: Asker
+    origin: RequestOrigin
     method: str
     target: str
     info: RequestInfo
@@ -190,8 +192,8 @@ class Exchange:
     body: bytes = b""
     sent: bytes | None = None
     status: int | None = None
-    answer_type: str = ""
-    answer: bytes | None = None
+    response_type: str = ""
+    response: bytes | None = None
     is_cut: bool = False
     impersonated: tuple[tuple[str, str], ...] = ()
     context: TraceContext = NO_CONTEXT
@@ -207,12 +209,14 @@ class Observation:
     response.
     """
 
-    def __init__(self, observer: OnExchange | None, asker: Asker, request: web.BaseRequest, info: RequestInfo) -> None:
+    def __init__(
+        self, observer: OnExchange | None, origin: RequestOrigin, request: web.BaseRequest, info: RequestInfo
+    ) -> None:
         self.body = b""
         self.sent: bytes | None = None
         self.context = NO_CONTEXT
         self._observer = observer
-        self._asker, self._request, self._info = asker, request, info
+        self._asker, self._request, self._info = origin, request, info
         self._started, self._clock = time.time(), time.monotonic()
         self._capture: BodyCapture | None = None
 
@@ -230,7 +234,7 @@ class Observation:
         headers: Mapping[str, str] = self._request.headers
         answer, is_cut = self._answer(response)
         exchange = Exchange(
-            asker=self._asker,
+            origin=self._asker,
             method=self._request.method,
             target=target,
             info=self._info,
@@ -240,8 +244,8 @@ class Observation:
             body=self.body,
             sent=None if self.sent == self.body else self.sent,
             status=_status_of(response),
-            answer_type="" if response is None else response.headers.get("Content-Type", ""),
-            answer=answer,
+            response_type="" if response is None else response.headers.get("Content-Type", ""),
+            response=answer,
             is_cut=is_cut,
             impersonated=tuple(each for each in headers.items() if each[0].lower().startswith("impersonate-")),
             context=self.context,
@@ -361,7 +365,7 @@ class Caller:
     """Who sends a request: a run, and which of its tasks."""
 
     session: Session
-    asker: Asker
+    origin: RequestOrigin
 
 
 @dataclass(slots=True)
@@ -385,7 +389,7 @@ class Sessions:
         presented = _digest(secret)
         for known, session in self._by_digest.items():
             if hmac.compare_digest(known, presented):
-                return Caller(session, Asker.of_note(note))
+                return Caller(session, RequestOrigin.parse(note))
         return None
 
     async def revoke(self, spec: SessionSpec) -> None:
@@ -421,11 +425,11 @@ def _secret_of(authorization: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GatedRequest:
+class ProxiedRequest:
     """A request that has not been sent on; ``body`` is empty unless it is a write. ``query`` is still encoded."""
 
     spec: SessionSpec
-    asker: Asker
+    origin: RequestOrigin
     info: RequestInfo
     path: str
     query: str = ""
@@ -433,8 +437,8 @@ class GatedRequest:
     content_type: str = ""
 
 
-class Gate(Protocol):
+class RequestInterceptor(Protocol):
     """Is awaited before each request."""
 
-    async def before(self, request: GatedRequest) -> web.Response | None:
+    async def before(self, request: ProxiedRequest) -> web.Response | None:
         """Return None to let the request pass, or the response that the run gets instead."""

@@ -215,7 +215,7 @@ class _Registered:
     verb: str
     needs_keys: bool
 
-    def answered(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
+    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
         """Fix what was seen: a version, that there is nothing, or only the position at which it was asked for."""
         if self.target.name and isinstance(content, dict) and ownership_of(content, self.reads.owner) is not None:
             self.reads.drop(self.target)

@@ -94,7 +94,7 @@ class AccessSet:
             for access in self._accesses(exchange, record):
                 shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))
                 usage = self.usages.setdefault(self._bounded(shown), Usage())
-                usage.add(places.get(exchange.asker.task, ""), primary, exchange.status)
+                usage.add(places.get(exchange.origin.task, ""), primary, exchange.status)
                 if len(usage.details) < MAX_NAMES:
                     usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
             self._add_references(record, kept)
@@ -186,7 +186,7 @@ def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
         return
     body = decompress(record.bodies.get(kept.answer), MAX_INSPECTED_BYTES)
     if body and uid.encode() in body:
-        for obj in objects_in(decode(body, kept.exchange.answer_type)):
+        for obj in objects_in(decode(body, kept.exchange.response_type)):
             references = metadata_of(obj).get("ownerReferences") or ()
             yield from (reference for reference in references if reference.get("uid") == uid)
 

@@ -209,7 +209,7 @@ class _Writer:
 
     def _exchange(self, number: int, kept: KeptExchange) -> dict[str, Any]:
         exchange = kept.exchange
-        info, asker = exchange.info, exchange.asker
+        info, origin = exchange.info, exchange.origin
         path, _, text = exchange.target.partition("?")
         query = parse_qsl(text, keep_blank_values=True)
         line: dict[str, Any] = {
@@ -217,8 +217,8 @@ class _Writer:
             "number": number,
             "time": time_text(exchange.started),
             "seconds": round(exchange.duration_seconds, 6),
-            "task": asker.task,
-            "host": asker.host,
+            "task": origin.task,
+            "host": origin.host,
             "verb": info.verb,
             **{name: getattr(info, name) for name in _RESOURCE_FIELDS if info.is_resource},
             "method": exchange.method,
@@ -238,7 +238,7 @@ class _Writer:
         for name, digest, content_type in (
             ("request", kept.body, exchange.content_type),
             ("sent", kept.sent, exchange.content_type),
-            ("answer", kept.answer, exchange.answer_type),
+            ("answer", kept.answer, exchange.response_type),
         ):
             if digest is not None:
                 body = self._record.bodies.get(digest)
@@ -263,7 +263,7 @@ class _Writer:
         return {key: mask_body(self._mask, value, info, is_hidden=is_hidden) for key, value in content.items()}
 
     def _is_hidden(self, exchange: Exchange) -> bool:
-        return exchange.asker.is_hidden or exchange.asker.task in self._hidden
+        return exchange.origin.is_hidden or exchange.origin.task in self._hidden
 
     def _task(self, task: TaskRecord) -> dict[str, Any]:
         line = {

@@ -102,8 +102,8 @@ class Writer:
         below = set_span_in_context(run)
         tasks = self._tasks(record, below, traced.run_ended_ns)
         for kept in record.exchanges:
-            asker = kept.exchange.asker
-            self._request(kept.exchange, tasks.get((asker.task, asker.host), below))
+            origin = kept.exchange.origin
+            self._request(kept.exchange, tasks.get((origin.task, origin.host), below))
         if summary is None or not summary.is_successful:
             _fail(run, summary.status if summary else "unknown")
         run.end(traced.run_ended_ns)
@@ -117,7 +117,7 @@ class Writer:
                 spans[where] = self._task(task, above, ended_ns)
         last = record.unfinished_task
         if last is not None and seconds_of(last.started) is not None:
-            hosts = {each.exchange.asker.host for each in record.exchanges if each.exchange.asker.task == last.ident}
+            hosts = {each.exchange.origin.host for each in record.exchanges if each.exchange.origin.task == last.ident}
             below = self._task(last, above, run_ended_ns)
             spans |= {(last.ident, host): below for host in hosts}
         return spans

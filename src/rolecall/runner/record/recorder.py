@@ -48,7 +48,7 @@ from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.masking import Mask, texts_in
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.content import contents_of, directories_of, files_of
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 _Object = tuple[GVK, ObjectKey]
@@ -316,7 +316,7 @@ class Recorder:
     async def mask_of(self, watch: Watch, record: RunRecord) -> Mask:
         """Return the mask of the secret values that a run has met, before its record is finished."""
         surroundings = Surroundings(secrets=self._secrets(watch, record, await self._own_token()))
-        return await in_thread(lambda: mask_of(record, surroundings))
+        return await run_in_thread(lambda: mask_of(record, surroundings))
 
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
         """Drop the record of an object that is gone from memory."""
@@ -328,7 +328,7 @@ class Recorder:
         """Return a record that is in memory as it may leave the operator, with its secrets masked."""
         snapshot = record.snapshot()
         resources, token = await self._resources(snapshot), await self._own_token()
-        return await in_thread(partial(self._document, watch, snapshot, resources, token))
+        return await run_in_thread(partial(self._document, watch, snapshot, resources, token))
 
     async def _finish(self, watch: Watch, record: RunRecord) -> None:
         access = self.access_sets.setdefault(watch.gvk, AccessSet(watch.gvk, str(watch.content.path)))
@@ -336,10 +336,10 @@ class Recorder:
             access.add(record)
             return
         resources, token = await self._resources(record), await self._own_token()
-        document = await in_thread(partial(self._write, self.files, watch, record, resources, token))
+        document = await run_in_thread(partial(self._write, self.files, watch, record, resources, token))
         if access.add(record, document.hides) or not access.is_written:
             plurals = await self._plurals(watch)
-            await in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
+            await run_in_thread(partial(self.files.write_access, watch.gvk, access.to_json(plurals)))
             access.is_written = True
 
     def _write(

@@ -183,15 +183,15 @@ class RunRecord:
             self.is_complete = False
             return
         bare = _without_bodies(exchange)
-        length = len(exchange.body) + len(exchange.sent or b"") + len(exchange.answer or b"")
+        length = len(exchange.body) + len(exchange.sent or b"") + len(exchange.response or b"")
         if self._used_bytes + length > self.room_bytes:
             self.is_complete = False
             self.exchanges.append(KeptExchange(bare, is_without_room=True))
             return
         before = self.bodies.stored_bytes
         store = self._store
-        kept = KeptExchange(bare, store(exchange.body or None), store(exchange.sent), store(exchange.answer))
-        kept.may_refer = self._may_refer(exchange.answer or b"")
+        kept = KeptExchange(bare, store(exchange.body or None), store(exchange.sent), store(exchange.response))
+        kept.may_refer = self._may_refer(exchange.response or b"")
         self._used_bytes += self.bodies.stored_bytes - before
         self.is_complete &= not exchange.is_cut
         self.exchanges.append(kept)
@@ -253,4 +253,4 @@ def _result_of(event: RunEvent) -> str:
 
 
 def _without_bodies(exchange: Exchange) -> Exchange:
-    return replace(exchange, body=b"", sent=None, answer=None)
+    return replace(exchange, body=b"", sent=None, response=None)

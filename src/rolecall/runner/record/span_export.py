@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Tracer
 
 from rolecall.runner.record.traces import GRPC, HTTP, propagates, protocol_in, service_attributes
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 
@@ -83,7 +83,7 @@ class Exporting:
         # A daemon, which ends with the process: a request to a collector that does not answer cannot be interrupted.
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
-        await in_thread(lambda: last.join(FLUSH_SECONDS))
+        await run_in_thread(lambda: last.join(FLUSH_SECONDS))
         if last.is_alive():
             logger.warning("The last spans are lost: the collector takes too long", limit_seconds=FLUSH_SECONDS)
         self._complaints.ignore()

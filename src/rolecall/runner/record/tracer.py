@@ -17,7 +17,7 @@ from rolecall.runner.record.reconcile_spans import Traced, Writer, changed_nothi
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.record.span_export import Exporting
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 logger = get_logger("traces")
@@ -83,7 +83,7 @@ class Trace:
         traced = Traced(self.span, obj, record, ending, self.causes, content, self.run_started_ns, self.run_ended_ns)
         sends_to = self.tracer.exporting
         writer = Writer(sends_to.tracer, sends_to.ids, self.tracer.server, mask)
-        await in_thread(partial(writer.write, traced, ended_ns))
+        await run_in_thread(partial(writer.write, traced, ended_ns))
 
     def _new_traceparent(self) -> str:
         context, exporting = self.span.get_span_context(), self.tracer.exporting

@@ -31,7 +31,7 @@ from rolecall.runner.proxy import Exchange, NewTraceparent, Ownership, Proxy, Se
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.reads.read_sets import ReadSets
 from rolecall.runner.runs.discovery_image import encode, mark_changed
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import write_private
 from rolecall.system.logs import get_logger
 
@@ -217,7 +217,7 @@ class ApiAccess:
             "K8S_AUTH_KUBECONFIG": str(kubeconfig),
         }
         try:
-            await in_thread(lambda: write_private(kubeconfig, credentials.kubeconfig()))
+            await run_in_thread(lambda: write_private(kubeconfig, credentials.kubeconfig()))
             yield RunCredentials(
                 {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
                 {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
@@ -226,4 +226,4 @@ class ApiAccess:
             )
         finally:
             await self.proxy.revoke(run)
-            await in_thread(lambda: kubeconfig.unlink(missing_ok=True))
+            await run_in_thread(lambda: kubeconfig.unlink(missing_ok=True))

@@ -20,7 +20,7 @@ from watchfiles import Change, DefaultFilter, awatch
 
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 _PARTS = frozenset(
@@ -107,10 +107,10 @@ def watched_directories(watch: Watch) -> frozenset[Path]:
 async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:
     """Call ``on_change`` whenever the content of the watch's role or playbook has changed, until cancelled."""
     contents = contents_of(watch)
-    before = await in_thread(lambda: digests_of(contents))
+    before = await run_in_thread(lambda: digests_of(contents))
     directories = sorted(watched_directories(watch))
     async for _ in awatch(*directories, watch_filter=DefaultFilter(), stop_event=asyncio.Event()):
-        now = await in_thread(lambda: digests_of(contents))
+        now = await run_in_thread(lambda: digests_of(contents))
         if now != before:
             changed = [path for path in before.keys() | now.keys() if before.get(path) != now.get(path)]
             before = now

@@ -30,7 +30,7 @@ from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, str
 from rolecall.runner.runs.process import OnEvent, Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 _QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
@@ -162,7 +162,7 @@ class Launcher:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
         workspace = self._workspace(obj)
         try:
-            await in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
+            await run_in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
             async with self.access.open(self.watch.gvk, obj, ident, listener) as credentials:
                 spec = RunSpec(
                     ident=ident,
@@ -191,7 +191,7 @@ class Launcher:
 
     async def remove_workspace(self, key: ObjectKey) -> None:
         """Remove what the runs of a deleted object left on disk. Raises OSError if some of it stays."""
-        await in_thread(Workspace(self.root, self.watch.gvk, key).remove)
+        await run_in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 
     def _workspace(self, obj: RawObject) -> Workspace:
         keep = default = self.watch.max_runner_artifacts
@@ -247,7 +247,7 @@ class Launcher:
 
     async def _log_end(self, spec: RunSpec, summary: RunSummary) -> None:
         if self.settings.debug_logs:
-            output = await in_thread(lambda: _output_of(spec))
+            output = await run_in_thread(lambda: _output_of(spec))
             logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=output)
         if summary.is_successful:
             logger.info("Play succeeded")

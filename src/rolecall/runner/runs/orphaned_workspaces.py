@@ -21,7 +21,7 @@ from rolecall.runner.controller.informer import Informer
 from rolecall.runner.runs.api_access import KUBECONFIG_PREFIX
 from rolecall.runner.runs.run_processes import processes_of_run
 from rolecall.runner.runs.workspace import Workspace, workspaces_of
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 logger = get_logger("workspace")
@@ -64,11 +64,11 @@ class OrphanedWorkspaces:
             logger.warning("Could not remove orphaned workspaces", reason=str(error))
 
     async def _remove(self) -> None:
-        gone = [key for key in await in_thread(self._found) if self._move_aside(key)]
+        gone = [key for key in await run_in_thread(self._found) if self._move_aside(key)]
         for key in gone:
             self.forget(key)
             logger.info("Removed an orphaned workspace", gvk=str(self.informer.gvk), object=str(key))
-        await in_thread(self._remove_moved)
+        await run_in_thread(self._remove_moved)
 
     def _found(self) -> list[ObjectKey]:
         keys = workspaces_of(self.root, self.informer.gvk)

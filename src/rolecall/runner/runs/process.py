@@ -49,7 +49,7 @@ from rolecall.runner.runs.run_processes import (
 from rolecall.runner.runs.run_summary import Ending, RunSummaryBuilder
 from rolecall.runner.runs.runner_process import RunnerInput
 from rolecall.runner.runs.workspace import Workspace
-from rolecall.system.blocking_work import in_thread, uninterrupted
+from rolecall.system.blocking_work import run_in_thread, uninterrupted
 from rolecall.system.logs import get_logger
 from rolecall.system.processes import KILL_LIMIT_SECONDS, become_subreaper
 
@@ -225,7 +225,7 @@ async def stop_process(spec: RunSpec, process: RunProcess) -> None:
 
 async def kill_rest(spec: RunSpec) -> None:
     """Kill every process that carries the mark of the run; one that hangs in the kernel is left to itself."""
-    if survivors := await in_thread(lambda: kill_run_processes(spec.ident)):
+    if survivors := await run_in_thread(lambda: kill_run_processes(spec.ident)):
         logger.error("Processes of the run could not be killed and are left to themselves", pids=survivors)
 
 
@@ -276,7 +276,7 @@ class ProcessRunner:
             await uninterrupted(_stop(spec, output, reading))
             raise
         finally:
-            await in_thread(lambda: spec.workspace.finish(spec.ident))
+            await run_in_thread(lambda: spec.workspace.finish(spec.ident))
         return output.summary.finish(ending)
 
 

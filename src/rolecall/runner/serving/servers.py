@@ -43,7 +43,7 @@ from rolecall.runner.serving.certificate import ServingCertificate, mounted_dire
 from rolecall.runner.serving.controller_metrics import CONTENT_TYPE
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
 from rolecall.runner.serving.user_metrics import RefusedError
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.limited_listener import LimitedListener
 from rolecall.system.logs import get_logger
 
@@ -207,7 +207,7 @@ class SharedRender:
         return rendering.cancelled() or rendering.exception() is not None or self._now() >= rendering.result()[1]
 
     async def _render_once(self) -> tuple[bytes, float]:
-        text = await in_thread(self._render)
+        text = await run_in_thread(self._render)
         return text, self._now() + FRESH_SECONDS
 
 

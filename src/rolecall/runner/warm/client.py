@@ -29,7 +29,7 @@ from rolecall.runner.runs.process import LINE_LIMIT_BYTES, inherited_environment
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.forked_child import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
 from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
 from rolecall.system.logs import get_logger
 
@@ -186,7 +186,7 @@ class ForkServer:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.enter_context(ours)
             with theirs:
-                directory = await in_thread(lambda: OwnedDirectory.make("rolecall-fork-server-"))
+                directory = await run_in_thread(lambda: OwnedDirectory.make("rolecall-fork-server-"))
                 undo.callback(directory.remove)
                 arguments = (theirs.fileno(), directory.path, growth_limit_bytes, TITLE_ROOM, *contents)
                 process = await asyncio.create_subprocess_exec(
@@ -248,7 +248,7 @@ class ForkServer:
             await self._adopting
         if self.process.returncode is None:
             logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
-        await in_thread(self._directory.remove)
+        await run_in_thread(self._directory.remove)
 
     async def _request(self, ident: str, discovery: Sequence[int]) -> tuple[ForkedProcess, asyncio.WriteTransport]:
         """Ask for a fork; return the process that may come of it, and its stdin."""

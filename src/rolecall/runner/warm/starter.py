@@ -31,7 +31,7 @@ from rolecall.runner.runs.run_processes import kill_run_processes
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
 from rolecall.runner.warm.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
 logger = get_logger("forkserver")
@@ -96,7 +96,7 @@ class ForkserverStarter:
         try:
             process = await self._fork(spec)
         except asyncio.CancelledError:
-            await in_thread(lambda: kill_run_processes(spec.ident))
+            await run_in_thread(lambda: kill_run_processes(spec.ident))
             raise
         return process or await self._subprocess.start(spec)
 

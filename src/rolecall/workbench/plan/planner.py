@@ -256,7 +256,7 @@ async def planning(request: PlanRequest, sandbox: Sandbox, source: Source, runne
     """Yield what plans objects in a sandbox that is filled from a source."""
     importer = sandbox.importer(source, prefetches=request.everything)
     gate = PlanGate(SandboxGate(importer), sandbox.client)
-    proxy = Proxy(sandbox.client, gate=gate)
+    proxy = Proxy(sandbox.client, interceptor=gate)
     directory = OwnedDirectory.make("rolecall-plan-")
     root = directory.path.resolve()
     try:

@@ -48,7 +48,7 @@ from rolecall.runner.runs.planned.journal import (
     WithheldTask,
 )
 from rolecall.runner.runs.process import Runner
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.plan.model import PlanError, TaskName
 from rolecall.workbench.plan.written_objects import PlanGate
 
@@ -68,7 +68,7 @@ def secrets_of(watch: Watch, records: Iterable[RunRecord], environment: Mapping[
 def _texts_read(record: RunRecord) -> Iterator[str]:
     for kept in record.exchanges:
         if kept.answer is not None and is_about_secrets(kept.exchange.info):
-            answer = decode(record.bodies.get(kept.answer), kept.exchange.answer_type)
+            answer = decode(record.bodies.get(kept.answer), kept.exchange.response_type)
             for secret in _secrets_in(answer):
                 yield from _values_of(secret)
 
@@ -192,11 +192,11 @@ class PlannedReconciles:
     async def reconcile(self, causes: tuple[Cause, ...]) -> Result:
         """Reconcile the object once. Raises PlanError if a run withheld nothing although it should have."""
         known = len(self.runs.records)
-        directory = await in_thread(lambda: tempfile.mkdtemp(prefix="files-", dir=self.world.root))
+        directory = await run_in_thread(lambda: tempfile.mkdtemp(prefix="files-", dir=self.world.root))
         planned = PlannedRun(Path(directory), self.world.runs_commands)
         result = await self._reconciler(planned).reconcile(self.key, causes)
         for record in self.runs.records[known:]:
-            self._note(record, await in_thread(lambda: _outcome_of(planned)))
+            self._note(record, await run_in_thread(lambda: _outcome_of(planned)))
         return result
 
     @property

@@ -26,8 +26,8 @@ from rolecall.kube.connection import Request
 from rolecall.kube.metadata import metadata_of
 from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.forward import error_response
-from rolecall.runner.proxy.sessions import GatedRequest
-from rolecall.system.blocking_work import in_thread
+from rolecall.runner.proxy.sessions import ProxiedRequest
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.components import ETCD_SOCKET
 from rolecall.workbench.controlplane.errors import ControlPlaneError
@@ -83,14 +83,14 @@ class Sandbox:
 @asynccontextmanager
 async def running_sandbox(report: Callable[[str], None]) -> AsyncIterator[Sandbox]:
     """Start a sandbox, and remove it at the end. Raises ControlPlaneError."""
-    await in_thread(_remove_left_behind)
+    await run_in_thread(_remove_left_behind)
     plane = ControlPlane(f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}", report=report, has_controllers=False)
     try:
-        await in_thread(plane.start)
+        await run_in_thread(plane.start)
         async with sandbox_in(plane) as sandbox:
             yield sandbox
     finally:
-        await in_thread(plane.stop)
+        await run_in_thread(plane.stop)
 
 
 @asynccontextmanager
@@ -132,7 +132,7 @@ class SandboxGate:
     importer: Importer
     problems: list[Problem] = field(default_factory=list)
 
-    async def before(self, request: GatedRequest) -> web.Response | None:
+    async def before(self, request: ProxiedRequest) -> web.Response | None:
         """Let a request pass when what it asks about has been imported."""
         info = request.info
         if info.subresource in _REFUSED or info.verb == "proxy":
@@ -145,11 +145,11 @@ class SandboxGate:
             return self._refuse(request, str(error))
         return None
 
-    def _refuse(self, request: GatedRequest, text: str) -> web.Response:
-        self.problems.append(Problem(request.spec.ident, request.asker.task, text))
+    def _refuse(self, request: ProxiedRequest, text: str) -> web.Response:
+        self.problems.append(Problem(request.spec.ident, request.origin.task, text))
         return error_response(HTTPStatus.FORBIDDEN, "Forbidden", text)
 
-    async def _discovery(self, request: GatedRequest) -> web.Response | None:
+    async def _discovery(self, request: ProxiedRequest) -> web.Response | None:
         match request.path.strip("/").split("/"):
             case ["apis"]:
                 return await self._all_groups()
@@ -164,7 +164,7 @@ class SandboxGate:
         return web.json_response({**own, "groups": list(groups.values())})
 
 
-def _name_in(request: GatedRequest) -> str:
+def _name_in(request: ProxiedRequest) -> str:
     """Return the name in the body of an object to create."""
     if request.info.verb != "create" or request.info.subresource:
         return ""

@@ -26,7 +26,7 @@ from rolecall.kube.errors import ConflictError, KubeError
 from rolecall.kube.metadata import metadata_of, owner_references_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.controlplane.cluster import ControlPlane
 from rolecall.workbench.controlplane.components import CONTROLLERS, node
 from rolecall.workbench.plan.sandbox_sources import Source, SourceError
@@ -189,7 +189,7 @@ class Controllers:
     async def _follow(self) -> None:
         should_run = self.are_needed and not self._pauses
         if should_run != self._are_running:
-            await in_thread(self._start if should_run else self._kill)
+            await run_in_thread(self._start if should_run else self._kill)
             self._are_running = should_run
 
     def _start(self) -> None:

@@ -21,7 +21,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError, NotFoundError
 from rolecall.kube.metadata import metadata_of, resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import GatedRequest
+from rolecall.runner.proxy import ProxiedRequest
 from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.request_info import RequestInfo
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
@@ -63,7 +63,7 @@ class PlanGate:
         self._of_primaries[gvk, key] = baselines
         return baselines
 
-    async def before(self, request: GatedRequest) -> web.Response | None:
+    async def before(self, request: ProxiedRequest) -> web.Response | None:
         """Import what a request asks about; remember what a write is about to change."""
         answer = await self.sandbox.before(request)
         if answer is None and request.info.is_write and not request.info.is_dry_run:
@@ -72,7 +72,7 @@ class PlanGate:
                 await self._remember(baselines, request)
         return answer
 
-    async def _remember(self, baselines: Baselines, request: GatedRequest) -> None:
+    async def _remember(self, baselines: Baselines, request: ProxiedRequest) -> None:
         info = request.info
         if info.verb == "deletecollection":
             await self._remember_all(baselines, request)
@@ -85,7 +85,7 @@ class PlanGate:
         if name and resource and not resource.is_virtual and (info.group, info.resource, key) not in baselines.before:
             baselines.add(info, key, await self._get(resource, key))
 
-    async def _remember_all(self, baselines: Baselines, request: GatedRequest) -> None:
+    async def _remember_all(self, baselines: Baselines, request: ProxiedRequest) -> None:
         query = dict(parse_qsl(request.query))
         selectors: dict[str, str] = {name: query[name] for name in _SELECTORS if name in query}
         try:
@@ -158,7 +158,7 @@ class Changes:
                 if place[:2] == wanted and info.namespace in ("", place[2].namespace):
                     yield place, None
             return
-        answer = decode_object(record.bodies.get(kept.answer), kept.exchange.answer_type) if kept.answer else None
+        answer = decode_object(record.bodies.get(kept.answer), kept.exchange.response_type) if kept.answer else None
         key = info.key if info.name else ObjectKey.of_object(answer or {})
         if not key.name:
             return
@@ -188,11 +188,11 @@ class Changes:
 
 
 def _task_of(kept: KeptExchange, record: RunRecord) -> TaskName:
-    asker = kept.exchange.asker
-    task = record.tasks.get((asker.task, asker.host))
+    origin = kept.exchange.origin
+    task = record.tasks.get((origin.task, origin.host))
     if task is None:
-        return TaskName("", is_hidden=asker.is_hidden)
-    return TaskName(task.name, task.path, asker.is_hidden or task.is_hidden)
+        return TaskName("", is_hidden=origin.is_hidden)
+    return TaskName(task.name, task.path, origin.is_hidden or task.is_hidden)
 
 
 def _planned(kept: KeptExchange, record: RunRecord, task: TaskName) -> PlannedWrite:

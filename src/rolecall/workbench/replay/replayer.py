@@ -28,7 +28,7 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import ParsedWatches, Watch
 from rolecall.runner.controller.work_queue import Cause
-from rolecall.runner.proxy import GatedRequest, Proxy
+from rolecall.runner.proxy import ProxiedRequest, Proxy
 from rolecall.runner.proxy.request_info import READ_VERBS
 from rolecall.runner.record.files import SUFFIX
 from rolecall.runner.record.reader import RecordError, StoredRecord, UnreadableRecordError, read_record
@@ -36,7 +36,7 @@ from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.planned import clock
 from rolecall.runner.runs.process import OnEvent, ProcessRunner, Runner, RunSpec
 from rolecall.runner.warm.starter import starter_for
-from rolecall.system.blocking_work import in_thread
+from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
 from rolecall.workbench.plan.model import PlanError
 from rolecall.workbench.plan.reconciles import PlannedReconciles, PlanWorld, secrets_of
@@ -110,7 +110,7 @@ async def replaying(request: ReplayRequest, report: Report) -> AsyncIterator["Re
         async with running_sandbox(report) as sandbox, starting as starter:
             gate = SwitchedGate(controllers := PatientControllers(sandbox.plane))
             sandbox = replace(sandbox, controllers=controllers)  # noqa: PLW2901
-            proxy = Proxy(sandbox.client, gate=gate)
+            proxy = Proxy(sandbox.client, interceptor=gate)
             try:
                 await proxy.start()
                 root = directory.path.resolve()
@@ -141,7 +141,7 @@ class SwitchedGate:
     controllers: PatientControllers
     current: PlanGate | None = None
 
-    async def before(self, request: GatedRequest) -> web.Response | None:
+    async def before(self, request: ProxiedRequest) -> web.Response | None:
         """Let the gate of the record decide."""
         if request.info.verb in READ_VERBS:
             await self.controllers.before_read(f"{request.path}?{request.query}")
@@ -158,14 +158,14 @@ class Replayer:
 
     async def replay(self, record: StoredRecord, watch: Watch) -> Replay | BadRecord:
         """Return what came of a record; afterwards the sandbox is empty again."""
-        root = await in_thread(lambda: Path(tempfile.mkdtemp(dir=self.stage.root)))
+        root = await run_in_thread(lambda: Path(tempfile.mkdtemp(dir=self.stage.root)))
         try:
             return await self._replay(record, watch, root)
         except (PlanError, SourceError, KubeError, OSError) as error:
             return _bad(record, f"cannot be replayed: {error}")
         finally:
             await self.stage.sandbox.forget()
-            await in_thread(lambda: shutil.rmtree(root, ignore_errors=True))
+            await run_in_thread(lambda: shutil.rmtree(root, ignore_errors=True))
 
     async def _replay(self, record: StoredRecord, watch: Watch, root: Path) -> Replay | BadRecord:
         started = time.monotonic()
@@ -206,7 +206,7 @@ class _RunnerBehind:
         """Run with a clock that is set back and the recorded settings of Ansible; see ``runner.Runner``."""
         lines = RunLines.of_record(self.record)
         started, starts = lines.started.timestamp(), lines.task_starts()
-        variables = await in_thread(lambda: clock.write_times(self.times, started, starts))
+        variables = await run_in_thread(lambda: clock.write_times(self.times, started, starts))
         recorded = self.record.head.get("environment", {})
         return await self.runner.run(replace(spec, environment={**spec.environment, **recorded, **variables}), on_event)
 

@@ -91,8 +91,8 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
     path, _, query = exchange.target.partition("?")
     line: dict[str, Any] = {
         "number": number,
-        "task": exchange.asker.task,
-        "host": exchange.asker.host,
+        "task": exchange.origin.task,
+        "host": exchange.origin.host,
         "verb": info.verb,
         **{name: getattr(info, name) for name in _RESOURCE_FIELDS if info.is_resource},
         "method": exchange.method,
@@ -100,7 +100,7 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
         "query": parse_qsl(query, keep_blank_values=True),
         "status": exchange.status,
     }
-    bodies = (("request", kept.body, exchange.content_type), ("answer", kept.answer, exchange.answer_type))
+    bodies = (("request", kept.body, exchange.content_type), ("answer", kept.answer, exchange.response_type))
     for name, digest, content_type in bodies:
         if digest is not None:
             body = decompress(record.bodies.get(digest), MAX_INSPECTED_BYTES) or b""

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.sessions import PendingRead, Read
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run, until
@@ -33,7 +33,7 @@ class Told:
         self.received.append(len(self.api_server.received))
         return self
 
-    def answered(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
+    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
         """Take note of an answer."""
         self.answers.append((status, content, keys))
 
@@ -135,11 +135,11 @@ async def test_a_secret_may_be_followed_by_the_task_that_asks(start_run: Callabl
         headers = {"Authorization": f"Bearer {run.credentials.secret}{note}"}
         async with run.session.get(CONFIG_MAPS, headers=headers) as response:
             assert response.status == 200
-    assert [each.asker for each in told] == [
-        Asker("task-1", "localhost"),
-        Asker("task-2", "web1", is_hidden=True),
-        Asker(),
-        Asker(),
+    assert [each.origin for each in told] == [
+        RequestOrigin("task-1", "localhost"),
+        RequestOrigin("task-2", "web1", is_hidden=True),
+        RequestOrigin(),
+        RequestOrigin(),
     ]
 
 
@@ -162,7 +162,7 @@ async def test_an_observer_is_told_what_was_asked_sent_on_and_answered(
     assert (exchange.info.verb, exchange.info.resource, exchange.status) == ("create", "configmaps", 201)
     assert json.loads(exchange.body) == body
     assert exchange.sent == api_server.last.body != exchange.body
-    assert exchange.answer == answer
+    assert exchange.response == answer
 
 
 async def test_an_answer_that_is_streamed_is_told_when_it_has_ended(
@@ -176,7 +176,8 @@ async def test_an_answer_that_is_streamed_is_told_when_it_has_ended(
         assert await response.content.readline() == event
         await api_server.watch_events.put(b"")
         await response.read()
-    assert [(each.info.verb, each.status, each.answer, each.is_cut) for each in told] == [("watch", 200, event, False)]
+    (exchange,) = told
+    assert (exchange.info.verb, exchange.status, exchange.response, exchange.is_cut) == ("watch", 200, event, False)
 
 
 async def test_a_request_that_ends_with_its_run_is_told_without_an_answer(

@@ -73,7 +73,7 @@ class SteppedRead:
     def arrive(self) -> None:
         """Let the answer arrive."""
         if self.pending is not None:
-            self.pending.answered(self.status, self.content, self.keys)
+            self.pending.record_response(self.status, self.content, self.keys)
 
 
 @dataclass

@@ -373,7 +373,7 @@ async def test_a_list_that_cannot_be_read_is_followed_by_one_more_run(rig: Rig) 
         rig.start()
         read = rig.ask()
         assert read.pending is not None
-        read.pending.answered(200, None, None)
+        read.pending.record_response(200, None, None)
         await settle()
         assert rig.end() == expected
 
@@ -385,7 +385,7 @@ async def test_a_list_that_shows_nothing_is_not(rig: Rig, status: int) -> None:
         rig.start()
         read = rig.ask()
         assert read.pending is not None
-        read.pending.answered(status, None, None)
+        read.pending.record_response(status, None, None)
         await settle()
         assert rig.end() == []
     rig.server.broken_kinds.clear()

@@ -70,7 +70,7 @@ class Operator:
         assert pending is not None
         found = self.server.objects.get(ObjectKey("default", "w"))
         content = found and {"apiVersion": WIDGET.api_version, "kind": WIDGET.kind} | found
-        pending.answered(200 if found else 404, content, None)
+        pending.record_response(200 if found else 404, content, None)
         await settle()
         return causes
 

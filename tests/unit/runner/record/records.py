@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rolecall.kube.references import RawObject
-from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.document import Surroundings, document_of
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
@@ -12,7 +12,7 @@ from rolecall.runner.runs.events import RunEvent, RunSummary
 from tests.unit.runner.proxy.conftest import DEMO
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
-TASK = Asker("task-1", "localhost")
+TASK = RequestOrigin("task-1", "localhost")
 
 
 def primary(name: str = "one") -> RawObject:
@@ -29,7 +29,7 @@ def config_map(value: str, **metadata: object) -> RawObject:
 def exchange(method: str, target: str, body: object = None, answer: object = None, status: int = 200) -> Exchange:
     """Return an exchange of the task."""
     return Exchange(
-        asker=TASK,
+        origin=TASK,
         method=method,
         target=target,
         info=parse(method, target),
@@ -38,8 +38,8 @@ def exchange(method: str, target: str, body: object = None, answer: object = Non
         content_type="application/json" if body else "",
         body=json.dumps(body).encode() if body else b"",
         status=status,
-        answer_type="application/json",
-        answer=json.dumps(answer).encode(),
+        response_type="application/json",
+        response=json.dumps(answer).encode(),
     )
 
 

@@ -46,7 +46,7 @@ def test_the_kinds_that_a_primary_owns_are_dependents() -> None:
     assert access_of(exchange("GET", f"{CONFIG_MAPS}/a", None, owned)).dependents == {("", "configmaps")}
     assert access_of(exchange("GET", f"{CONFIG_MAPS}/a", None, config_map("uid-of-one"))).dependents == set()
     whole = exchange("GET", f"{CONFIG_MAPS}/a", None, owned)
-    assert access_of(replace(whole, answer=gzip.compress(whole.answer or b""))).dependents == {("", "configmaps")}
+    assert access_of(replace(whole, response=gzip.compress(whole.response or b""))).dependents == {("", "configmaps")}
 
 
 def test_names_beyond_the_limit_stand_as_any() -> None:

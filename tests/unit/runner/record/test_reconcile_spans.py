@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.masking import Mask
@@ -64,7 +64,7 @@ def record() -> RunRecord:
 
 def request(method: str, target: str, status: int | None = 200, **more: Any) -> Exchange:
     """Return a request half a second after the start."""
-    exchange = Exchange(Asker("task-1", "localhost"), method, target, parse(method, target), START + 0.5, 0.1)
+    exchange = Exchange(RequestOrigin("task-1", "localhost"), method, target, parse(method, target), START + 0.5, 0.1)
     return replace(exchange, status=status, **more)
 
 

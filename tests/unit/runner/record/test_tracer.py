@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.masking import Mask
@@ -64,7 +64,7 @@ class Scene:
         self.trace.run_started(self.record)
         given = self.record.new_traceparent() if self.record.new_traceparent else ""
         path = "/api/v1/pods"
-        asked = Exchange(Asker(), "GET", path, parse("GET", path), 1.0, 0.1, context=TraceContext(given=given))
+        asked = Exchange(RequestOrigin(), "GET", path, parse("GET", path), 1.0, 0.1, context=TraceContext(given=given))
         self.record.on_exchange(asked)
         self.trace.run_ended()
         await self.trace.finish(OBJ, self.record, SUCCEEDED)

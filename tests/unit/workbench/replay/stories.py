@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.proxy import Asker, Exchange
+from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.document import Surroundings, document_of
 from rolecall.runner.record.files import RecordFiles
@@ -56,13 +56,13 @@ def listed(*items: RawObject, kind: str = "ConfigMap") -> RawObject:
 def by(task: str, exchange: Exchange) -> Exchange:
     """Return an exchange of a task, which may name its host: ``task@host``."""
     ident, _, host = task.partition("@")
-    return replace(exchange, asker=Asker(ident, host or "localhost"))
+    return replace(exchange, origin=RequestOrigin(ident, host or "localhost"))
 
 
 def ask(method: str, target: str, body: object = None, answer: object = None, status: int = 200) -> Exchange:
     """Return an exchange of the task "one"."""
     return Exchange(
-        asker=Asker("one", "localhost"),
+        origin=RequestOrigin("one", "localhost"),
         method=method,
         target=target,
         info=parse(method, target),
@@ -71,8 +71,8 @@ def ask(method: str, target: str, body: object = None, answer: object = None, st
         content_type="application/json" if body else "",
         body=json.dumps(body).encode() if body else b"",
         status=status,
-        answer_type="application/json",
-        answer=answer if isinstance(answer, bytes) else json.dumps(answer).encode(),
+        response_type="application/json",
+        response=answer if isinstance(answer, bytes) else json.dumps(answer).encode(),
     )
 
 
@@ -87,7 +87,7 @@ def run_of(
     obj = {"apiVersion": DEMO.api_version, "kind": DEMO.kind, "metadata": metadata, "spec": {}}
     started = datetime.fromtimestamp(STARTED, UTC)
     record = RunRecord(DEMO, obj, "7", Bodies(), 1 << 20, ("something changed",), started=started)
-    for ident, host in dict.fromkeys((each.asker.task, each.asker.host) for each in exchanges):
+    for ident, host in dict.fromkeys((each.origin.task, each.origin.host) for each in exchanges):
         record.on_event(RunEvent(name="playbook_on_task_start", task=ident, task_id=ident, task_path=f"/r/{ident}:1"))
         censored = ident in hidden
         record.on_event(RunEvent(name="runner_on_ok", task=ident, task_id=ident, host=host, censored=censored))
