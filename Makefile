@@ -34,36 +34,36 @@ KUBECTL ?= kubectl
 # A folder of deploy/ in its place is a variant: deploy/podcount, deploy/secure-metrics.
 DEPLOY ?= deploy
 
-##@ Use it
+##@ Use
 
 .PHONY: demo
-demo: setup ## Start a control plane and the operator, apply every sample, watch until all are done (KEEP=1 leaves it running)
+demo: setup ## Start a control plane and the operator, apply every sample, and wait until all are done (KEEP=1 leaves it running)
 	$(RUN) rolecall demo $(if $(KEEP),--keep)
 
 .PHONY: setup
 setup: .venv/.ready ## Make .venv from uv.lock and get the control plane's binaries
 	$(RUN) rolecall cluster binaries
 
-##@ Deploy it
+##@ Deploy
 
 .PHONY: image
-image: ## Build the operator image IMG with docker, podman or buildah (TARGET=runner: the base for your own operators, drop-in: for the Operator SDK's)
+image: ## Build the operator image IMG with docker, podman, or buildah (TARGET=runner: for your own operators, drop-in: for Operator SDK projects)
 	build/image $(IMG) $(TARGET)
 
 .PHONY: install
-install: ## Define the kinds in the cluster that KUBECONFIG leads to
+install: ## Create the CRDs in the cluster of KUBECONFIG
 	$(KUBECTL) apply -k deploy/crds
 
 .PHONY: uninstall
-uninstall: ## Remove the definitions of the kinds, and with them every object of these kinds
+uninstall: ## Remove the CRDs and every object of these kinds
 	$(KUBECTL) delete --ignore-not-found -k deploy/crds
 
 .PHONY: deploy
-deploy: ## Run image IMG in the cluster, with the kinds, the permissions and all (DEPLOY=deploy/podcount: a variant)
+deploy: ## Run image IMG in the cluster, with CRDs and permissions (DEPLOY=deploy/podcount: a variant)
 	$(KUBECTL) kustomize $(DEPLOY) | sed 's|image: localhost/rolecall:dev$$|image: $(IMG)|' | $(KUBECTL) apply -f -
 
 .PHONY: undeploy
-undeploy: ## Remove the operator from the cluster; the kinds and their objects stay
+undeploy: ## Remove the operator from the cluster; CRDs and objects stay
 	$(KUBECTL) delete --ignore-not-found -k deploy/operator
 	$(KUBECTL) delete --ignore-not-found -f deploy/podcount/rbac.yaml -f deploy/secure-metrics/rbac.yaml
 
@@ -71,7 +71,7 @@ undeploy: ## Remove the operator from the cluster; the kinds and their objects s
 bundle: .venv/.ready ## Write the OLM bundle of deploy/olm from deploy/, for VERSION (unset: the project's) and image IMG
 	$(BIN)/python -m tools.bundle $(if $(VERSION),--version '$(VERSION)') --image '$(IMG)'
 
-##@ Check it
+##@ Test
 
 .PHONY: test
 test: setup unit check core ## Before each commit: unit and static tests, static checks, core stories (8 minutes on two CPUs)
@@ -131,9 +131,9 @@ molecule: setup ## The molecule scenarios: default, local, and cluster on a cont
 BROWSER ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 .PHONY: browser
-browser: setup | $(if $(TESTS),alone) ## The live page in a real Chromium (BROWSER), with pictures of it in .pictures
+browser: setup | $(if $(TESTS),alone) ## The dashboard in a real Chromium (BROWSER), with screenshots in .pictures
 ifeq ($(BROWSER),)
-	@echo "There is no Chromium, so the tests of the live page in a browser are left out: install it (Debian: apt-get install chromium) or name one with BROWSER=PATH"
+	@echo "There is no Chromium, so the browser tests of the dashboard are skipped: install it (Debian: apt-get install chromium) or name one with BROWSER=PATH"
 else
 	$(UV) sync --locked --inexact --group browser
 	$(RUN) BROWSER='$(BROWSER)' pytest tests/browser --timeout 300
@@ -168,11 +168,11 @@ test-matrix: setup ## Unit tests, parity and real plays with each ansible-core o
 	[ -z "$$failed" ] || { echo "Failed with$$failed"; exit 1; }
 
 .PHONY: docs
-docs: .venv/.ready ## Write the parts of docs/reference that come from the code: commands, flags, keys, metrics
+docs: .venv/.ready ## Generate the parts of docs/reference from the code: commands, flags, keys, metrics
 	$(BIN)/python -m tools.docs
 
 .PHONY: site
-site: .venv/.ready | $(filter .venv-uv/bin/uv,$(UV)) ## Build the documentation as a site in .site/html, which needs no network, and check its links
+site: .venv/.ready | $(filter .venv-uv/bin/uv,$(UV)) ## Build the documentation as an offline site in .site/html, and check its links
 	$(UV) sync --locked --inexact --group site
 	$(BIN)/python -m tools.site
 
@@ -181,7 +181,7 @@ format: .venv/.ready ## Format the sources
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-##@ Measure it
+##@ Measure
 
 .PHONY: bench
 bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH="--peer PATH" adds a peer's binary)
@@ -189,10 +189,10 @@ bench: setup ## Measure rolecall and compare it, warm, cold and with kopf (BENCH
 	$(RUN) python bench/run.py $(BENCH)
 
 .PHONY: chaos
-chaos: setup ## Disturb operators and measure how they recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
+chaos: setup ## Inject faults and measure how operators recover (CHAOS="--seconds 600 --seed 7", or counts: CHAOS="kills=100")
 	$(RUN) python -m tests.chaos $(CHAOS)
 
-##@ Release it
+##@ Release
 
 .PHONY: test-release
 test-release: setup | $(filter .venv-uv/bin/uv,$(UV)) ## Make a release in a clone, install its wheel with pipx, and start a project with it
@@ -203,13 +203,13 @@ wheel: | $(filter .venv-uv/bin/uv,$(UV)) ## Build the package into dist, for pip
 	$(UV) build --wheel --out-dir dist
 
 .PHONY: release
-release: .venv/.ready ## Make wheel, image, bundle, changelog, SBOM, licences and checksums of VERSION in dist/VERSION; publish nothing
+release: .venv/.ready ## Build wheel, image, bundle, changelog, SBOM, licenses, and checksums of VERSION in dist/VERSION, without publishing
 	$(BIN)/python -m tools.release --version '$(VERSION)' --image '$(RELEASED_IMG)' --uv '$(UV)' $(RELEASE)
 
-##@ Look after it
+##@ Maintain
 
 .PHONY: clean
-clean: ## Remove what the targets made in this folder (not the cached binaries)
+clean: ## Remove the files that the targets created in this directory (not the cached binaries)
 	rm -rf .venv .venv-uv .venv-2.* .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .ansible .pictures .site
 
 .PHONY: help

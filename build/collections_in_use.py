@@ -1,7 +1,7 @@
 """Copies the collections in requirements.yml and their dependencies into a directory of Python packages.
 
-The collections come from an unpacked package ``ansible``, so that the image has the versions of the lock file. Their
-tests and documentation are left out.
+The collections come from an unpacked package ``ansible``, so the image has the versions of the lock file. Their
+tests and documentation are omitted.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Prepares the last stage of the Dockerfile for the packages in ``/opt/rolecall``, by nothing but Python.
+"""Prepares the last stage of the Dockerfile for the packages in ``/opt/rolecall``, using only Python.
 
 Creates the user 1001 with its directories, ``/tini``, and the programs in ``/usr/local/bin``. The interpreters of the
-base, which roles call as ``/usr/bin/python3`` or ``/usr/local/bin/python3``, can then import the packages. One of
-another version stays as it is, because the package manager of the base may need it.
+base, which roles call as ``/usr/bin/python3`` or ``/usr/local/bin/python3``, can then import the packages. An
+interpreter of another version stays unchanged, because the base's package manager might need it.
 """
 
 import os
@@ -21,7 +21,7 @@ DESCRIBE = "import site, sys; print('%d.%d' % sys.version_info[:2], (site.getsit
 
 
 def add_user(accounts: Path) -> None:
-    """Give the id 1001 to our user, also if the base has another with that id."""
+    """Give the ID 1001 to our user, even if the base has another user with that ID."""
     others = [line for line in accounts.read_text().splitlines() if line.split(":")[2:3] != [str(USER_ID)]]
     accounts.write_text("\n".join([*others, USER, ""]))
     for directory in DIRECTORIES:
@@ -52,14 +52,14 @@ def share_packages(packages: Path) -> None:
         version, place = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
         if version == ours:
             Path(place).mkdir(parents=True, exist_ok=True)
-            # Paths in a directory that is added this way are not read, so the collections have a line too.
+            # Python doesn't process .pth files in a directory added this way, so the collections need a line too.
             Path(place, "rolecall.pth").write_text(f"{packages}\n{packages}/rolecall/collections\n")
         else:
             sys.stderr.write(f"{interpreter} is Python {version}, so it cannot import the packages of Python {ours}\n")
 
 
 def main() -> None:
-    """Do all of it; run this by the interpreter of the environment that has the packages."""
+    """Prepare the base; run this with the interpreter of the environment that has the packages."""
     packages = Path(sysconfig.get_path("purelib"))
     add_user(Path("/etc/passwd"))
     add_programs(packages)

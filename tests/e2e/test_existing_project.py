@@ -78,7 +78,7 @@ def test_the_first_process_of_the_container_reaps_orphans(project: Cluster) -> N
     assert in_pod(project, "cat", "/proc/1/comm").strip() == "rolecall-init"
 
 
-def test_the_image_has_licences_and_a_bill_of_materials(project: Cluster) -> None:
+def test_the_image_has_licenses_and_a_bill_of_materials(project: Cluster) -> None:
     assert in_pod(project, "ls", "/licenses").split() == ["dependencies", "rolecall"]
     materials = json.loads(in_pod(project, "cat", "/opt/rolecall/rolecall.cdx.json"))
     versions = {each["name"]: each["version"] for each in materials["components"]}

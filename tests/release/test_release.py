@@ -112,7 +112,7 @@ def test_a_release_has_every_file_and_its_checksum(release: Release) -> None:
         f"rolecall-{VERSION}-py3-none-any.whl",
         f"rolecall-{VERSION}-olm-bundle.tar.gz",
         f"rolecall-{VERSION}-changes.md",
-        f"rolecall-{VERSION}-licences.txt",
+        f"rolecall-{VERSION}-licenses.txt",
         f"rolecall-{VERSION}.cdx.json",
     }
     assert {path.name for path in release.files.iterdir()} == {*expected, "SHA256SUMS"}
@@ -135,9 +135,9 @@ def test_the_files_are_those_of_the_version(release: Release) -> None:
     assert release.one("*-changes.md").read_text().startswith(f"## {VERSION} (")
 
 
-def test_the_bill_of_materials_has_every_package_with_a_hash_and_each_has_a_licence(release: Release) -> None:
+def test_the_bill_of_materials_has_every_package_with_a_hash_and_each_has_a_license(release: Release) -> None:
     components = json.loads(release.one("*.cdx.json").read_text())["components"]
-    listed = {line.split()[0].lower() for line in release.one("*-licences.txt").read_text().splitlines()}
+    listed = {line.split()[0].lower() for line in release.one("*-licenses.txt").read_text().splitlines()}
     names = {each["name"] for each in components}
     assert {"ansible", "ansible-core", "kubernetes", "aiohttp"} <= names
     assert [each["name"] for each in components if "SHA-256" not in json.dumps(each)] == []

@@ -10,7 +10,7 @@ from tests.static.repository import ROOT, documents
 
 DOCKERFILE = (ROOT / "build/Dockerfile").read_text()
 STAGES = ("operator", "runner")
-SCRIPTS = ("Dockerfile", "install-packages", "prepare_base.py", "collections_in_use.py", "licences.py")
+SCRIPTS = ("Dockerfile", "install-packages", "prepare_base.py", "collections_in_use.py", "licenses.py")
 PACKAGE_MANAGERS = r"\b(apt|apt-get|apk|dnf|dpkg|microdnf|rpm|yum|zypper|useradd|adduser)\b"
 ARCHITECTURES = r"amd64|arm64|x86_64|aarch64"
 # Of openshift-preflight: the check HasRequiredLabel, and the largest number of layers for LayerCountAcceptable.

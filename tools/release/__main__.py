@@ -37,7 +37,7 @@ def _make(options: argparse.Namespace, target: Path) -> None:
             ("Building the wheel", artifacts.wheel),
             ("Writing the bundle for OLM", artifacts.bundle),
             ("Writing the bill of materials", artifacts.bill_of_materials),
-            ("Listing the licences", artifacts.licences),
+            ("Listing the licenses", artifacts.licenses),
             (f"Building the image {options.image}, which takes minutes", artifacts.image_archive),
             ("Computing checksums", artifacts.checksums),
         ]

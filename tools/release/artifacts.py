@@ -1,4 +1,4 @@
-"""The files of a release: wheel, bundle, image, software bill of materials, licences, and their checksums.
+"""The files of a release: wheel, bundle, image, software bill of materials, licenses, and their checksums.
 
 Everything is made from a clone of the release's commit with locked packages.
 """
@@ -15,7 +15,7 @@ from tools.release.errors import ReleaseError
 from tools.release.source import run
 
 EXTRA = "ansible"
-"""The bill of materials and the licences are those of the usual way to install the package."""
+"""The bill of materials and the licenses are those of the usual way to install the package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Artifacts:
         flags = ("--frozen", "--no-default-groups", "--extra", EXTRA, "--format", "cyclonedx1.5")
         run(self.uv, "export", "--quiet", "--preview", *flags, "--output-file", str(name), cwd=self.clone)
 
-    def licences(self) -> None:
-        """Write the licence of each package and collection."""
-        listed = run(str(self._environment()), "build/licences.py", cwd=self.clone)
-        (self.target / f"rolecall-{self.version}-licences.txt").write_text(listed)
+    def licenses(self) -> None:
+        """Write the license of each package and collection."""
+        listed = run(str(self._environment()), "build/licenses.py", cwd=self.clone)
+        (self.target / f"rolecall-{self.version}-licenses.txt").write_text(listed)
 
     def image_archive(self) -> None:
         """Build the operator's image, showing the output, and save it as an archive that every engine loads."""

@@ -1,6 +1,6 @@
-"""Prints the licence of every Python package and Ansible collection in its environment, as a table.
+"""Prints the license of every Python package and Ansible collection in its environment, as a table.
 
-The table is read from what is installed, so it always matches the image.
+The table is read from the installed packages, so it always matches the image.
 """
 
 import json
@@ -13,26 +13,26 @@ from pathlib import Path
 LONGEST = 60
 
 
-def licence_of(package: Distribution) -> str:
-    """Return the licence in a package's metadata: the expression, the classifiers, or the free text."""
+def license_of(package: Distribution) -> str:
+    """Return the license in a package's metadata: the expression, the classifiers, or the free text."""
     metadata = package.metadata
     classifiers = [
         text.rpartition(" :: ")[2] for text in metadata.get_all("Classifier", []) if text.startswith("License :: ")
     ]
-    # Some packages put the whole text of their licence under "License".
+    # Some packages put the whole text of their license under "License".
     said = [metadata[key].strip() for key in ("License-Expression", "License") if key in metadata]
     short = [text for text in said if text and "\n" not in text and len(text) <= LONGEST]
     return next(iter(short), "") or ", ".join(classifiers) or "see the package"
 
 
 def packages() -> Iterator[tuple[str, str, str]]:
-    """Yield name, version and licence of each Python package."""
+    """Yield the name, version, and license of each Python package."""
     for package in distributions():
-        yield package.metadata["Name"], package.version, licence_of(package)
+        yield package.metadata["Name"], package.version, license_of(package)
 
 
 def collections(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield name, version and licence of each collection below a directory ``ansible_collections``."""
+    """Yield the name, version, and license of each collection below a directory ``ansible_collections``."""
     for path in folder.glob("*/*/MANIFEST.json"):
         info = json.loads(path.read_text())["collection_info"]
         named = ", ".join(info.get("license") or []) or _first_line(
@@ -50,8 +50,8 @@ def main() -> None:
     """Print the table."""
     places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     found = [*packages(), *(row for place in places for row in collections(Path(place) / "ansible_collections"))]
-    for name, version, licence in sorted(found, key=lambda row: row[0].lower()):
-        sys.stdout.write(f"{name:32} {version:16} {licence}\n")
+    for name, version, text in sorted(found, key=lambda row: row[0].lower()):
+        sys.stdout.write(f"{name:32} {version:16} {text}\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
-from build.licences import collections, licence_of
+from build.licenses import collections, license_of
 
 
 def package(folder: Path, *lines: str) -> PathDistribution:
@@ -14,7 +14,7 @@ def package(folder: Path, *lines: str) -> PathDistribution:
 
 
 @pytest.mark.parametrize(
-    ("lines", "licence"),
+    ("lines", "expected"),
     [
         (["License-Expression: MIT"], "MIT"),
         (["License: BSD", "Classifier: License :: OSI Approved :: BSD License"], "BSD"),
@@ -23,22 +23,22 @@ def package(folder: Path, *lines: str) -> PathDistribution:
         ([], "see the package"),
     ],
 )
-def test_the_licence_is_read_from_wherever_a_package_says_it(tmp_path: Path, lines: list[str], licence: str) -> None:
-    assert licence_of(package(tmp_path, *lines)) == licence
+def test_the_license_is_read_from_wherever_a_package_says_it(tmp_path: Path, lines: list[str], expected: str) -> None:
+    assert license_of(package(tmp_path, *lines)) == expected
 
 
 @pytest.mark.parametrize(
-    ("info", "licence"),
+    ("info", "expected"),
     [
         ({"license": ["MIT", "GPL-3.0-or-later"]}, "MIT, GPL-3.0-or-later"),
         ({"license": [], "license_file": "COPYING"}, "GENERAL LICENCE Version 3"),
         ({"license": [], "license_file": "missing"}, "see the collection"),
     ],
 )
-def test_the_licence_of_a_collection_is_listed(tmp_path: Path, info: dict[str, object], licence: str) -> None:
+def test_the_license_of_a_collection_is_listed(tmp_path: Path, info: dict[str, object], expected: str) -> None:
     folder = tmp_path / "a/b"
     folder.mkdir(parents=True)
     (folder / "COPYING").write_text("  GENERAL LICENCE\n  Version 3\n\nPreamble\n")
     manifest = {"collection_info": {"namespace": "a", "name": "b", "version": "1.0.0", **info}}
     (folder / "MANIFEST.json").write_text(json.dumps(manifest))
-    assert list(collections(tmp_path)) == [("a.b", "1.0.0", licence)]
+    assert list(collections(tmp_path)) == [("a.b", "1.0.0", expected)]
