@@ -322,7 +322,7 @@ class KindReader(Reader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SelectedReads:
-    """Lists and watches what a selection says; implements ``rolecall.runner.controller.reflector.ListerWatcher``."""
+    """Lists and watches what a selection says; implements ``rolecall.runner.controller.informer.ListerWatcher``."""
 
     connection: KindReader
     selection: Selection

@@ -96,7 +96,7 @@ async def running_proxy(client: Client, settings: Settings, may_write: Callable[
 def read_watches(client: Client, clock: LoopClock, watches: tuple[Watch, ...], metrics: OperatorMetrics) -> ReadWatches:
     """Return the watches of what runs have read, counted for each kind in the metrics."""
     kinds = [watch.gvk for watch in watches]
-    return ReadWatches.of_kinds(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
+    return ReadWatches(partial(SelectedReads, client), clock, kinds, metrics.read_watches.set)
 
 
 @asynccontextmanager

@@ -35,10 +35,15 @@ from rolecall.runner.config.watches import Trigger, Watch
 from rolecall.runner.controller.controller import Controller
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.controller.manager import Manager
-from rolecall.runner.controller.predicates import PrimaryPredicate, dependent_changed
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.store import Change
-from rolecall.runner.controller.triggers import TriggerIndex, requests_for_annotation, requests_for_owner
+from rolecall.runner.controller.triggers import (
+    PrimaryPredicate,
+    TriggerIndex,
+    dependent_changed,
+    requests_for_annotation,
+    requests_for_owner,
+)
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
@@ -270,7 +275,7 @@ class WatchController:
             is_self_trigger=self._is_answered,
             kind=watch.gvk.kind,
             group=watch.gvk.group,
-            observer=self._metrics.observer,
+            metrics=self._metrics.observer,
         )
 
     @property

@@ -103,8 +103,8 @@ class Bench:
 
     def urgency(self) -> dict[str, Priority | None]:
         """Return the names of what is due, each with its priority."""
-        order = self.controller.queue._order
-        return {key.name: order.priority_of(key) for key in order}
+        queue = self.controller.queue
+        return {key.name: queue.look_up(key).priority for key in queue._order}
 
     async def due(self) -> dict[ObjectKey, list[str]]:
         """Take everything that is due: the keys and why."""
@@ -464,7 +464,7 @@ class ReadBench(Bench):
 
     def __init__(self, cluster: FakeCluster, root: Path, **watch: Any) -> None:
         self.server = FakeServer()
-        self.watches = ReadWatches.of_kinds(lambda _selection: self.server, ManualClock(), [THING])
+        self.watches = ReadWatches(lambda _selection: self.server, ManualClock(), [THING])
         super().__init__(cluster, root, reads=self.watches, watch_reads=True, **watch)
 
     async def read(self) -> None:
@@ -580,7 +580,7 @@ async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over
     bench, shards, index = sharded(cluster, tmp_path)
     name = next(name for name in index if index[name] == 0)
     shards.take(0)
-    bench.manager.informer_for(THING).on_list_complete(None, set())
+    bench.manager.informer_for(THING).on_list_complete(None, set(), "")
     bench.tell(THING, name=name, generation=1)
     await bench.due()
     removed = asyncio.create_task(bench.controller.orphaned_workspaces.keep_removing())
@@ -680,7 +680,7 @@ def changed(kind: ChangeType) -> Change:
     obj: RawObject = {"apiVersion": CACHE.api_version, "kind": CACHE.kind, "metadata": metadata}
     entry = Entry.of(obj, {})
     is_gone = kind is ChangeType.DELETED
-    return Change(kind, CACHE, entry if is_gone else None, None if is_gone else entry, obj)
+    return Change(CACHE, entry if is_gone else None, None if is_gone else entry, obj)
 
 
 def test_the_series_of_an_object_goes_with_it() -> None:

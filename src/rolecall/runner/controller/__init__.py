@@ -1,4 +1,4 @@
-"""From a change in the cluster to a request: predicates, triggers, the work queue and the workers that reconcile.
+"""From a change in the cluster to a request: informers, predicates, triggers, the work queue, and the dispatcher.
 
-Nothing here knows about Ansible: a reconcile is any coroutine that takes a request and returns a result.
+Nothing here knows Ansible: a reconcile is any coroutine from a request to a result.
 """

@@ -1,25 +1,182 @@
-"""The informer: keeps a store of all objects of one kind and calls handlers with every change.
+"""The informer: keeps a store of all objects of one kind, and calls handlers with every change.
 
-All consumers of a kind share one informer. Handlers get each change once and in order. Changes that happened while the
-API server was unreachable are reported after the next list. Neither a failing handler nor a missing permission stops
-the informer. ``reflector`` lists and watches, ``store`` keeps the entries, ``predicates`` filter the changes.
+A ``Reflector`` is the list-and-watch loop below it. It lists in pages, then watches from the resourceVersion of the
+list. When a watch ends, it resumes from the last version; when that version has expired (410 Gone), it lists again. It
+runs until it is cancelled: while the API server is unreachable, the kind isn't installed, or a permission is missing,
+it retries (see ``watch_retry``).
+
+All consumers of a kind share one informer. A handler gets each change once and in order; changes that happened while
+the API server was unreachable follow after the next list. Neither a failing handler nor a missing permission stops the
+informer.
 """
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
+from rolecall.kube.client import is_partial
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import KubeError
+from rolecall.kube.errors import GoneError, KubeError
 from rolecall.kube.jsonpath import FieldPath
+from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.controller.reflector import ListerWatcher, Reflector, ScopeChangedError, WatchRetry
-from rolecall.runner.controller.store import Change, ChangeType, Entry, Store
+from rolecall.runner.controller.store import Change, Entry, Store
+from rolecall.runner.controller.watch_retry import WatchFailure, WatchRetry
 from rolecall.system.clock import Clock, LoopClock, sleep
 from rolecall.system.logs import get_logger
 
 logger = get_logger("informer")
 
-Handler = Callable[[Change], None]
+_WATCH_SECONDS = 300.0
+_HEALTHY_SECONDS = 5.0  # a watch that lasted this long has worked, even without events
+_YIELD_SECONDS = 0.01  # let other tasks run after this time: an object may take microseconds or milliseconds
+
+
+class ScopeChangedError(Exception):
+    """A namespaced kind is cluster-scoped now, or the reverse."""
+
+
+class ListerWatcher(Protocol):
+    """The requests to the API server that reflectors need; ``rolecall.kube.client.Client`` implements them.
+
+    An unreadable object comes with its metadata only: see ``rolecall.kube.client``.
+    """
+
+    async def resource(self, gvk: GVK) -> ApiResource:
+        """Return the API resource of a kind. Raises UnknownKindError."""
+
+    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+        """Yield the objects page by page, each with the list's resourceVersion. Raises GoneError."""
+
+    def watch(
+        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
+    ) -> AsyncIterator[tuple[str, RawObject]]:
+        """Yield (type, object) for each event and bookmark until the timeout. Raises GoneError."""
+
+
+class Sink(Protocol):
+    """The consumer of a reflector's objects and events; its methods must not raise."""
+
+    def on_listed(self, obj: RawObject) -> None:
+        """Handle an object from a list."""
+
+    def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey], resource_version: str) -> None:
+        """Handle the end of a list with these objects and this version; no other objects exist in the namespace."""
+
+    def on_watch_event(self, event_type: str, obj: RawObject) -> None:
+        """Handle a watch event: ADDED, MODIFIED or DELETED."""
+
+    def on_progress(self, resource_version: str) -> None:
+        """Handle that every change up to a version was delivered."""
+
+    def on_blocked(self, namespace: str | None, reason: str) -> None:
+        """Handle that the kind can't be listed and watched for now, so nothing should wait for it."""
+
+
+@dataclass(slots=True)
+class Reflector:
+    """One list-and-watch loop; with ``namespace`` None for all namespaces, or for a cluster-scoped kind.
+
+    If ``namespaced`` is given, it is the scope of the kind, and ``run`` raises ScopeChangedError before it lists a kind
+    that was installed again with another scope. With ``is_quiet`` the sink reports failures.
+    """
+
+    source: ListerWatcher
+    gvk: GVK
+    namespace: str | None
+    sink: Sink
+    clock: Clock
+    namespaced: bool | None = None
+    is_quiet: bool = False
+    _resource_version: str = ""
+    _last_yield: float = 0.0
+    _retry: WatchRetry = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start to count failures."""
+        self._retry = WatchRetry(self.gvk, self.namespace, self.is_quiet)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        retry = self._retry
+        while True:
+            started, seconds = self.clock.monotonic(), 0.0
+            try:
+                if not self._resource_version:
+                    self._resource_version = await self._list()
+                    retry.record_success()
+                watching_since = self.clock.monotonic()
+                if await self._watch() or self.clock.monotonic() - watching_since >= 1:
+                    retry.record_progress()
+                else:
+                    seconds = retry.delay_after_early_end()
+            except KubeError as error:
+                if isinstance(error, GoneError):
+                    logger.info("Watch expired; listing again", gvk=str(self.gvk), reason=str(error))
+                    seconds = retry.delay_after_expiry()
+                    self._resource_version = ""
+                else:
+                    if self.clock.monotonic() - started >= _HEALTHY_SECONDS:
+                        retry.record_progress()
+                    seconds = retry.delay_after_failure(error)
+                    if retry.failure is WatchFailure.NOT_INSTALLED:
+                        self._resource_version = ""  # a kind that is installed again has other objects
+                if retry.blocked_reason:
+                    self.sink.on_blocked(self.namespace, retry.blocked_reason)
+            await sleep(self.clock, seconds)
+
+    async def _list(self) -> str:
+        if self.namespaced is not None and (await self.source.resource(self.gvk)).namespaced != self.namespaced:
+            raise ScopeChangedError(self.gvk)
+        listed_keys: set[ObjectKey] = set()
+        version = ""
+        async for items, version in self.source.list_pages(self.gvk, self.namespace):  # noqa: B007 - used after the loop
+            for item in items:
+                # The API server omits these in the items of a list.
+                item.setdefault("apiVersion", self.gvk.api_version)
+                item.setdefault("kind", self.gvk.kind)
+                listed_keys.add(ObjectKey.of_object(item))
+                self._deliver(None, item)
+                await self._yield_if_due()
+            await asyncio.sleep(0)
+        self.sink.on_list_complete(self.namespace, listed_keys, version)
+        self.sink.on_progress(version)
+        return version
+
+    async def _watch(self) -> bool:
+        """Deliver the events of one watch, and return whether there were any."""
+        has_events = False
+        seconds = _WATCH_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreads the ends of watches
+        async for event_type, obj in self.source.watch(self.gvk, self.namespace, self._resource_version, seconds):
+            if not has_events:
+                self._retry.record_progress()
+            has_events = True
+            if event_type != "BOOKMARK":
+                self._deliver(event_type, obj)
+            self._resource_version = resource_version_of(obj) or self._resource_version
+            self.sink.on_progress(self._resource_version)
+            await self._yield_if_due()
+        return has_events
+
+    async def _yield_if_due(self) -> None:
+        if self.clock.monotonic() - self._last_yield >= _YIELD_SECONDS:
+            await asyncio.sleep(0)
+            self._last_yield = self.clock.monotonic()
+
+    def _deliver(self, event_type: str | None, obj: RawObject) -> None:
+        """Pass an object of a list (``event_type`` None) or of a watch to the sink; skip it if it's unreadable."""
+        try:
+            if is_partial(obj):
+                return  # the client has logged it; the sink keeps the last state
+            if event_type is None:
+                self.sink.on_listed(obj)
+            else:
+                self.sink.on_watch_event(event_type, obj)
+        except RecursionError:
+            key = ObjectKey.of_object(obj)
+            logger.exception("Skipping an object that is nested too deeply", gvk=str(self.gvk), object=str(key))
 
 
 class Informer:
@@ -33,7 +190,7 @@ class Informer:
         self._client = client
         self._namespaces = namespaces
         self._clock = clock or LoopClock()
-        self._handlers: tuple[Handler, ...] = ()
+        self._handlers: tuple[Callable[[Change], None], ...] = ()
         self._fields: dict[FieldPath, int] = {}
         self._unlisted: set[str | None] = set(namespaces or (None,))
         self._blocked: dict[str | None, str] = {}
@@ -45,11 +202,16 @@ class Informer:
         """Return whether the first list is complete."""
         return self._synced.is_set()
 
-    def subscribe(self, handler: Handler, fields: tuple[FieldPath, ...] = ()) -> None:
-        """Call a handler with every change from now on; ``fields`` are those that ``Change.has_changed`` must compare.
+    @property
+    def blocked_reason(self) -> str:
+        """Why the first list can't be completed for now; empty if it is complete or may be soon."""
+        return next((reason for namespace, reason in self._blocked.items() if namespace in self._unlisted), "")
+
+    def subscribe(self, handler: Callable[[Change], None], fields: tuple[FieldPath, ...] = ()) -> None:
+        """Call a handler with every further change; ``fields`` are those that ``Change.has_changed`` must compare.
 
         Subscribe before the informer runs to receive the existing objects too. A handler must not block. Exceptions it
-        raises are logged and do not stop the informer.
+        raises are logged and don't stop the informer.
         """
         for path in fields:
             self._fields.setdefault(path, len(self._fields))
@@ -60,13 +222,8 @@ class Informer:
         await self._synced.wait()
 
     async def settled(self) -> None:
-        """Wait until the informer is synced, or cannot sync for now, see ``blocked_reason``."""
+        """Wait until the informer is synced, or can't sync for now, see ``blocked_reason``."""
         await self._settled.wait()
-
-    @property
-    def blocked_reason(self) -> str:
-        """Why the first list is not complete for now, empty if it is, or if it may be soon."""
-        return next((reason for namespace, reason in self._blocked.items() if namespace in self._unlisted), "")
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -78,18 +235,13 @@ class Informer:
             try:
                 async with asyncio.TaskGroup() as group:
                     for namespace in namespaces:
-                        reflector = Reflector(self._client, self.gvk, namespace, self, self._clock)
-                        reflector.namespaced = resource.namespaced
+                        reflector = Reflector(
+                            self._client, self.gvk, namespace, self, self._clock, namespaced=resource.namespaced
+                        )
                         group.create_task(reflector.run())
             except* ScopeChangedError:
                 logger.info("Scope of this kind has changed; listing again", gvk=str(self.gvk))
-                self._forget_all()
-
-    def _forget_all(self) -> None:
-        """Notify that all objects are gone: the kind was removed with them."""
-        for entry in list(self.store):
-            self.store.remove(entry.key)
-            self._notify_deleted(entry)
+                self._remove(list(self.store))  # the kind was deleted together with its objects
 
     async def _find_resource(self) -> ApiResource:
         retry = WatchRetry(self.gvk, None)
@@ -110,12 +262,10 @@ class Informer:
         """Store an object from a list."""
         self._upsert(Entry.of(obj, self._fields), obj, from_watch=False)
 
-    def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey]) -> None:
+    def on_list_complete(self, namespace: str | None, listed_keys: set[ObjectKey], _resource_version: str) -> None:
         """Remove objects that are not in the list; the informer is synced when every namespace has been listed."""
         known = self.store if namespace is None else self.store.in_namespace(namespace)
-        for entry in [entry for entry in known if entry.key not in listed_keys]:
-            self.store.remove(entry.key)
-            self._notify_deleted(entry)
+        self._remove([entry for entry in known if entry.key not in listed_keys])
         self._unlisted.discard(namespace)
         self._update_sync_state()
 
@@ -124,24 +274,16 @@ class Informer:
         entry = Entry.of(obj, self._fields)
         if event_type == "DELETED":
             self._notify(self.store.remove(entry.key) or entry, None, obj, from_watch=True)
-            return
-        self._upsert(entry, obj, from_watch=True)
+        else:
+            self._upsert(entry, obj, from_watch=True)
 
-    def on_unreadable(self, key: ObjectKey) -> None:
-        """Keep the last state of the object that could be read."""
+    def on_progress(self, resource_version: str) -> None:
+        """Do nothing: the reflector resumes by itself."""
 
     def on_blocked(self, namespace: str | None, reason: str) -> None:
-        """Record that a namespace cannot be listed and watched for now."""
+        """Record that a namespace can't be listed and watched for now."""
         self._blocked[namespace] = reason
         self._update_sync_state()
-
-    def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
-        before = self.store.put(entry)
-        if before is not None and before.uid != entry.uid:
-            self._notify_deleted(before)
-            before = None
-        if before is None or before.resource_version != entry.resource_version:
-            self._notify(before, entry, obj, from_watch=from_watch)
 
     def _update_sync_state(self) -> None:
         if not self._unlisted and not self.has_synced:
@@ -150,21 +292,23 @@ class Informer:
         if self._unlisted <= self._blocked.keys():
             self._settled.set()
 
-    def _notify_deleted(self, entry: Entry) -> None:
-        self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
+    def _upsert(self, entry: Entry, obj: RawObject, *, from_watch: bool) -> None:
+        before = self.store.put(entry)
+        if before is not None and before.uid != entry.uid:
+            self._notify(before, None, before.tombstone(self.gvk), from_watch=False)
+            before = None
+        if before is None or before.resource_version != entry.resource_version:
+            self._notify(before, entry, obj, from_watch=from_watch)
+
+    def _remove(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.store.remove(entry.key)
+            self._notify(entry, None, entry.tombstone(self.gvk), from_watch=False)
 
     def _notify(self, old: Entry | None, new: Entry | None, obj: RawObject, *, from_watch: bool) -> None:
-        change_type = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
         in_initial_list = not from_watch and not self.has_synced
         change = Change(
-            change_type,
-            self.gvk,
-            old,
-            new,
-            obj,
-            from_watch=from_watch,
-            in_initial_list=in_initial_list,
-            fields=self._fields,
+            self.gvk, old, new, obj, from_watch=from_watch, in_initial_list=in_initial_list, fields=self._fields
         )
         for handler in self._handlers:
             try:

@@ -1,9 +1,9 @@
 """The manager: runs one informer for each kind and the dispatcher, and starts and stops them in order.
 
-Informers start first. Reconciles start when every informer has synced, or knows that it cannot for now, and, with
-leader election, when this replica is the leader. A kind that cannot be listed holds back no other. At the stop no
-further request is taken, running reconciles get time to finish and are cancelled after it, and informers stop last, so
-that reconciles see the cluster until they end. If a background task crashes, everything stops.
+Informers start first. Reconciles start when every informer has synced, or can't for now, and, with leader election,
+when this replica is the leader. A kind that can't be listed blocks no other. On stop, no further request is taken,
+running reconciles get time to finish and are then cancelled, and informers stop last, so that reconciles see the
+cluster until they end. If a background task crashes, everything stops.
 """
 
 import asyncio
@@ -12,21 +12,19 @@ from typing import Any, Protocol
 
 from rolecall.kube.references import GVK
 from rolecall.runner.controller.controller import Controller, Dispatcher
-from rolecall.runner.controller.informer import Informer
-from rolecall.runner.controller.reflector import ListerWatcher
+from rolecall.runner.controller.informer import Informer, ListerWatcher
 from rolecall.system.clock import Clock
 from rolecall.system.logs import get_logger
 
 logger = get_logger("manager")
 
-DEFAULT_GRACE_SECONDS = 20.0
-CANCELLATION_SECONDS = 7.0
-"""The part of the grace period that is kept for cancelled reconciles: five seconds until a run's processes are killed,
-and the time to write the status. Three quarters of a shorter grace period."""
+_CANCELLATION_SECONDS = 7.0
+"""The part of the grace period that is reserved for cancelled reconciles: five seconds until a run's processes are
+killed, and the time to write the status. Three quarters of a shorter grace period."""
 
 
 class Leadership(Protocol):
-    """An election that this replica takes part in; ``leader_election.Elector`` is one."""
+    """An election that this replica takes part in: an ``Elector`` or a ``ShardMember``."""
 
     @property
     def is_leading(self) -> bool:
@@ -49,10 +47,10 @@ class Leadership(Protocol):
 class Manager:
     """Runs informers and controllers; the ``dispatcher`` has the limit of all controllers together.
 
-    Reconciles that are running at the stop have ``grace_seconds`` to end: first by themselves, as in
-    controller-runtime, and for the last ``CANCELLATION_SECONDS`` because they are cancelled. With a ``leadership``
-    reconciles start when it is won; when it is lost, also during the grace period, they are cancelled immediately and
-    ``run`` raises. It is given back only after all of them have ended.
+    On stop, running reconciles have ``grace_seconds`` to end: first by themselves, as in controller-runtime, and for
+    the last seven seconds because they are cancelled. With a ``leadership`` reconciles start when it is won; when it is
+    lost, also during the grace period, they are cancelled immediately and ``run`` raises. It is given back only after
+    all of them have ended.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Manager:
         namespaces: tuple[str, ...] | None,
         clock: Clock,
         leadership: Leadership | None = None,
-        grace_seconds: float = DEFAULT_GRACE_SECONDS,
+        grace_seconds: float = 20.0,
     ) -> None:
         self.clock = clock
         self.dispatcher = Dispatcher()
@@ -78,19 +76,18 @@ class Manager:
 
     @property
     def has_settled(self) -> bool:
-        """Return whether every informer has synced, or knows that it cannot for now; also on followers."""
+        """Return whether every informer has synced, or can't for now; also on followers."""
         return self._has_settled
 
     @property
     def is_leading(self) -> bool:
-        """Return whether this replica is the leader, or takes part in the work; always without leader election."""
+        """Return whether this replica is the leader or a member of its group; always without leader election."""
         return self._leadership is None or self._leadership.is_leading
 
     @property
     def blocked_kinds(self) -> dict[GVK, str]:
-        """The kinds that have not been listed yet and cannot be for now, each with the reason."""
-        reasons = {informer.gvk: informer.blocked_reason for informer in self.informers}
-        return {gvk: reason for gvk, reason in reasons.items() if reason}
+        """The kinds that have not been listed yet and can't be for now, each with the reason."""
+        return {informer.gvk: informer.blocked_reason for informer in self.informers if informer.blocked_reason}
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -98,19 +95,19 @@ class Manager:
         return tuple(self._informers.values())
 
     def informer_for(self, gvk: GVK) -> Informer:
-        """Return the informer of a kind; the first call makes it.
+        """Return the informer of a kind; the first call creates it.
 
-        Once the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
+        While the manager runs, a new informer starts at the next turn of the loop: subscribe before you await anything.
         """
         informer = self._informers.get(gvk)
         if informer is None:
             informer = self._informers[gvk] = Informer(self._client, gvk, self._namespaces, self.clock)
             if self._end is not None and not self._end.done():
-                self._start_informer(informer)
+                self._start(informer.run(), f"informer of {gvk}", self._informer_tasks)
         return informer
 
     def add(self, controller: Controller) -> None:
-        """Add a controller; its reconciles start when ``run`` gets to it."""
+        """Add a controller; its reconciles start with all others."""
         self.dispatcher.add(controller)
 
     async def run(self) -> None:
@@ -118,16 +115,17 @@ class Manager:
         end = self._end = asyncio.get_running_loop().create_future()
         try:
             for informer in self.informers:
-                self._start_informer(informer)
+                self._start(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
             if self._leadership is not None:
-                self._spawn(self._leadership.run(), "leader election", self._election_tasks)
+                self._start(self._leadership.run(), "leader election", self._election_tasks)
             settling = asyncio.create_task(self._wait_until_work_may_start())
             try:
                 await asyncio.wait({settling, end}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 settling.cancel()
             if not end.done():
-                self._start_dispatcher()
+                self._start(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
+                logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self._informers))
             await asyncio.shield(end)
         finally:
             await self._shut_down()
@@ -147,33 +145,29 @@ class Manager:
         if self._leadership is not None:
             await self._leadership.elected()
 
-    def _start_informer(self, informer: Informer) -> None:
-        self._spawn(informer.run(), f"informer of {informer.gvk}", self._informer_tasks)
-
-    def _start_dispatcher(self) -> None:
-        self._spawn(self.dispatcher.run(), "dispatcher", self._dispatcher_tasks)
-        logger.info("Workers started", controllers=len(self.dispatcher.controllers), kinds=len(self._informers))
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work, name=name)
         tasks.add(task)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(self._on_done)
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        """Stop everything if a background task has crashed, as the election does when the Lease is lost."""
         error = None if task.cancelled() else task.exception()
         if error is None or self._end is None or self._end.done():
             return
         logger.error("Background task crashed, stopping", task=task.get_name(), reason=repr(error))
-        self._end.set_exception(_only_one(error))
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        self._end.set_exception(error)
 
     async def _shut_down(self) -> None:
         self.stop()
         self.dispatcher.stop()
-        all_ended = await self._end_reconciles()
-        if not all_ended:
+        have_ended = await self._end_reconciles()
+        if not have_ended:
             logger.error("Reconciles did not end within the grace period", objects=self.dispatcher.running)
         await self._cancel(self._election_tasks, self._grace_seconds)
-        if self._leadership is not None and all_ended:
+        if self._leadership is not None and have_ended:
             await self._leadership.release()
         await self._cancel(self._informer_tasks, self._grace_seconds)
 
@@ -181,7 +175,7 @@ class Manager:
         """Let running reconciles finish, cancel those that take too long; return whether all of them have ended."""
         clock, grace_seconds = asyncio.get_running_loop().time, self._grace_seconds
         end = clock() + grace_seconds
-        seconds = max(grace_seconds - CANCELLATION_SECONDS, grace_seconds / 4)
+        seconds = max(grace_seconds - _CANCELLATION_SECONDS, grace_seconds / 4)
         if self.dispatcher.running and self.is_leading:
             logger.info("Waiting for running reconciles", objects=self.dispatcher.running, seconds=seconds)
             # The election continues until the last reconcile has ended; when it ends earlier, the leadership is lost.
@@ -192,20 +186,13 @@ class Manager:
             left = max(0.0, min(left, self._leadership.seconds_left))
         return await self._cancel(self._dispatcher_tasks, left)
 
-    async def _cancel(self, tasks: set[asyncio.Task[None]], grace_seconds: float) -> bool:
+    async def _cancel(self, tasks: set[asyncio.Task[None]], seconds: float) -> bool:
         """Cancel tasks and wait for their end; return whether all of them have ended."""
         for task in tasks:
             task.cancel()
         if not tasks:
             return True
-        _, left = await asyncio.wait(tasks, timeout=grace_seconds)
+        _, left = await asyncio.wait(tasks, timeout=seconds)
         for task in left:
             logger.error("Task did not end within the grace period", task=task.get_name())
         return not left
-
-
-def _only_one(error: BaseException) -> BaseException:
-    """Return the error inside groups that hold nothing else."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -1,25 +1,11 @@
-"""The informer's store: an entry per object with its metadata, a digest, and fingerprints of the requested fields.
+"""The informer's store: an entry per object, and the change that an informer passes to its handlers.
 
 Predicates and triggers compare entries, not objects. Every object of a watched kind has an entry, so entries are small:
-common strings are shared, empty mappings are shared, and the object itself is not kept. Only the informer writes to its
-store.
-
-The outline of an object: a checksum per field, to report later which fields changed.
-
-Users want to know why a reconcile started; "the object was modified" is not enough. So the outline keeps a checksum of
-four bytes for each field down to the second level (``spec.replicas``, ``status.phase``, ``metadata.labels``). Objects
-with the same fields share one tuple of names. An object may have any number of fields, and a ConfigMap any number of
-keys, so the names are limited: below a field with many names there are none, and the last fields have none. Outlines
-are only used in messages. Predicates compare the digests and fingerprints of ``store`` and ``field_paths``.
-
-Digests of the content of objects, without what changes by itself and means nothing to a role.
-
-The change of an object, with its old and new state, as informers pass it to their handlers.
+common strings and empty mappings are shared, and the object itself isn't kept. Only the informer writes to its store.
 
 Predicates filter changes, triggers map them to requests, and the work queue keeps the cause of each request. A change
-from a watch is complete: the watch delivers every version of the object. A change from a list is not: the informer may
-have missed versions in between. So the cause of such a change has no uid and version, and it is never taken for an
-own write.
+from a watch is complete: the watch delivers every version of the object. A change from a list isn't: the informer may
+have missed versions in between. So its cause has no uid and version, and it is never mistaken for an own write.
 """
 
 import marshal
@@ -48,63 +34,77 @@ from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause
 
-_CONSTANT_FIELDS = ("apiVersion", "kind")
-# Fields that every write changes, or that follow from other fields.
-_VOLATILE_FIELDS = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
+# Metadata that every write changes, or that follows from other fields.
+_VOLATILE_METADATA: Final = frozenset({"resourceVersion", "managedFields", "generation"})
+# Annotations in which Kubernetes controllers keep their own state: roles neither read nor set them.
+_CONTROLLER_ANNOTATIONS: Final = (
+    "control-plane.alpha.kubernetes.io/leader",
+    "deployment.kubernetes.io/",
+    "deprecated.daemonset.template.generation",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+)
 _MARSHAL_FORMAT = 2  # the output of later formats depends on reference counts
-_MAX_LISTED = 5
+_MAX_LISTED_FIELDS = 5
 _MAX_FIELDS = 256
 _MAX_NAMES_BELOW = 100
 _MAX_NAME_LENGTH = 128
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+def content_digest(obj: RawObject, *, with_status: bool) -> bytes:
+    """Return a digest of an object without volatile metadata and the annotations of Kubernetes controllers."""
+    stable: dict[str, Any] = {name: value for name, value in obj.items() if with_status or name != "status"}
+    metadata = {name: value for name, value in metadata_of(obj).items() if name not in _VOLATILE_METADATA}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        del metadata["annotations"]
+        kept = {key: value for key, value in annotations.items() if not str(key).startswith(_CONTROLLER_ANNOTATIONS)}
+        if kept:
+            metadata["annotations"] = kept
+    return digest_of(stable | {"metadata": metadata})
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
-    """The sorted names of an object's fields, and a checksum of each."""
+class FieldChecksums:
+    """The sorted names of an object's fields, and a checksum of each, to report which fields changed.
+
+    There are four bytes for each field down to the second level (``spec.replicas``, ``metadata.labels``), and objects
+    with the same fields share the names. The names are limited, because an object may have any number of fields: below
+    a field with many names there are none, and the last fields have none. They are used only in messages.
+    """
 
     names: tuple[str, ...] = ()
     checksums: bytes = b""
 
     @classmethod
-    def of(cls, obj: RawObject) -> "Outline":
-        """Return the outline of an object."""
+    def of(cls, obj: RawObject) -> "FieldChecksums":
+        """Return the checksums of an object's fields."""
         fields = sorted(islice(_fields(obj), _MAX_FIELDS))
-        return cls(
-            _interned(tuple(name for name, _ in fields)), array("I", (checksum for _, checksum in fields)).tobytes()
-        )
+        checksums = array("I", (checksum for _, checksum in fields)).tobytes()
+        return cls(_interned(tuple(name for name, _ in fields)), checksums)
 
-    def by_name(self) -> dict[str, int]:
-        """Return the checksum of each field."""
-        return dict(zip(self.names, array("I", self.checksums), strict=True))
-
-    def changed_fields(self, other: "Outline") -> list[str]:
-        """Return the sorted names of the fields that were added, removed or changed in another outline."""
-        before, after = self.by_name(), other.by_name()
+    def changed_fields(self, other: "FieldChecksums") -> list[str]:
+        """Return the sorted names of the fields that were added, removed or changed."""
+        before, after = (dict(zip(each.names, array("I", each.checksums), strict=True)) for each in (self, other))
         return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def summarize_fields(fields: list[str]) -> str:
-    """Return the first few names, and the number of the others, as text."""
-    shown = fields[:_MAX_LISTED]
-    rest = len(fields) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
 def _fields(obj: RawObject) -> Iterator[tuple[str, int]]:
     for top, value in obj.items():
-        if top in _CONSTANT_FIELDS:
+        if top in ("apiVersion", "kind"):
             continue
         if not isinstance(value, dict) or len(value) > _MAX_NAMES_BELOW:
             yield top[:_MAX_NAME_LENGTH], _checksum(value)
             continue
         for name, item in value.items():
-            path = f"{top}.{name}"[:_MAX_NAME_LENGTH]
-            if path not in _VOLATILE_FIELDS:
-                yield path, _checksum(item)
+            if top != "metadata" or name not in _VOLATILE_METADATA:
+                yield f"{top}.{name}"[:_MAX_NAME_LENGTH], _checksum(item)
 
 
 def _checksum(value: Any) -> int:
-    # The API server returns equal values in the same order, so the keys need not be sorted, which would be slow.
+    # The API server returns equal values in the same order, so sorting the keys, which is slow, isn't necessary.
     try:
         return zlib.crc32(marshal.dumps(value, _MARSHAL_FORMAT))
     except ValueError:  # too deeply nested for marshal: changes of this field are not reported
@@ -117,43 +117,13 @@ def _interned(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-# Fields that every write changes, or that follow from other fields.
-_VOLATILE_METADATA: Final = ("resourceVersion", "managedFields", "generation")
-# Annotations in which Kubernetes controllers keep their own state: roles neither read nor set them.
-_CONTROLLER_ANNOTATIONS: Final = (
-    "control-plane.alpha.kubernetes.io/leader",
-    "deployment.kubernetes.io/",
-    "deprecated.daemonset.template.generation",
-    "endpoints.kubernetes.io/last-change-trigger-time",
-    "pv.kubernetes.io/",
-    "volume.kubernetes.io/",
-)
-
-
-def content_digest(obj: RawObject, *, with_status: bool) -> bytes:
-    """Return a digest of an object without volatile metadata and the annotations of Kubernetes controllers."""
-    metadata = metadata_of(obj)
-    stable: dict[str, Any] = {name: value for name, value in obj.items() if with_status or name != "status"}
-    stable["metadata"] = {name: value for name, value in metadata.items() if name not in _VOLATILE_METADATA}
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict):
-        del stable["metadata"]["annotations"]
-        kept = {key: value for key, value in annotations.items() if not str(key).startswith(_CONTROLLER_ANNOTATIONS)}
-        if kept:
-            stable["metadata"]["annotations"] = kept
-    return digest_of(stable)
-
-
-EMPTY: Mapping[str, str] = MappingProxyType({})
-
-
 @dataclass(slots=True)
 class Entry:
     """The last known state of an object.
 
     ``digest`` covers the object without its status, volatile metadata and the annotations of Kubernetes controllers.
-    ``values`` are the fingerprints of the fields that the handlers subscribed to, in the informer's order. ``outline``
-    is used to report which fields changed. The two ownership annotations are empty if the object does not have them.
+    ``values`` are the fingerprints of the fields that the handlers subscribed to, in the informer's order. The two
+    ownership annotations are empty if the object doesn't have them.
     """
 
     namespace: str
@@ -169,7 +139,7 @@ class Entry:
     is_deleting: bool
     digest: bytes
     values: tuple[Any, ...]
-    outline: Outline
+    field_checksums: FieldChecksums
 
     @property
     def key(self) -> ObjectKey:
@@ -197,11 +167,11 @@ class Entry:
             is_deleting=is_being_deleted(obj),
             digest=content_digest(obj, with_status=False),
             values=tuple(path.fingerprint(obj) for path in fields),
-            outline=Outline.of(obj),
+            field_checksums=FieldChecksums.of(obj),
         )
 
     def tombstone(self, gvk: GVK) -> RawObject:
-        """Return what is known of a deleted object: kind, names, version and labels."""
+        """Return the known parts of a deleted object: kind, names, version and labels."""
         metadata: dict[str, Any] = {"name": self.name, "uid": self.uid, "resourceVersion": self.resource_version}
         if self.namespace:
             metadata["namespace"] = self.namespace
@@ -249,9 +219,6 @@ class Store:
         return before
 
 
-_NO_FIELDS: Mapping[FieldPath, int] = MappingProxyType({})
-
-
 class ChangeType(StrEnum):
     """The type of a change."""
 
@@ -264,24 +231,30 @@ class ChangeType(StrEnum):
 class Change:
     """One change of one object.
 
-    ``old`` is None if the object was not known before, ``new`` is None if it is gone. ``obj`` is the object itself; do
-    not keep it. For a deletion found by a list it has only kind, names, version and labels. ``from_watch`` is False for
-    a change found by a list, ``in_initial_list`` is True for one found by the informer's first list. ``fields`` maps a
-    field to the position of its fingerprint in ``Entry.values``.
+    ``old`` is None if the object was unknown before, ``new`` is None if it was deleted. ``obj`` is the object itself;
+    don't keep it. For a deletion found by a list it has only kind, names, version and labels. ``from_watch`` is False
+    for a change found by a list, ``in_initial_list`` is True for one found by the informer's first list. ``fields``
+    maps a field to the position of its fingerprint in ``Entry.values``.
     """
 
-    type: ChangeType
     gvk: GVK
     old: Entry | None
     new: Entry | None
     obj: RawObject
     from_watch: bool = True
     in_initial_list: bool = False
-    fields: Mapping[FieldPath, int] = field(default_factory=lambda: _NO_FIELDS)
+    fields: Mapping[FieldPath, int] = field(default_factory=dict)
+
+    @property
+    def type(self) -> ChangeType:
+        """Whether the object was added, modified or deleted."""
+        if self.new is None:
+            return ChangeType.DELETED
+        return ChangeType.ADDED if self.old is None else ChangeType.MODIFIED
 
     @property
     def entry(self) -> Entry:
-        """The new entry, or the last known entry of an object that is gone."""
+        """The new entry, or the last known entry of a deleted object."""
         entry = self.new or self.old
         if entry is None:
             raise ValueError(f"found a change of {self.gvk} without entries, expected an old or a new one")
@@ -306,7 +279,7 @@ class Change:
     def cause(self, text: str) -> Cause:
         """Return the cause of a request for this change; only one from a watch has the object's uid and version.
 
-        The first list tells what is there and not that it has changed, so its causes have the lowest priority.
+        The first list contains existing objects, not changes, so its causes have the lowest priority.
         """
         entry = self.entry
         if not self.from_watch:
@@ -318,11 +291,15 @@ class Change:
     def reason(self) -> str:
         """A description for users, for example ``Pod default/web: status.phase`` or ``Pod default/web deleted``."""
         subject = f"{self.gvk.kind} {self.key}"
-        if self.old is None or self.new is None:
-            verb = "found at startup" if self.in_initial_list else "created"
-            return f"{subject} {'deleted' if self.new is None else verb}"
-        fields = self.old.outline.changed_fields(self.new.outline)
-        return f"{subject}: {summarize_fields(fields) if fields else 'updated without a visible change'}"
+        if self.new is None:
+            return f"{subject} deleted"
+        if self.old is None:
+            return f"{subject} {'found at startup' if self.in_initial_list else 'created'}"
+        fields = self.old.field_checksums.changed_fields(self.new.field_checksums)
+        if not fields:
+            return f"{subject}: updated without a visible change"
+        hidden = len(fields) - _MAX_LISTED_FIELDS
+        return f"{subject}: {', '.join(fields[:_MAX_LISTED_FIELDS])}" + (f" and {hidden} more" if hidden > 0 else "")
 
     def __str__(self) -> str:
         """Return a short form, for example ``Pod default/web modified``."""

@@ -1,37 +1,96 @@
-"""Triggers: map a change of another object to requests for the primaries that it affects.
+"""Predicates and triggers: which changes start a reconcile, and of which primaries.
 
-A primary may refer to other objects by labels or by name, in its own fields, or the others name it as their owner. The
-references of all primaries are kept in an index, which is updated when a primary changes. So a change of another object
-needs only a lookup, however many primaries there are. Dependents, which name their primary by owner reference or
-annotation, need no index: see ``requests_for_owner`` and ``requests_for_annotation``.
+Predicates are pure functions. Those for primaries follow the Go runner: creation and deletion pass, an update passes
+only with a new generation, and the selector is applied to the current labels. The predicate for dependents ignores
+creation, which the run itself caused, and updates of only the status.
 
-The index for triggers: from the labels or the name of an object to the primaries that refer to it.
-
-A primary refers to other objects with terms. A term is a set of attributes (a label with its value, or a name), all of
-which an object must have. Each term is indexed by only one of its attributes: the one with the fewest terms in the
-namespace. So a single lookup is enough even if ten thousand primaries share ``app: nginx`` and differ in one label.
+Triggers map a change of another object to requests for the primaries that it affects. A primary may refer to other
+objects by labels or by name, in its own fields, or the others name it as their owner. The references of all primaries
+are kept in an index, which is updated when a primary changes. So a change of another object needs only a lookup,
+regardless of the number of primaries. Dependents, which name their primary by owner reference or annotation, need no
+index: see ``requests_for_owner`` and ``requests_for_annotation``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.selectors import LabelSelector
 from rolecall.runner.config.watches import ReferenceType, Trigger
-from rolecall.runner.controller.store import Change, Entry
+from rolecall.runner.controller.store import Change, ChangeType, Entry
 
 Attribute = tuple[str, str]
 Term = tuple[Attribute, ...]
-_Terms = set[tuple[ObjectKey, Term]]
 
 _NAME_KEY = ""  # no label has an empty key
 
 
+def generation_changed(change: Change) -> bool:
+    """Return whether an update has a new generation, or, for a kind without generations, a new resourceVersion.
+
+    Creation and deletion always pass.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return True
+    if old.generation == new.generation == 0:
+        return old.resource_version != new.resource_version
+    return old.generation != new.generation
+
+
+def annotations_changed(change: Change) -> bool:
+    """Return whether an update changed an annotation. Creation and deletion always pass."""
+    old, new = change.old, change.new
+    return old is None or new is None or old.annotations_digest != new.annotations_digest
+
+
+def dependent_changed(change: Change) -> bool:
+    """Return whether a dependent was deleted, or updated in more than its status. Creation never passes."""
+    if change.type is ChangeType.ADDED:
+        return False
+    return change.old is None or change.new is None or change.old.digest != change.new.digest
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryPredicate:
+    """Decides which changes of primaries trigger a reconcile.
+
+    In addition to the generation, changes of ``fields`` pass and, with ``watch_annotations``, changes of annotations.
+    The selector is applied to the new labels, or to the last known labels of a deleted object. An object that the
+    selector starts to match is treated as new. With ``has_finalizer``, an object that is being deleted passes even if
+    the selector no longer matches, because the operator's finalizer still blocks its deletion.
+    """
+
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    watch_annotations: bool = False
+    fields: tuple[FieldPath, ...] = ()
+    has_finalizer: bool = False
+
+    def __call__(self, change: Change) -> bool:
+        """Return whether the change passes."""
+        is_selected = self.selector.matches(change.entry.labels) or (self.has_finalizer and change.entry.is_deleting)
+        return is_selected and (
+            generation_changed(change)
+            or change.has_changed(self.fields)
+            or (change.old is not None and not self.selector.matches(change.old.labels))
+            or (self.watch_annotations and annotations_changed(change))
+        )
+
+
 class ReferenceIndex:
-    """Maps attributes to the primaries that refer to them, by namespace; cluster-scoped primaries match in all."""
+    """Maps attributes to the primaries that refer to them, by namespace; cluster-scoped primaries match in all.
+
+    A primary refers to other objects with terms. A term is a set of attributes (a label with its value, or a name), all
+    of which an object must have. Each term is indexed by only one of its attributes: the one with the fewest terms in
+    the namespace. So a single lookup is enough even if ten thousand primaries share ``app: nginx`` and differ in one
+    label.
+    """
 
     def __init__(self) -> None:
-        self._terms_by_attribute: dict[Attribute, dict[str, _Terms]] = {}
+        self._terms_by_attribute: dict[Attribute, dict[str, set[tuple[ObjectKey, Term]]]] = {}
         self._terms_by_primary: dict[ObjectKey, tuple[tuple[Attribute, Term], ...]] = {}
 
     def put(self, key: ObjectKey, terms: Iterable[Term]) -> None:
@@ -61,26 +120,17 @@ class ReferenceIndex:
         """
         found = set()
         for attribute in attributes.items():
-            for key, term in self._terms_for(attribute, namespace):
-                if all(attributes.get(name) == value for name, value in term):
-                    found.add(key)
+            namespaces = self._terms_by_attribute.get(attribute, {})
+            for each in (namespace, "") if namespace else tuple(namespaces):
+                for key, term in namespaces.get(each, ()):
+                    if all(attributes.get(name) == value for name, value in term):
+                        found.add(key)
         return found
 
     def _add_term(self, key: ObjectKey, term: Term) -> Attribute:
         attribute = min(term, key=lambda each: len(self._terms_by_attribute.get(each, {}).get(key.namespace, ())))
         self._terms_by_attribute.setdefault(attribute, {}).setdefault(key.namespace, set()).add((key, term))
         return attribute
-
-    def _terms_for(self, attribute: Attribute, namespace: str) -> Iterable[tuple[ObjectKey, Term]]:
-        namespaces = self._terms_by_attribute.get(attribute)
-        if namespaces is None:
-            return
-        if namespace:
-            yield from namespaces.get(namespace, ())
-            yield from namespaces.get("", ())
-        else:
-            for terms in namespaces.values():
-                yield from terms
 
 
 def label_terms(values: Iterable[Any]) -> list[Term]:
@@ -96,11 +146,6 @@ def name_terms(values: Iterable[Any]) -> list[Term]:
     """Return a term for each name; lists of names are flattened, and other values refer to nothing."""
     names = [name for value in values for name in (value if isinstance(value, list) else [value])]
     return [((_NAME_KEY, name),) for name in names if isinstance(name, str) and name]
-
-
-def name_attribute(name: str) -> dict[str, str]:
-    """Return the attributes of an object with this name, to match against ``name_terms``."""
-    return {_NAME_KEY: name}
 
 
 class TriggerIndex:
@@ -128,8 +173,11 @@ class TriggerIndex:
 
     def requests_for(self, change: Change) -> Iterator[tuple[ObjectKey, str]]:
         """Yield each primary that the change affects, once, with the reason for users."""
-        before = self._referring_primaries(change.old)
-        after = before if _has_same_references(change) else self._referring_primaries(change.new)
+        old, new = change.old, change.new
+        before = self._referring_primaries(old)
+        # Most updates change neither labels nor owners: then the second lookup is saved.
+        has_same = old is not None and new is not None and old.labels == new.labels and old.owners == new.owners
+        after = before if has_same else self._referring_primaries(new)
         is_relevant = not self.trigger.fields or change.has_changed(self.trigger.fields)
         affected = sorted(before | after if is_relevant else before ^ after)
         reason = change.reason if affected else ""
@@ -142,15 +190,14 @@ class TriggerIndex:
         if self.trigger.reference is ReferenceType.OWNER:
             owners = _owner_keys(entry, self._primary_gvk)
             return {key for key, uid in owners if self._uids.get(key) == uid}
-        if self.trigger.reference is ReferenceType.LABELS:
-            return self._references.find(entry.namespace, entry.labels)
-        return self._references.find(entry.namespace, name_attribute(entry.name))
+        is_by_labels = self.trigger.reference is ReferenceType.LABELS
+        return self._references.find(entry.namespace, entry.labels if is_by_labels else {_NAME_KEY: entry.name})
 
 
 def requests_for_owner(change: Change, primary_gvk: GVK) -> set[tuple[ObjectKey, str]]:
     """Return the possible keys of the primaries that the object names as owners, each with the uid of the owner.
 
-    The group and the kind must be equal, the version need not be.
+    The group and the kind must be equal, the version doesn't matter.
 
     An owner is in the namespace of its dependent or is cluster-scoped. Both keys are returned, because the scope of a
     kind that is not installed yet is unknown. The caller checks which one exists.
@@ -160,15 +207,19 @@ def requests_for_owner(change: Change, primary_gvk: GVK) -> set[tuple[ObjectKey,
 
 
 def requests_for_annotation(change: Change, primary_gvk: GVK) -> set[ObjectKey]:
-    """Return the primaries that the object's ownership annotations name, before or after this change."""
-    found = (_annotated_key(entry, primary_gvk) for entry in (change.old, change.new) if entry is not None)
-    return {key for key in found if key is not None}
+    """Return the primaries that the object's ownership annotations name, before or after this change.
 
-
-def _has_same_references(change: Change) -> bool:
-    """Return whether an update changed neither the labels nor the owners of the object."""
-    old, new = change.old, change.new
-    return old is not None and new is not None and old.labels == new.labels and old.owners == new.owners
+    The annotations contain ``Kind.group`` and ``namespace/name``.
+    """
+    expected = f"{primary_gvk.kind}.{primary_gvk.group}".rstrip(".")
+    found = set()
+    for entry in (change.old, change.new):
+        # For the core group, the Go runner writes ``Secret`` but compares with ``Secret.``; accept both.
+        if entry is not None and entry.primary_resource_type.rstrip(".") == expected:
+            namespace, _, name = entry.primary_resource.rpartition("/")
+            if name:
+                found.add(ObjectKey(namespace, name))
+    return found
 
 
 def _owner_keys(entry: Entry, primary_gvk: GVK) -> Iterator[tuple[ObjectKey, str]]:
@@ -177,13 +228,3 @@ def _owner_keys(entry: Entry, primary_gvk: GVK) -> Iterator[tuple[ObjectKey, str
         if (owner.gvk.group, owner.kind) == (primary_gvk.group, primary_gvk.kind):
             for namespace in {entry.namespace, ""}:
                 yield ObjectKey(namespace, owner.name), owner.uid
-
-
-def _annotated_key(entry: Entry, primary_gvk: GVK) -> ObjectKey | None:
-    """Return the primary that the annotations name (``Kind.group``, ``namespace/name``), None for another kind."""
-    expected = f"{primary_gvk.kind}.{primary_gvk.group}"
-    # For the core group, the Go runner writes ``Secret`` but compares with ``Secret.``; accept both.
-    if entry.primary_resource_type.rstrip(".") != expected.rstrip("."):
-        return None
-    namespace, _, name = entry.primary_resource.rpartition("/")
-    return ObjectKey(namespace, name) if name else None

@@ -1,22 +1,9 @@
 """The work queue: the requests that wait for a reconcile, since when, and why.
 
 A request waits at most once, is never handed out twice at the same time, and nothing that is added while it is
-processed gets lost. A request becomes due at once, at a time, or after an exponential backoff. Each add names its
-cause, which knows its priority, and at the end of a run its own writes can be told from changes by others. The queue
-belongs to one event loop and needs no locks; the ``dispatcher`` takes requests from it.
-
-Timers for any number of requests, with one scheduled callback of the clock.
-
-Ten thousand objects may wait for their next periodic reconcile. So a timer is a tuple in a heap, and only the earliest
-one is scheduled with the clock. A request has at most one timer: the earliest time wins.
-
-Where a request of a work queue stands, for people who look: what it waits for, since when or until when, and why.
-
-Times are those of the queue's monotonic clock.
-
-Observers of controllers and work queues, for whoever measures them.
-
-This layer knows nothing about metrics. The methods of an observer must return at once and must not raise.
+processed gets lost. A request becomes due immediately, at a time, or after an exponential backoff. Each add names its
+cause, whose priority it has; at the end of a run the causes show whether others made the changes or the run itself.
+The queue belongs to one event loop and needs no locks; the ``Dispatcher`` takes requests from it.
 """
 
 import heapq
@@ -24,27 +11,53 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rolecall.runner.config.settings import DEFAULT_BACKOFF, Backoff
 from rolecall.runner.controller.priorities import Priority, PriorityOrder
 from rolecall.system.clock import Clock, Handle
 
+if TYPE_CHECKING:  # tools without metrics use causes too
+    from rolecall.runner.serving.controller_metrics import ControllerMetrics
+
 RequestT = TypeVar("RequestT", bound=Hashable)
-CauseT = TypeVar("CauseT")
 
-_Timer = tuple[float, int, RequestT, CauseT]  # due (monotonic), tie-breaking number, request, cause
 _MAX_STOPPED_TIMERS = 64  # the heap is rebuilt when it has this many more stopped timers than running ones
+_MAX_HANDED_OUT = 8  # causes of one request, because people read them
+_MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
 
 
-class Timers(Generic[RequestT, CauseT]):
-    """Calls ``on_due`` with each request and its cause when the request becomes due, in the order of their times."""
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a reconcile was requested; uid and resource version identify the version of an object behind it, if any.
 
-    def __init__(self, clock: Clock, on_due: Callable[[RequestT, CauseT], None]) -> None:
+    ``is_removal`` is set when that object was deleted.
+    """
+
+    text: str
+    uid: str = ""
+    resource_version: str = ""
+    is_removal: bool = False
+    priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
+
+
+_RETRIED = Cause("retry requested")
+_TOO_MANY = {priority: Cause("more changes than are remembered", priority=priority) for priority in Priority}
+_Timer = tuple[float, int, RequestT, Cause]  # due (monotonic), tie-breaking number, request, cause
+
+
+class Timers(Generic[RequestT]):
+    """Calls ``on_due`` with each request and its cause when the request becomes due, in the order of their times.
+
+    Ten thousand objects may wait for their next periodic reconcile. So a timer is a tuple in a heap, and only the
+    earliest one is scheduled with the clock. A request has at most one timer: the earliest time wins.
+    """
+
+    def __init__(self, clock: Clock, on_due: Callable[[RequestT, Cause], None]) -> None:
         self._clock = clock
         self._on_due = on_due
-        self._running: dict[RequestT, _Timer[RequestT, CauseT]] = {}
-        self._heap: list[_Timer[RequestT, CauseT]] = []
+        self._running: dict[RequestT, _Timer[RequestT]] = {}
+        self._heap: list[_Timer[RequestT]] = []
         self._numbers = itertools.count()
         self._armed: tuple[float, Handle] | None = None
 
@@ -56,16 +69,14 @@ class Timers(Generic[RequestT, CauseT]):
         """Iterate over the requests that are not due yet."""
         return iter(self._running)
 
-    def start(self, request: RequestT, seconds: float, cause: CauseT) -> None:
+    def start(self, request: RequestT, seconds: float, cause: Cause) -> None:
         """Make a request due after ``seconds``, unless it is due earlier."""
         due = self._clock.monotonic() + seconds
         running = self._running.get(request)
-        if running is not None and running[0] <= due:
-            return
-        timer = (due, next(self._numbers), request, cause)
-        self._running[request] = timer
-        heapq.heappush(self._heap, timer)
-        self._arm()
+        if running is None or running[0] > due:
+            timer = self._running[request] = (due, next(self._numbers), request, cause)
+            heapq.heappush(self._heap, timer)
+            self._arm()
 
     def stop(self, request: RequestT) -> None:
         """Stop the timer of a request, if it has one."""
@@ -78,7 +89,7 @@ class Timers(Generic[RequestT, CauseT]):
         self._heap.clear()
         self._arm()
 
-    def get(self, request: RequestT) -> tuple[float, CauseT] | None:
+    def get(self, request: RequestT) -> tuple[float, Cause] | None:
         """Return when (monotonic) a request becomes due, and its cause; None if it has no timer."""
         timer = self._running.get(request)
         return None if timer is None else (timer[0], timer[3])
@@ -115,11 +126,14 @@ class Timers(Generic[RequestT, CauseT]):
 
 @dataclass(frozen=True, slots=True)
 class RequestState:
-    """A request may have a timer (``due``) and be queued or processed at once; if all is empty, it waits for news."""
+    """The state of a request, for display; times are monotonic.
+
+    It may have a timer (``due``) and also be queued or processed. If all fields are empty, it waits for a change.
+    """
 
     is_processing: bool = False
     priority: Priority | None = None
-    """The priority in which it is queued, None if it is not."""
+    """The priority in which it is queued, None if it isn't."""
     queued_since: float | None = None
     due: float | None = None
     causes: tuple[str, ...] = ()
@@ -129,118 +143,33 @@ class RequestState:
     is_backing_off: bool = False
 
 
-class QueueObserver(Protocol):
-    """Observes the requests of a work queue."""
-
-    def added(self, request: Hashable, priority: str) -> None:
-        """Take note that a request became due."""
-
-    def moved(self, request: Hashable, priority: str) -> None:
-        """Take note that a request that is due has another priority now."""
-
-    def taken(self, request: Hashable) -> None:
-        """Take note that a worker took a request."""
-
-    def dropped(self, request: Hashable) -> None:
-        """Take note that a request that was due is dropped."""
-
-    def finished(self, request: Hashable) -> None:
-        """Take note that a worker is done with a request."""
-
-    def retried(self, request: Hashable) -> None:
-        """Take note that a request is retried after a failure."""
-
-
-class ReconcileObserver(Protocol):
-    """Observes reconciles."""
-
-    def started(self, request: Hashable) -> None:
-        """Take note that a reconcile has started."""
-
-    def ended(self, request: Hashable, outcome: str) -> None:
-        """Take note of how it ended: success, error, requeue, requeue_after or panic."""
-
-
-class Unobserved:
-    """Measures nothing."""
-
-    def added(self, request: Hashable, priority: str) -> None:
-        """Ignore it."""
-
-    def moved(self, request: Hashable, priority: str) -> None:
-        """Ignore it."""
-
-    def taken(self, request: Hashable) -> None:
-        """Ignore it."""
-
-    def dropped(self, request: Hashable) -> None:
-        """Ignore it."""
-
-    def finished(self, request: Hashable) -> None:
-        """Ignore it."""
-
-    def retried(self, request: Hashable) -> None:
-        """Ignore it."""
-
-    def started(self, request: Hashable) -> None:
-        """Ignore it."""
-
-    def ended(self, request: Hashable, outcome: str) -> None:
-        """Ignore it."""
-
-
-UNOBSERVED = Unobserved()
-
-
-_MAX_HANDED_OUT = 8  # causes of one request, because people read them
-_MAX_REMEMBERED = 4096  # causes that arrive while a request is processed: any of them may be the one that matters
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a reconcile was requested; uid and resource version name the version of an object behind it, if there is one.
-
-    ``is_removal`` is set when that object is gone.
-    """
-
-    text: str
-    uid: str = ""
-    resource_version: str = ""
-    is_removal: bool = False
-    priority: Priority = field(default=Priority.MEDIUM, kw_only=True)
-
-
-_RETRIED = Cause("retry requested")
-_TOO_MANY = {priority: Cause("more changes than are remembered", priority=priority) for priority in Priority}
-
-
 class WorkQueue(Generic[RequestT]):
     """Requests that wait for a reconcile, de-duplicated, by priority and then in the order in which they became due.
 
     A request is *waiting* (a timer runs), *queued* (due, not yet taken) or *processing* (handed out by ``take``, not
-    yet ``done``); it may be waiting and one of the others. It has the highest priority of its causes. A
-    request that ``accepts`` refuses is dropped.
+    yet ``done``); it may be waiting and one of the others. It has the highest priority of its causes. Requests that
+    ``accepts`` rejects are dropped. ``metrics`` counts the requests.
     """
 
     def __init__(
         self,
         clock: Clock,
         backoff: Backoff = DEFAULT_BACKOFF,
-        observer: QueueObserver = UNOBSERVED,
+        metrics: "ControllerMetrics | None" = None,
         accepts: Callable[[RequestT], bool] | None = None,
     ) -> None:
         self._clock = clock
         self._backoff = backoff
-        self._observer = observer
+        self._metrics = metrics
+        self._accepts = accepts or (lambda _request: True)
+        self._on_due: Callable[[], None] = lambda: None
         self._order: PriorityOrder[RequestT] = PriorityOrder(clock)
         self._queued: dict[RequestT, list[Cause]] = {}
         self._processing: dict[RequestT, dict[Cause, None]] = {}
-        self._timers: Timers[RequestT, Cause] = Timers(clock, self.add)
+        self._timers: Timers[RequestT] = Timers(clock, self.add)
         self._failures: dict[RequestT, int] = {}
         self._backing_off: set[RequestT] = set()
         self._retry_soon: dict[RequestT, float] = {}
-        self._on_due: Callable[[], None] = _ignore
-        self._accepts = accepts or _accept
 
     def __len__(self) -> int:
         """Count the requests that are due and not yet taken."""
@@ -266,7 +195,7 @@ class WorkQueue(Generic[RequestT]):
         self._on_due = on_due
 
     def failures(self, request: RequestT) -> int:
-        """Count the failures in a row, since the last ``forget``, of a request."""
+        """Count the failures of a request in a row, since the last ``forget``."""
         return self._failures.get(request, 0)
 
     def is_processing(self, request: RequestT) -> bool:
@@ -274,13 +203,13 @@ class WorkQueue(Generic[RequestT]):
         return request in self._processing
 
     def look_up(self, request: RequestT) -> RequestState:
-        """Return where a request stands; nothing changes by it."""
-        priority, timer = self._order.priority_of(request), self._timers.get(request)
+        """Return the state of a request."""
+        queued, timer = self._order.find(request), self._timers.get(request)
         causes = self._queued.get(request) or ([timer[1]] if timer else ())
         return RequestState(
             is_processing=request in self._processing,
-            priority=priority,
-            queued_since=None if priority is None else self._order.since(request),
+            priority=queued[0] if queued else None,
+            queued_since=queued[1] if queued else None,
             due=timer[0] if timer else None,
             causes=tuple(cause.text for cause in causes),
             failures=self._failures.get(request, 0),
@@ -294,10 +223,8 @@ class WorkQueue(Generic[RequestT]):
         dirty = self._processing.get(request)
         if dirty is None:
             self._enqueue(request, (cause,))
-        elif len(dirty) < _MAX_REMEMBERED:
-            dirty[cause] = None
         else:
-            dirty[_TOO_MANY[cause.priority]] = None
+            dirty[cause if len(dirty) < _MAX_REMEMBERED else _TOO_MANY[cause.priority]] = None
 
     def add_after(self, request: RequestT, seconds: float, cause: Cause) -> None:
         """Make a request due after ``seconds``, or now if that is not above 0. Of several times the earliest counts.
@@ -317,7 +244,8 @@ class WorkQueue(Generic[RequestT]):
 
     def add_rate_limited(self, request: RequestT, cause: Cause) -> float:
         """Count a failure, make the request due after its backoff, and return that delay in seconds."""
-        self._observer.retried(request)
+        if self._metrics is not None:
+            self._metrics.retried(request)
         failures = self._failures.get(request, 0)
         self._failures[request] = failures + 1
         self._backing_off.add(request)
@@ -340,16 +268,15 @@ class WorkQueue(Generic[RequestT]):
             self._timers.start(request, seconds, cause)
 
     def lower(self, request: RequestT, priority: Priority) -> None:
-        """Move a request that is due to the end of a lower priority: what made it urgent is over."""
-        present = self._order.priority_of(request)
-        if present is not None and present > priority:
-            self._order.put(request, priority)
-            self._observer.moved(request, priority.label)
+        """Move a due request to the end of a lower priority, because it is no longer urgent."""
+        queued = self._order.find(request)
+        if queued is not None and queued[0] > priority:
+            self._move(request, priority)
 
     def take(self) -> tuple[RequestT, tuple[Cause, ...]]:
-        """Take the due request that has the next turn, with its causes (at most eight).
+        """Take the due request that is next, with its causes (at most eight).
 
-        Its timer is cancelled: the reconcile decides anew when it is due next. Call ``done`` afterwards. Raises
+        Its timer is cancelled: the reconcile decides again when it is due next. Call ``done`` afterwards. Raises
         ValueError if no request is due.
         """
         request = self._order.take()
@@ -357,28 +284,31 @@ class WorkQueue(Generic[RequestT]):
         self._timers.stop(request)
         self._backing_off.discard(request)
         self._processing[request] = {}
-        self._observer.taken(request)
+        if self._metrics is not None:
+            self._metrics.taken(request)
         return request, tuple(causes)
 
-    def done(self, request: RequestT, wakes: Callable[[Cause], bool] | None = None) -> None:
+    def done(self, request: RequestT, counts: Callable[[Cause], bool] | None = None) -> None:
         """End the processing of a request.
 
-        If it was added meanwhile it is due again, provided that ``wakes`` accepts at least one of those causes. Only
-        causes that are accepted count for its priority.
+        If it was added in the meantime, it is due again, provided that ``counts`` accepts at least one of those causes.
+        Only accepted causes determine its priority.
         """
         dirty = self._processing.pop(request)
-        self._observer.finished(request)
+        if self._metrics is not None:
+            self._metrics.finished(request)
         self._retry_soon.pop(request, None)
-        kept = [cause for cause in dirty if cause in _TOO_MANY.values() or wakes is None or wakes(cause)]
+        kept = [cause for cause in dirty if cause in _TOO_MANY.values() or counts is None or counts(cause)]
         if kept and self._accepts(request):
             self._enqueue(request, kept)
 
     def discard(self, belongs: Callable[[RequestT], bool]) -> None:
-        """Drop the requests that a function names, and their failures; what is being processed goes on."""
+        """Drop the requests that a function selects, and their failures; those being processed continue."""
         for request in [each for each in self._queued if belongs(each)]:
             del self._queued[request]
             self._order.remove(request)
-            self._observer.dropped(request)
+            if self._metrics is not None:
+                self._metrics.dropped(request)
         for request in [each for each in self._timers if belongs(each)]:
             self._timers.stop(request)
         for request in [each for each in self._failures if belongs(each)]:
@@ -386,37 +316,28 @@ class WorkQueue(Generic[RequestT]):
 
     def shut_down(self) -> None:
         """Stop handing out and accepting requests, and drop those that wait."""
-        self._accepts = _refuse
+        self._accepts = lambda _request: False
         self._timers.clear()
         self._order.clear()
         self._queued.clear()
 
     def _enqueue(self, request: RequestT, causes: Sequence[Cause]) -> None:
         priority = max(cause.priority for cause in causes)
-        present = self._order.priority_of(request)
-        if present is None:
+        queued = self._order.find(request)
+        if queued is None:
             self._queued[request] = []
             self._order.put(request, priority)
-            self._observer.added(request, priority.label)
+            if self._metrics is not None:
+                self._metrics.added(request, priority.label)
             self._on_due()
-        elif priority > present:
-            self._order.put(request, priority)
-            self._observer.moved(request, priority.label)
+        elif priority > queued[0]:
+            self._move(request, priority)
         causes_so_far = self._queued[request]
         for cause in causes:
             if len(causes_so_far) < _MAX_HANDED_OUT and cause not in causes_so_far:
                 causes_so_far.append(cause)
 
-
-def _accept(_request: object) -> bool:
-    """Accept every request."""
-    return True
-
-
-def _refuse(_request: object) -> bool:
-    """Accept no request."""
-    return False
-
-
-def _ignore() -> None:
-    """Do nothing: nobody waits for requests."""
+    def _move(self, request: RequestT, priority: Priority) -> None:
+        self._order.put(request, priority)
+        if self._metrics is not None:
+            self._metrics.moved(request, priority.label)

@@ -402,7 +402,7 @@ class HeldShards:
 
         self._held.discard(index)
         self._drop(index)
-        await self.dispatcher.finish(concerns, seconds, HANDED_OVER)
+        await self.dispatcher.drain(concerns, seconds, HANDED_OVER)
         if index not in self._held:
             self._drop(index)  # what the last reconciles have left behind, such as their failures
 

@@ -1,1 +1,1 @@
-"""Reads as triggers: what runs have read, how it is watched, and which of its changes wake an object."""
+"""Reads as triggers: the objects that runs have read, how they are watched, and which changes trigger a reconcile."""

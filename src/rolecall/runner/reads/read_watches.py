@@ -1,35 +1,28 @@
 """The lists and watches of everything that runs have read, shared by all kinds of an operator.
 
-A watch starts with the first read of something and stays for ten minutes after the last object that has read it.
-
-What runs have read of one kind: who must hear of which change, and which lists and watches that takes.
-
 An object that was read by its name is watched by its name, so that a role with ``resourceNames`` is permission enough.
-From ``MAX_NAMES`` names on it is its namespace that is watched, and from ``MAX_SCOPES`` watches on the whole kind,
-if that is permitted. Watches only widen; a narrow one ends when a wide one has listed.
+From ``MAX_NAMES`` names on, its namespace is watched, and from ``MAX_SCOPES`` watches on the whole kind, if that is
+permitted. Watches only widen; a narrow one ends when a wide one has listed.
+
+A watch starts with the first read of its objects and stays for ten minutes after the last object that has read them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 from rolecall.kube.client import Selection
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.kube.selectors import LabelSelector, label_selector
-from rolecall.runner.controller.reflector import ListerWatcher
+from rolecall.runner.controller.informer import ListerWatcher
 from rolecall.runner.reads.observed_state import (
-    EVERYWHERE,
-    Place,
-    PositionedSource,
+    WHOLE_KIND,
     ReadChange,
+    ScopeKey,
     Target,
-    is_within,
     key_hash,
-    key_of,
-    lists_key,
     namespace_of,
-    place_of,
 )
 from rolecall.runner.reads.scope import SECRET, Delivery, Scope
 from rolecall.system.clock import Clock, sleep
@@ -39,226 +32,197 @@ logger = get_logger("reads")
 
 MAX_NAMES: Final = 50
 MAX_SCOPES: Final = 100
+_KEEP_SECONDS: Final = 600.0
+_CLEAN_SECONDS: Final = 60.0
+
+SourceOf = Callable[[Selection], ListerWatcher]
 
 
 class Subscriber(Protocol):
-    """Hears of the changes of what it has subscribed to; must return at once."""
+    """The reads of an object, which are defined above; its methods must return immediately."""
 
     @property
     def tokens(self) -> frozenset[bytes]:
-        """The tokens of the primary: changes of objects that name it as their owner are not for it."""
+        """The tokens of the primary: it gets no changes of objects that name it as their owner."""
 
     def notify(self, target: Target, change: ReadChange) -> None:
-        """Take a change."""
+        """Handle a change."""
 
 
 @dataclass(slots=True, eq=False)
 class KindReads:
-    """The subscriptions and the scopes of one kind; ``new_scope`` makes a scope for a place."""
+    """The subscriptions and the scopes of one kind."""
 
     gvk: GVK
     namespaced: bool
-    new_scope: Callable[[Place, "KindReads"], Scope]
+    source_of: SourceOf
+    primaries: frozenset[tuple[str, str]]
     clock: Clock
     subscriptions: int = 0
-    """How many reads are waited on, counted for each object that has read."""
-    scopes: dict[Place, Scope] = field(default_factory=dict)
+    """How many reads have a subscription, counted for each object that has read."""
+    scopes: dict[ScopeKey, Scope] = field(default_factory=dict)
     _subscribers: dict[Target, dict[int, Subscriber]] = field(default_factory=dict)
     _by_name: dict[bytes, Target] = field(default_factory=dict)
     _lists: dict[bytes, dict[Target, LabelSelector | None]] = field(default_factory=dict)
     _expected: dict[Scope, set[ObjectKey]] = field(default_factory=dict)
     """The objects in lists that runs have read before a scope has listed."""
-    _has_complained: bool = False
+    _has_warned: bool = False
 
     def subscribe(self, target: Target, subscriber: Subscriber) -> int:
-        """Watch what was read, and return the version from which on nothing of it is missed."""
+        """Watch a target, and return the version from which on no change of it is missed."""
         if target not in self._subscribers:
-            self._add(target)
+            if target.name:
+                self._by_name[key_hash(target.key)] = target
+            else:
+                self._lists.setdefault(target.list_prefix, {})[target] = _compiled(target.selector)
         subscribers = self._subscribers.setdefault(target, {})
         self.subscriptions += id(subscriber) not in subscribers
         subscribers[id(subscriber)] = subscriber
         scopes = self._usable_scopes_of(target)
         for scope in scopes:
             scope.unused_since = None
-            scope.ask_labels(self._label_keys(target), self.clock)
+            scope.keep_labels(frozenset() if target.name else _label_keys(self._lists[target.list_prefix][target]))
         return max(scope.position for scope in scopes)
 
     def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
-        """Forget who has read something; the watches on it stay for a while."""
+        """Remove a subscription; its watches stay for a while."""
         subscribers = self._subscribers.get(target, {})
         self.subscriptions -= subscribers.pop(id(subscriber), None) is not None
         if subscribers or target not in self._subscribers:
             return
         del self._subscribers[target]
         if target.name:
-            self._by_name.pop(key_hash(key_of(target)), None)
+            self._by_name.pop(key_hash(target.key), None)
         else:
-            lists = self._lists[lists_key(target)]
+            lists = self._lists[target.list_prefix]
             del lists[target]
             if not lists:
-                del self._lists[lists_key(target)]
+                del self._lists[target.list_prefix]
 
     def may_watch(self, target: Target) -> bool:
-        """Return whether there is a watch for a target that was not refused."""
+        """Return whether there is a permitted watch for a target."""
         return any(not scope.reason for scope in self._scopes_of(target))
 
     def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
-        """Tell a subscriber what is known to be newer than the version that it has seen.
+        """Notify a subscriber of everything known to be newer than the version that it has seen.
 
-        ``keys`` are those of the objects in the list that it has seen, None if they are not known.
+        ``keys`` are those of the objects in the list that it has seen, None if they are unknown.
         """
         for scope in list(self._scopes_of(target)):
             if keys and not scope.is_synced:
                 self._expected.setdefault(scope, set()).update(keys)
-            for delivery in self._replayed(scope, target, version, keys):
-                if not delivery.owners & subscriber.tokens:
+            for delivery in scope.replayed(target.key) if target.name else scope.replayed_after(version, keys):
+                hashed = delivery.change.key_hash
+                is_concerned = target.name or not hashed or hashed.startswith(target.list_prefix)
+                if is_concerned and not delivery.owners & subscriber.tokens:
                     subscriber.notify(target, delivery.change)
 
-    def _replayed(
-        self, scope: Scope, target: Target, version: int, keys: Iterable[ObjectKey] | None
-    ) -> Iterator[Delivery]:
-        if target.name:
-            yield from scope.replayed(key_of(target))
-            return
-        place = lists_key(target)
-        for delivery in scope.replayed_after(version, keys):
-            hashed = delivery.change.key_hash
-            if hashed.startswith(place) or not hashed:
-                yield delivery
-
     def deliver(self, delivery: Delivery) -> None:
-        """Tell everybody whom a change concerns."""
-        for target in self._concerned(delivery):
+        """Notify the subscribers that a change concerns."""
+        hashed = delivery.change.key_hash
+        targets = [self._by_name[hashed]] if hashed in self._by_name else []
+        for prefix in (namespace_of(hashed), b""):
+            for target, selector in self._lists.get(prefix, {}).items():
+                if selector is None or any(each is None or selector.matches(each) for each in delivery.labels):
+                    targets.append(target)
+        for target in targets:
             for subscriber in tuple(self._subscribers.get(target, {}).values()):
                 if not delivery.owners & subscriber.tokens:
                     subscriber.notify(target, delivery.change)
 
     def expected_in(self, scope: Scope) -> Mapping[bytes, str]:
-        """Return the objects that a list of a scope has, unless they are gone: the hashes of their keys, and names.
+        """Return the objects that a list of a scope contains unless they were deleted: hashes of keys, and names.
 
-        These are what runs have read by name, or in a list before the scope had one, and what narrower scopes know.
+        These are the objects that runs have read by name, or in a list before the scope had one, and those of narrower
+        scopes.
         """
-        keys = {key for target in self._by_name.values() if scope.covers(key := key_of(target))}
+        keys = {target.key for target in self._by_name.values() if scope.covers(target.key)}
         keys |= self._expected.pop(scope, set())
-        narrower = [] if scope.is_synced else self._within(scope)
-        known = {hashed: "" for _, other in narrower for hashed in other.store.hashes()}
+        narrower = [] if scope.is_synced else self._narrower(scope)
+        known = {hashed: "" for other in narrower for hashed in other.store.hashes()}
         return known | {key_hash(key): str(key) for key in keys}
 
     def on_synced(self, scope: Scope) -> None:
-        """End the narrower watches that a new one makes superfluous."""
-        for place, other in self._within(scope):
-            self._stop(place, other)
+        """End the narrower watches, which a new one replaces."""
+        for other in self._narrower(scope):
+            self._stop(other)
 
     def on_refused(self, scope: Scope, reason: str) -> None:
-        """Watch more narrowly what may not be watched as a whole; say it once if there is nothing narrower."""
+        """Watch narrower scopes instead; if there are none, log one warning for the kind."""
         for target in list(self._subscribers):
             if scope in self._scopes_of(target):
                 self._usable_scopes_of(target)
-        needs_all = any(place_of(target, namespaced=self.namespaced) == scope.place for target in self._subscribers)
-        if needs_all and not self._has_complained:
-            self._has_complained = True
-            where = scope.namespace or "all"
+        needs_all = any(target.scope_key(namespaced=self.namespaced) == scope.key for target in self._subscribers)
+        if needs_all and not self._has_warned:
+            self._has_warned = True
             logger.warning(
                 "Cannot watch what runs have read; its changes will not trigger reconciles",
                 gvk=str(self.gvk),
-                watched_namespace=where,
+                watched_namespace=scope.key[0] or "all",
                 reason=reason,
                 hint="grant list and watch on it, or name the kind in the blacklist of the watch",
             )
 
-    def note_unused(self, now: float) -> None:
-        """Take note of the scopes in which nothing is subscribed to any more."""
-        places = {place_of(target, namespaced=self.namespaced) for target in self._subscribers}
-        for place, scope in self.scopes.items():
-            if any(is_within(each, place) for each in places):
+    def stop_unused(self, now: float) -> None:
+        """Stop the scopes that have had no subscription for ten minutes."""
+        used = {target.scope_key(namespaced=self.namespaced) for target in self._subscribers}
+        for key, scope in list(self.scopes.items()):
+            if any(_is_within(each, key) for each in used):
                 scope.unused_since = None
             elif scope.unused_since is None:
                 scope.unused_since = now
+            elif scope.unused_since <= now - _KEEP_SECONDS:
+                self._stop(scope)
 
-    def stop_unused(self, before: float) -> None:
-        """Stop the scopes that have been unused since before a time."""
-        for place, scope in list(self.scopes.items()):
-            if scope.unused_since is not None and scope.unused_since <= before:
-                self._stop(place, scope)
-
-    def _stop(self, place: Place, scope: Scope) -> None:
+    def _stop(self, scope: Scope) -> None:
         scope.stop()
         self._expected.pop(scope, None)
-        del self.scopes[place]
+        del self.scopes[scope.key]
 
-    def _within(self, scope: Scope) -> list[tuple[Place, Scope]]:
-        """Return the narrower scopes, which a scope makes superfluous."""
-        place = scope.place
-        return [(each, other) for each, other in self.scopes.items() if other is not scope and is_within(each, place)]
-
-    def _add(self, target: Target) -> None:
-        if target.name:
-            self._by_name[key_hash(key_of(target))] = target
-        else:
-            self._lists.setdefault(lists_key(target), {})[target] = _compiled(target.selector)
-
-    def _concerned(self, delivery: Delivery) -> Iterator[Target]:
-        hashed = delivery.change.key_hash
-        named = self._by_name.get(hashed)
-        if named is not None:
-            yield named
-        for place in (namespace_of(hashed), b""):
-            for target, selector in list(self._lists.get(place, {}).items()):
-                if selector is None or any(each is None or selector.matches(each) for each in delivery.labels):
-                    yield target
+    def _narrower(self, scope: Scope) -> list[Scope]:
+        return [other for key, other in self.scopes.items() if other is not scope and _is_within(key, scope.key)]
 
     def _scopes_of(self, target: Target) -> Iterator[Scope]:
-        """Yield the scopes that show all of a target."""
-        place = place_of(target, namespaced=self.namespaced)
-        candidates: list[Place] = [EVERYWHERE, (place[0], ""), place]
-        for each in dict.fromkeys(candidates):
-            if each in self.scopes and is_within(place, each):
-                yield self.scopes[each]
+        """Yield the scopes that contain a target."""
+        narrowest = target.scope_key(namespaced=self.namespaced)
+        for key in dict.fromkeys([WHOLE_KIND, (narrowest[0], ""), narrowest]):
+            if key in self.scopes:
+                yield self.scopes[key]
 
     def _usable_scopes_of(self, target: Target) -> list[Scope]:
-        """Return the scopes that show all of a target; start one if there is none that may be watched."""
+        """Return the scopes that contain a target; start one if none is permitted."""
         scopes = [*self._scopes_of(target)]
-        if not scopes:
-            return [self._widened(target)]
-        if not all(scope.reason for scope in scopes):
+        if any(not scope.reason for scope in scopes):
             return scopes
-        refused = {scope.place for scope in scopes}
-        narrowest = place_of(target, namespaced=self.namespaced)
-        place = next((each for each in (self._place_by_count(target), narrowest) if each not in refused), None)
-        return scopes if place is None else [*scopes, self._start(place, target)]
+        narrowest = target.scope_key(namespaced=self.namespaced)
+        has_many_names = sum(1 for _, name in self.scopes if name) >= MAX_NAMES
+        by_count = (narrowest[0], "" if has_many_names else narrowest[1])
+        key: ScopeKey | None
+        if not scopes:
+            key = WHOLE_KIND if len(self.scopes) >= MAX_SCOPES else by_count
+        else:
+            refused = {scope.key for scope in scopes}
+            key = next((each for each in (by_count, narrowest) if each not in refused), None)
+        return scopes if key is None else [*scopes, self._start(key)]
 
-    def _widened(self, target: Target) -> Scope:
-        """Start the watch for a target that none shows yet."""
-        place = EVERYWHERE if len(self.scopes) >= MAX_SCOPES else self._place_by_count(target)
-        return self._start(place, target)
-
-    def _place_by_count(self, target: Target) -> Place:
-        """Return the narrowest place for a target, or its namespace if many names are watched already."""
-        namespace, name = place_of(target, namespaced=self.namespaced)
-        has_many = sum(1 for _, each in self.scopes if each) >= MAX_NAMES
-        return namespace, "" if has_many else name
-
-    def _start(self, place: Place, target: Target) -> Scope:
-        scope = self.scopes.get(place)
-        if scope is None:
-            scope = self.scopes[place] = self.new_scope(place, self)
-            scope.label_keys = self._all_label_keys() | self._label_keys(target)
-            scope.start(self.clock)
-            logger.debug(
-                "Watching what runs read", gvk=str(self.gvk), watched_namespace=place[0] or "all", name=place[1]
-            )
+    def _start(self, key: ScopeKey) -> Scope:
+        namespace, name = key
+        source = self.source_of(Selection(name, metadata_only=self.gvk == SECRET))
+        selectors = (selector for lists in self._lists.values() for selector in lists.values())
+        label_keys = frozenset(each for selector in selectors for each in _label_keys(selector))
+        scope = self.scopes[key] = Scope(self.gvk, key, source, self, self.primaries, self.clock, label_keys)
+        scope.start()
+        logger.debug("Watching what runs read", gvk=str(self.gvk), watched_namespace=namespace or "all", name=name)
         return scope
 
-    def _label_keys(self, target: Target) -> frozenset[str]:
-        selector = None if target.name else _compiled(target.selector)
-        return frozenset(each.key for each in selector.requirements) if selector else frozenset()
 
-    def _all_label_keys(self) -> frozenset[str]:
-        return frozenset(key for lists in self._lists.values() for target in lists for key in self._label_keys(target))
+def _is_within(key: ScopeKey, other: ScopeKey) -> bool:
+    """Return whether one scope contains nothing that another doesn't contain too."""
+    return other[0] in (None, key[0]) and other[1] in ("", key[1])
 
 
 def _compiled(selector: str) -> LabelSelector | None:
-    """Return a label selector, None for one that cannot be read here, which then matches everything."""
+    """Return a label selector, None for an empty or invalid one, which then matches everything."""
     if not selector:
         return None
     try:
@@ -267,44 +231,28 @@ def _compiled(selector: str) -> LabelSelector | None:
         return None
 
 
-KEEP_SECONDS: Final = 600.0
-_LOOK_SECONDS: Final = 60.0
-
-Report = Callable[[str, int, int], None]
-
-
-def _report_nothing(_gvk: str, _watches: int, _subscriptions: int) -> None:
-    """Report to nobody."""
-
-
-SourceOf = Callable[[Selection], ListerWatcher]
+def _label_keys(selector: LabelSelector | None) -> frozenset[str]:
+    return frozenset(each.key for each in selector.requirements) if selector else frozenset()
 
 
 @dataclass(slots=True)
 class ReadWatches:
-    """What is watched because runs have read it; an asynchronous context manager that ends all watches.
+    """The watches of everything that runs have read; an asynchronous context manager that ends all watches.
 
-    ``primaries`` are the groups and kinds that the operator reconciles. ``report`` is told the numbers of watches and
-    of subscriptions of a kind.
+    ``kinds`` are those that the operator reconciles. ``report`` is called with the numbers of watches and of
+    subscriptions of a kind.
     """
 
     source_of: SourceOf
     clock: Clock
-    primaries: frozenset[tuple[str, str]] = frozenset()
-    report: Report = _report_nothing
+    kinds: Collection[GVK] = ()
+    report: Callable[[str, int, int], None] | None = None
     _kinds: dict[GVK, KindReads] = field(default_factory=dict)
     _unwatchable: set[GVK] = field(default_factory=set)
     _cleaning: asyncio.Task[None] | None = None
 
-    @classmethod
-    def of_kinds(
-        cls, source_of: SourceOf, clock: Clock, kinds: Iterable[GVK], report: Report = _report_nothing
-    ) -> Self:
-        """Return the watches for an operator of these kinds."""
-        return cls(source_of, clock, frozenset((gvk.group, gvk.kind) for gvk in kinds), report)
-
     async def __aenter__(self) -> Self:
-        """Begin to end the watches that nobody needs any more."""
+        """Start to end unused watches."""
         self._cleaning = asyncio.create_task(self._clean(), name="unused watches of reads")
         return self
 
@@ -319,45 +267,47 @@ class ReadWatches:
 
     @property
     def subscriptions(self) -> Mapping[GVK, int]:
-        """How many reads of each kind are waited on, counted for each object that has read."""
+        """The number of subscriptions by kind, counted for each object that has read."""
         return {gvk: kind.subscriptions for gvk, kind in self._kinds.items()}
 
     @property
     def objects(self) -> int:
-        """How many objects are kept in the stores."""
+        """The number of objects in the stores."""
         return sum(len(scope.store) for kind in self._kinds.values() for scope in kind.scopes.values())
 
     def subscribe(self, target: Target, subscriber: Subscriber, *, namespaced: bool) -> int:
-        """Watch what was read, and return the version from which on nothing of it is missed."""
+        """Watch a target, and return the version from which on no change of it is missed."""
         kind = self._kinds.get(target.gvk)
         if kind is None:
-            kind = self._kinds[target.gvk] = KindReads(target.gvk, namespaced, self._new_scope, self.clock)
+            primaries = frozenset((gvk.group, gvk.kind) for gvk in self.kinds)
+            kind = KindReads(target.gvk, namespaced, self.source_of, primaries, self.clock)
+            self._kinds[target.gvk] = kind
         position = kind.subscribe(target, subscriber)
         self._report(kind)
         return position
 
     def unsubscribe(self, target: Target, subscriber: Subscriber) -> None:
-        """Forget who has read something."""
+        """Remove a subscription."""
         kind = self._kinds.get(target.gvk)
         if kind is not None:
             kind.unsubscribe(target, subscriber)
             self._report(kind)
 
     def replay(self, target: Target, subscriber: Subscriber, version: int, keys: Iterable[ObjectKey] | None) -> None:
-        """Tell a subscriber what is known to be newer than the version that it has seen.
+        """Notify a subscriber of everything known to be newer than the version that it has seen.
 
-        ``keys`` are those of the objects in the list that it has seen, None if they are not known.
+        ``keys`` are those of the objects in the list that it has seen, None if they are unknown.
         """
         if target.gvk in self._kinds:
             self._kinds[target.gvk].replay(target, subscriber, version, keys)
 
     def may_watch(self, target: Target) -> bool:
-        """Return whether a target is watched, as far as is known."""
+        """Return whether there is a permitted watch for a target."""
         kind = self._kinds.get(target.gvk)
         return kind is not None and kind.may_watch(target)
 
-    def note_unwatchable(self, gvk: GVK) -> None:
-        """Say once that a kind that was read does not support watches."""
+    def warn_unwatchable(self, gvk: GVK) -> None:
+        """Log once that a kind that was read doesn't support watches."""
         if gvk not in self._unwatchable:
             self._unwatchable.add(gvk)
             logger.warning(
@@ -366,25 +316,15 @@ class ReadWatches:
                 hint="set a reconcilePeriod, or name the kind in the blacklist of the watch",
             )
 
-    def _new_scope(self, place: Place, kind: KindReads) -> Scope:
-        namespace, name = place
-        selection = Selection(name, metadata_only=kind.gvk == SECRET)
-        source = PositionedSource(self.source_of(selection))
-        return Scope(kind.gvk, namespace, name, source, kind, self._is_primary)
-
     def _report(self, kind: KindReads) -> None:
-        self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
-
-    def _is_primary(self, gvk: GVK) -> bool:
-        return (gvk.group, gvk.kind) in self.primaries
+        if self.report is not None:
+            self.report(str(kind.gvk), len(kind.scopes), kind.subscriptions)
 
     async def _clean(self) -> None:
         while True:
-            await sleep(self.clock, _LOOK_SECONDS)
-            now = self.clock.monotonic()
+            await sleep(self.clock, _CLEAN_SECONDS)
             for gvk, kind in list(self._kinds.items()):
-                kind.note_unused(now)
-                kind.stop_unused(now - KEEP_SECONDS)
+                kind.stop_unused(self.clock.monotonic())
                 self._report(kind)
                 if not kind.scopes:
                     del self._kinds[gvk]

@@ -4,7 +4,7 @@ from typing import Any
 
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.controller.store import Change, ChangeType, Entry
+from rolecall.runner.controller.store import Change, Entry
 
 POD = GVK("", "v1", "Pod")
 
@@ -22,8 +22,7 @@ def make_change(
     old: RawObject | None, new: RawObject | None, fields: tuple[FieldPath, ...] = (), *, from_watch: bool = True
 ) -> Change:
     """Return the change from one object to another; None means that the object does not exist."""
-    kind = ChangeType.DELETED if new is None else ChangeType.ADDED if old is None else ChangeType.MODIFIED
     before = None if old is None else Entry.of(old, fields)
     after = None if new is None else Entry.of(new, fields)
     positions = {path: index for index, path in enumerate(fields)}
-    return Change(kind, POD, before, after, new or old or {}, from_watch=from_watch, fields=positions)
+    return Change(POD, before, after, new or old or {}, from_watch=from_watch, fields=positions)

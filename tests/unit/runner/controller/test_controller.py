@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,7 @@ from rolecall.runner.config.settings import Backoff
 from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
+from rolecall.runner.serving.controller_metrics import ControllerFamilies, ControllerMetrics, Registry
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.dispatching import dispatching
 
@@ -262,49 +263,73 @@ async def test_a_reconcile_that_is_cancelled_gives_its_request_back(controller: 
     assert controller.queue.processing == 0
 
 
-class Heard:
-    """Notes what a controller and its queue tell an observer."""
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
 
-    def __init__(self) -> None:
-        self.log: list[tuple[object, ...]] = []
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """Note whatever is told."""
-        return lambda *details: self.log.append((name, *details))
+def metrics_in(registry: Registry) -> ControllerMetrics:
+    return ControllerFamilies(registry).observer("foo", "Foo", workers=1)
+
+
+def counted(registry: Registry) -> dict[str, float]:
+    """Return the counters of the controller and its queue that are not 0, each by its name or its result."""
+    samples = [sample for family in registry.collect() for sample in family.samples]
+    counters = [each for each in samples if each.name.endswith(("_total", "_active_workers", "workqueue_depth"))]
+    return {each.labels.get("result", each.name): each.value for each in counters if each.value}
 
 
 @pytest.mark.parametrize(
-    ("result", "outcome"),
+    ("result", "expected"),
     [
-        (Result(), "success"),
-        (Result(failed=True), "error"),
-        (Result(requeue_after_seconds=5), "requeue_after"),
-        (Result(requeue_at=5e9), "requeue_after"),
-        (RuntimeError("boom"), "panic"),
+        (Result(), {"success": 1}),
+        (Result(failed=True), {"error": 1, "controller_runtime_reconcile_errors_total": 1}),
+        (Result(requeue_after_seconds=5), {"requeue_after": 1}),
+        (Result(requeue_at=5e9), {"requeue_after": 1}),
+        (
+            RuntimeError("boom"),
+            {
+                "error": 1,
+                "controller_runtime_reconcile_errors_total": 1,
+                "controller_runtime_reconcile_panics_total": 1,
+            },
+        ),
     ],
 )
-async def test_an_observer_hears_of_a_request_from_due_to_done(
-    clock: ManualClock, recorder: Recorder, result: Result | Exception, outcome: str
+async def test_reconcile_is_counted_by_its_result(
+    clock: ManualClock,
+    recorder: Recorder,
+    registry: Registry,
+    result: Result | Exception,
+    expected: dict[str, float],
 ) -> None:
-    heard = Heard()
-    queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 8), heard)
+    metrics = metrics_in(registry)
+    queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 8), metrics)
     recorder.results[A] = result
-    async with running(Controller("foo-v1-controller", queue, 1, recorder, observer=heard)):
+    recorder.gate.clear()
+    async with running(Controller("foo", queue, 1, recorder, metrics=metrics)):
         queue.add(A, CAUSE)
+        queue.add(B, CAUSE)
         await settle()
-    retried = [("retried", A)] if outcome in {"error", "panic"} else []
-    told = [("added", A, "medium"), ("taken", A), ("started", A), ("ended", A, outcome), *retried, ("finished", A)]
-    assert heard.log[: len(told)] == told
+        in_progress = {"workqueue_adds_total": 2, "controller_runtime_active_workers": 1}
+        in_progress |= {"workqueue_depth": 1, "ansible_operator_workqueue_depth": 1}
+        assert counted(registry) == in_progress
+        queue.discard(lambda request: request == B)
+        recorder.gate.set()
+        await settle()
+    retries = {"workqueue_retries_total": 1} if "error" in expected else {}
+    assert counted(registry) == {"workqueue_adds_total": 2} | expected | retries
 
 
-async def test_an_observer_hears_of_a_reconcile_that_was_cancelled(clock: ManualClock, recorder: Recorder) -> None:
-    heard = Heard()
-    controller = Controller("foo-v1-controller", WorkQueue(clock), 1, recorder, observer=heard)
+async def test_cancelled_reconcile_is_counted_as_requeue(
+    clock: ManualClock, recorder: Recorder, registry: Registry
+) -> None:
+    controller = Controller("foo", WorkQueue(clock), 1, recorder, metrics=metrics_in(registry))
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
-    assert heard.log == [("started", A), ("ended", A, "requeue")]
+    assert counted(registry) == {"requeue": 1}
 
 
 def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:
@@ -573,7 +598,7 @@ async def test_reconciles_that_somebody_waits_for_end_by_themselves_or_are_cance
         kinds.add("a", name, MEDIUM)
     async with dispatching(kinds.dispatcher):
         finishing = asyncio.create_task(
-            kinds.dispatcher.finish(lambda _, request: request.name != "other", 0.2, "handed over")
+            kinds.dispatcher.drain(lambda _, request: request.name != "other", 0.2, "handed over")
         )
         await settle()
         await kinds.end(("a", "quick"))

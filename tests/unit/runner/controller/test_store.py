@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import GVK, ObjectKey, OwnerReference, RawObject
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.store import EMPTY, Change, ChangeType, Entry, Outline, Store, summarize_fields
+from rolecall.runner.controller.store import EMPTY, Change, Entry, FieldChecksums, Store
 from rolecall.runner.controller.work_queue import Cause
 from tests.unit.json_values import JSON
 from tests.unit.runner.controller.samples import POD, make_change, make_object
@@ -176,31 +176,28 @@ WEB: dict[str, Any] = {
     ],
 )
 def test_the_fields_that_changed_are_named_to_the_second_level(changes: dict[str, Any], fields: list[str]) -> None:
-    assert Outline.of(WEB).changed_fields(Outline.of(WEB | changes)) == fields
+    assert FieldChecksums.of(WEB).changed_fields(FieldChecksums.of(WEB | changes)) == fields
 
 
 def test_objects_of_one_shape_share_their_names() -> None:
     other = WEB | {"status": {"phase": "Running"}}
-    assert Outline.of(WEB).names is Outline.of(other).names
-
-
-def test_a_few_names_are_told_and_how_many_more_there_are() -> None:
-    assert summarize_fields(["a", "b"]) == "a, b"
-    assert summarize_fields(list("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert FieldChecksums.of(WEB).names is FieldChecksums.of(other).names
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.dictionaries(st.text(), JSON, max_size=4))
 def test_no_object_is_too_odd(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert Outline.of(one).changed_fields(Outline.of(one)) == []
-    assert Outline.of(one).changed_fields(Outline.of(other)) == Outline.of(other).changed_fields(Outline.of(one))
+    assert FieldChecksums.of(one).changed_fields(FieldChecksums.of(one)) == []
+    assert FieldChecksums.of(one).changed_fields(FieldChecksums.of(other)) == FieldChecksums.of(other).changed_fields(
+        FieldChecksums.of(one)
+    )
 
 
 def test_the_names_of_an_outline_are_limited_whatever_an_object_has() -> None:
     many = {f"key-{number}" * 40: "x" for number in range(10_000)}
-    outline = Outline.of({"data": many, **many})
+    outline = FieldChecksums.of({"data": many, **many})
     assert len(outline.names) <= 256
     assert max(map(len, outline.names)) <= 128
-    assert outline.changed_fields(Outline.of({"data": many | {"more": "y"}, **many})) == ["data"]
+    assert outline.changed_fields(FieldChecksums.of({"data": many | {"more": "y"}, **many})) == ["data"]
 
 
 def test_a_change_says_what_happened_to_which_object() -> None:
@@ -227,7 +224,7 @@ def test_the_cause_of_what_the_first_list_shows_is_not_urgent() -> None:
 
 def test_a_change_of_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match="Kind=Pod without entries, expected an old or a new one"):
-        _ = Change(ChangeType.ADDED, POD, None, None, {}).key
+        _ = Change(POD, None, None, {}).key
 
 
 def test_a_reason_names_the_fields_that_changed() -> None:
@@ -241,8 +238,16 @@ def test_a_reason_names_the_fields_that_changed() -> None:
     assert make_change(web, None).reason == "Pod default/web deleted"
 
 
+@pytest.mark.parametrize(
+    ("names", "listed"), [("ab", "spec.a, spec.b"), ("abcdefg", "spec.a, spec.b, spec.c, spec.d, spec.e and 2 more")]
+)
+def test_reason_lists_at_most_five_fields(names: str, listed: str) -> None:
+    change = make_change(make_object(spec={}), make_object(spec=dict.fromkeys(names, 1)))
+    assert change.reason == f"Pod default/web: {listed}"
+
+
 def test_what_was_there_before_the_operator_was_found_not_created() -> None:
     entry = make_change(None, make_object()).new
-    assert Change(ChangeType.ADDED, POD, None, entry, {}, from_watch=False, in_initial_list=True).reason == (
+    assert Change(POD, None, entry, {}, from_watch=False, in_initial_list=True).reason == (
         "Pod default/web found at startup"
     )

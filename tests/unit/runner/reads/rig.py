@@ -89,7 +89,7 @@ class Rig:
     def __post_init__(self) -> None:
         """Make the watches, which are not started."""
         kinds = [SONG]
-        self.watches = ReadWatches.of_kinds(lambda selection: NamedSource(self.server, selection), self.clock, kinds)
+        self.watches = ReadWatches(lambda selection: NamedSource(self.server, selection), self.clock, kinds)
         self.sets = ReadSets(self.watches, self.rules, lambda _key, cause: self.woken.append(cause))
 
     def start(self) -> None:

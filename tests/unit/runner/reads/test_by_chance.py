@@ -114,7 +114,7 @@ STEPS: st.SearchStrategy[Callable[[Story], Any]] = st.one_of(
 
 async def play(steps: list[Any]) -> None:
     story = Story()
-    story.rig.sets.wake = story.woken
+    story.rig.sets.enqueue = story.woken
     async with story.rig.watches:
         for step in steps:
             if step is None:

@@ -26,7 +26,7 @@ def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
 def informer(cluster: FakeCluster) -> Informer:
     """Give an informer that knows all there is: nothing, until a test says otherwise."""
     informer = Informer(cluster, THING)
-    informer.on_list_complete(None, set())
+    informer.on_list_complete(None, set(), "")
     return informer
 
 
