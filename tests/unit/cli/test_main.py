@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.cli.main import main
+from rolecall.cli.main import COMMANDS, main
 from tests.unit.runner.record.records import CONFIG_MAPS, config_map, exchange, write_record
-
-COMMANDS = ("run", "validate", "plan", "cluster", "demo", "init", "create", "version")
 
 
 def printed(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
