@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import psutil
 
-from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.system.processes import is_alive
 
 FORK_SERVER_MODULE = "rolecall.runner.warm.server"

@@ -162,12 +162,7 @@ class Runs:
         job = self.bench.job(role, Inputs({**values, "definition": definition_of(self.group)}))
         self.asked.clear()
         async with self.access.open(CONFIG_MAP, self.primary, job.ident, self) as given:
-            spec = replace(
-                job,
-                environment=given.environment,
-                secret_environment=given.secret_environment,
-                discovery=given.discovery,
-            )
+            spec = replace(job, environment=replace(given, revoke=None))
             return await self.bench.runner.run(spec, self.bench.events.append)
 
     async def told(self, tasks: str, name: str) -> dict[str, Any]:

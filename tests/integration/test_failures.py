@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rolecall.runner.runs.run_processes import processes_of_run
+from rolecall.runner.runs.process_marks import processes_of_run
 from tests.integration.conftest import wait_until_ready
 from tests.integration.operators import Operator
 from tests.integration.shared import Role, Shared, Thing, Things

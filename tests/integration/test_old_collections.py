@@ -10,6 +10,7 @@ from tools.fingerprints import release_sources
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.process import ProcessRunner, RunSpec, new_ident
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
@@ -50,7 +51,7 @@ async def config_map(plane: ControlPlane, folder: Path, name: str, template: str
     ident = new_ident()
     variables: dict[str, Any] = {"name": name, "words": ["one", "two"]}
     workspace.prepare(ident, Inputs(extra_vars=variables))
-    environment = {"K8S_AUTH_KUBECONFIG": str(plane.kubeconfig)}
+    environment = RunEnvironment({"K8S_AUTH_KUBECONFIG": str(plane.kubeconfig)})
     with capture_logs() as lines:
         async with ForkserverStarter([role], on_patches=reported.extend) as starter:
             assert starter.server

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from rolecall.runner.config.content import PlaybookContent, RoleContent
+from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.process import ProcessRunner, SubprocessStarter
+from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
@@ -97,7 +98,7 @@ class Planner:
         planned = PlannedRun(self.directory, run_commands)
         playbook = content.path if isinstance(content, PlaybookContent) else None
         job = self.bench.job(content, Inputs({"outside": str(self.outside)}, playbook=playbook))
-        job = replace(job, environment=planned.environment() | environment)
+        job = replace(job, environment=RunEnvironment(planned.environment() | environment))
         summary = await self.bench.runner.run(job, self.bench.events.append)
         return Planned(summary, planned.outcome())
 
@@ -125,7 +126,7 @@ def warm(warm_runner: ProcessRunner, tmp_path: Path) -> Planner:
 
 @pytest.fixture(params=["cold", "warm"])
 def planner(request: pytest.FixtureRequest, warm_runner: ProcessRunner, tmp_path: Path) -> Planner:
-    return Planner(tmp_path, warm_runner if request.param == "warm" else ProcessRunner(SubprocessStarter()))
+    return Planner(tmp_path, warm_runner if request.param == "warm" else ProcessRunner(ColdStarter()))
 
 
 async def test_a_withheld_task_whose_result_nobody_uses_is_skipped_and_noted(planner: Planner) -> None:
@@ -512,7 +513,7 @@ async def test_a_plan_that_cannot_withhold_does_not_run(planner: Planner) -> Non
     planner.directory.rmdir()
     job = replace(
         planner.bench.job(planner.bench.role(ASK), Inputs({"outside": str(planner.outside)})),
-        environment=PlannedRun(planner.directory).environment(),
+        environment=RunEnvironment(PlannedRun(planner.directory).environment()),
     )
     summary = await planner.bench.runner.run(job, planner.bench.events.append)
     assert not summary.is_successful

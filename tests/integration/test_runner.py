@@ -19,10 +19,11 @@ import pytest_asyncio
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
+from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunEvent, RunSummary
-from rolecall.runner.runs.memory import GuardedRunner
-from rolecall.runner.runs.process import ProcessRunner, RunSpec, SubprocessStarter, new_ident
-from rolecall.runner.runs.run_processes import RUNNER_MODULE, kill_run_processes, processes_of_run
+from rolecall.runner.runs.memory import MemoryGuard
+from rolecall.runner.runs.process import ColdStarter, ProcessRunner, RunSpec, new_ident
+from rolecall.runner.runs.process_marks import RUNNER_MODULE, kill_run_processes, processes_of_run
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.control_groups import ContainerMemory, ControlGroup
@@ -100,7 +101,7 @@ async def warm() -> AsyncIterator[ProcessRunner]:
 def runner(request: pytest.FixtureRequest, warm: ProcessRunner) -> ProcessRunner:
     """Give a runner of each kind."""
     reap_children()  # operators that tests have killed have left some to this process
-    return warm if request.param == "warm" else ProcessRunner(SubprocessStarter())
+    return warm if request.param == "warm" else ProcessRunner(ColdStarter())
 
 
 @pytest.fixture
@@ -298,7 +299,9 @@ async def test_a_secret_reaches_the_play_and_no_file(bench: Bench, monkeypatch: 
           ansible.builtin.command: env
     """)
     job = replace(
-        bench.job(role, Inputs({"length": len(SECRET)})), secret_environment={"K8S_AUTH_API_KEY": SECRET}, verbosity=4
+        bench.job(role, Inputs({"length": len(SECRET)})),
+        environment=RunEnvironment(secrets={"K8S_AUTH_API_KEY": SECRET}),
+        verbosity=4,
     )
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.message == ""
@@ -324,7 +327,7 @@ async def test_the_way_of_the_operator_to_the_cluster_is_not_inherited(
 @WARM_ONLY
 async def test_a_process_that_cannot_be_started_is_a_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(bench.folder / "no-python"))
-    bench.runner = ProcessRunner(SubprocessStarter())
+    bench.runner = ProcessRunner(ColdStarter())
     summary = await bench.run(bench.role("- ansible.builtin.debug:\n"))
     assert summary.status == "error"
     assert "cannot start a process for the run" in summary.message
@@ -334,7 +337,7 @@ async def test_a_run_that_takes_too_long_is_ended(bench: Bench) -> None:
     job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=3)
     summary = await bench.runner.run(job, bench.events.append)
     assert summary.status == "timeout"
-    assert summary.message.endswith("the run took longer than its timeout of 3s and was ended")
+    assert summary.message.endswith("the run took longer than its timeout of 3s and was stopped")
     assert processes_of_run(job.ident) == []
     assert (bench.workspace.path / "artifacts/latest").resolve().name == job.ident
 
@@ -370,7 +373,9 @@ async def test_the_secret_is_revoked_before_a_process_is_asked_to_end(bench: Ben
     async def revoke() -> None:
         alive.append(has_module(job.ident))
 
-    run = asyncio.create_task(bench.runner.run(replace(job, revoke=revoke), bench.events.append))
+    run = asyncio.create_task(
+        bench.runner.run(replace(job, environment=RunEnvironment(revoke=revoke)), bench.events.append)
+    )
     await until(lambda: has_module(job.ident))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -383,7 +388,7 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
     async def revoke() -> None:
         raise ConnectionError
 
-    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=2, revoke=revoke)
+    job = replace(bench.job(bench.role(SLEEP)), timeout_seconds=2, environment=RunEnvironment(revoke=revoke))
     assert (await bench.runner.run(job, bench.events.append)).status == "timeout"
     assert processes_of_run(job.ident) == []
 
@@ -391,7 +396,8 @@ async def test_a_run_ends_even_if_its_access_cannot_be_revoked(bench: Bench) -> 
 @WARM_ONLY
 async def test_the_environment_of_a_job_reaches_the_play(bench: Bench) -> None:
     job = bench.job(bench.role("""- ansible.builtin.debug: {msg: "at {{ lookup('env', 'K8S_AUTH_HOST') }}"}"""))
-    await bench.runner.run(replace(job, environment={"K8S_AUTH_HOST": "http://localhost:8888"}), bench.events.append)
+    environment = RunEnvironment({"K8S_AUTH_HOST": "http://localhost:8888"})
+    await bench.runner.run(replace(job, environment=environment), bench.events.append)
     assert "at http://localhost:8888" in {event.message for event in bench.events}
 
 
@@ -453,7 +459,7 @@ async def test_the_next_operator_ends_what_it_finds_when_both_were_killed(bench:
     play.kill()
     # A play that is still ending counts as one that looks after its run.
     await until(lambda: _has_ended(play))
-    ProcessRunner(SubprocessStarter())
+    ProcessRunner(ColdStarter())
     assert processes_of_run(job.ident) == []
 
 
@@ -489,12 +495,11 @@ async def test_nothing_but_inputs_and_artifacts_stays_in_the_workspace(bench: Be
 OPERATOR = """
 import asyncio, sys
 from pathlib import Path
-from rolecall.runner.runs.memory import GuardedRunner
 from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.runs.process import RunSpec
 from rolecall.runner.warm.starter import ForkserverStarter
-from rolecall.runner.runs.process import SubprocessStarter
+from rolecall.runner.runs.process import ColdStarter
 from rolecall.runner.runs.workspace import Workspace
 from rolecall.kube.references import GVK, ObjectKey
 
@@ -503,8 +508,8 @@ workspace = Workspace(Path(root), GVK("example.com", "v1", "Foo"), ObjectKey("de
 job = RunSpec(ident, workspace, RoleContent(Path(role)), grace_seconds=0.5)
 
 async def main():
-    if starter == "SubprocessStarter":
-        await ProcessRunner(SubprocessStarter()).run(job, lambda event: None)
+    if starter == "ColdStarter":
+        await ProcessRunner(ColdStarter()).run(job, lambda event: None)
     async with ForkserverStarter() as warm:
         await ProcessRunner(warm).run(job, lambda event: None)
 
@@ -519,7 +524,8 @@ def _arguments(bench: Bench, job: RunSpec) -> list[str]:
 async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> None:
     """Ansible does not say that memory ran out, so that the size of the play has to."""
     role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | batch(1000) | list }}"}\n')
-    with GuardedRunner.of(bench.runner, 400 << 20) as runner:
+    with MemoryGuard(400 << 20) as memory:
+        runner = ProcessRunner(bench.runner._starter, memory)
         summary = await runner.run(bench.job(role), bench.events.append)
     # ansible-core 2.18 shows the error, and then it's certain.
     assert re.search(r"Task 'Grow': (probably )?out of memory: a process of the run .*400Mi", summary.message)
@@ -531,7 +537,8 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
     memory = ContainerMemory(ControlGroup(2, tmp_path), 200 << 20)
     role = bench.role("- name: Stay\n  ansible.builtin.command: sleep 300\n")
     spec = bench.job(role)
-    with GuardedRunner.of(bench.runner, None, memory) as runner:
+    with MemoryGuard(None, memory) as guard:
+        runner = ProcessRunner(bench.runner._starter, guard)
         running = asyncio.create_task(runner.run(spec, bench.events.append))
         await until(lambda: has_module(spec.ident))
         (tmp_path / "memory.current").write_text(str(180 << 20))
@@ -546,7 +553,7 @@ async def test_a_run_with_too_many_artifacts_is_ended(bench: Bench) -> None:
     loud = '- name: Shout\n  ansible.builtin.debug: {msg: "{{ \'x\' * 10000 }}"}\n  loop: "{{ range(1000) | list }}"\n'
     spec = replace(bench.job(bench.role(loud)), artifact_limit_bytes=1 << 20)
     summary = await bench.runner.run(spec, bench.events.append)
-    assert summary.message.startswith("Task 'Shout': the run was ended, because its artifacts have more than 1Mi")
+    assert summary.message.startswith("Task 'Shout': the run was stopped, because its artifacts have more than 1Mi")
     artifacts = spec.workspace.artifacts(spec.ident)
     assert 1 << 19 < sum(path.stat().st_size for path in artifacts.rglob("*") if path.is_file()) <= 1 << 20
     assert processes_of_run(spec.ident) == []

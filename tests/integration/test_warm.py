@@ -17,9 +17,10 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from rolecall.runner.config.content import RoleContent
+from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
-from rolecall.runner.runs.process import ProcessRunner, SubprocessStarter
-from rolecall.runner.runs.run_processes import processes_of_run
+from rolecall.runner.runs.process import ColdStarter, ProcessRunner
+from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
@@ -143,7 +144,7 @@ def parent_in(status: str) -> str:
 async def tell(bench: Bench, role: RoleContent, **own: str) -> RunSummary:
     """Run the role that looks around, with variables of its own in the environment."""
     job = bench.job(role, Inputs({"extra": {f"EXTRA_{name}": value for name, value in own.items()}}))
-    return await bench.runner.run(replace(job, environment=own), bench.events.append)
+    return await bench.runner.run(replace(job, environment=RunEnvironment(own)), bench.events.append)
 
 
 def seen_of(summary: RunSummary) -> dict[str, Any]:
@@ -253,7 +254,7 @@ def write_leaky_collection(folder: Path, utility: str) -> Path:
 async def test_a_fork_that_fails_fails_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, FORKLESS)))
-    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
+    bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
     role = bench.role("- some.thing.leaky:\n")
     async with ForkserverStarter([role.path]) as starter:
         server = server_of(starter)
@@ -302,7 +303,7 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
         "AnsibleModule({}).exit_json(msg=WORD)\n"
     )
     utility.write_text("WORD = 'before'\n")
-    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
+    bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
     role = bench.role("- some.thing.say:\n")
     async with ForkserverStarter([role.path]) as starter:
         bench.runner = ProcessRunner(starter)
@@ -316,7 +317,7 @@ async def test_a_changed_collection_is_seen_by_the_next_run(tmp_path: Path, monk
 async def test_a_server_that_has_grown_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_GATHERING", "explicit")
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(write_leaky_collection(tmp_path, LEAK)))
-    bench = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
+    bench = Bench(tmp_path, ProcessRunner(ColdStarter()))
     role = bench.role("- some.thing.leaky:\n")
     servers = []
     with capture_logs() as logs:
@@ -340,7 +341,7 @@ async def test_a_module_that_is_killed_fails_its_task_as_in_a_cold_run(bench: Be
           gather_facts: false
           tasks: [{name: Die, some.thing.die: }]
     """)
-    cold = Bench(tmp_path, ProcessRunner(SubprocessStarter()))
+    cold = Bench(tmp_path, ProcessRunner(ColdStarter()))
     found = [(await each.run(playbook)).message for each in (bench, cold)]
     assert found[0] == found[1]
     assert "Killed" in found[0]

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from rolecall.runner.runs.process import ProcessRunner, Runner, SubprocessStarter
+from rolecall.runner.runs.process import ColdStarter, ProcessRunner, Runner
 from rolecall.runner.warm import starter as forkserver_starter
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.starter import ForkserverStarter
@@ -84,7 +84,7 @@ def operator_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 async def runners(operator_environment: None) -> AsyncIterator[tuple[Runner, Runner]]:  # noqa: ARG001 - the order
     """Give a cold runner and a warm one."""
     async with start_warm(CONTENT) as warm:
-        yield ProcessRunner(SubprocessStarter()), warm
+        yield ProcessRunner(ColdStarter()), warm
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def pair(runners: tuple[Runner, Runner], other_environment: Path, tmp_path: Path
 @asynccontextmanager
 async def start_cold(_content: Path) -> AsyncIterator[Runner]:
     """Give a runner that starts plays cold."""
-    yield ProcessRunner(SubprocessStarter())
+    yield ProcessRunner(ColdStarter())
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rolecall.runner.runs.events import RunEvent, RunSummary, strip_colours
+from rolecall.runner.runs.events import RunEvent, RunSummary, strip_colors
 from tests.parity.normalization import Normalizer
 
 _LEFT_OUT = frozenset({"start_line", "end_line", "counter"})
@@ -89,7 +89,7 @@ def artifact_names(artifacts: Path) -> list[str]:
 
 def _varies(name: object, printed: object) -> bool:
     """Return whether an event may be there or not."""
-    return name == _POLL or bool(name == "verbose" and _OLD_MODULE.search(strip_colours(str(printed or ""))))
+    return name == _POLL or bool(name == "verbose" and _OLD_MODULE.search(strip_colors(str(printed or ""))))
 
 
 def _reported(event: RunEvent, *, ordered: bool) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _summary(summary: RunSummary) -> dict[str, Any]:
 
 def _printed(text: str, *, ordered: bool) -> str:
     """Return what an event printed; unless tasks are in order, without the title that the first result prints."""
-    lines = strip_colours(text).splitlines()
+    lines = strip_colors(text).splitlines()
     return "\n".join(line for line in lines if ordered or (line and not line.startswith(_TITLE)))
 
 

@@ -8,16 +8,16 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import PlaybookContent, RoleContent
-from rolecall.runner.runs.api_access import RunCredentials
+from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunEvent
 from rolecall.runner.runs.process import Runner, RunSpec, new_ident
-from rolecall.runner.runs.run_processes import processes_of_run
+from rolecall.runner.runs.process_marks import processes_of_run
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from tests.parity.cases import Case
 from tests.parity.normalization import Normalizer
@@ -26,7 +26,7 @@ from tests.parity.observation import Observation, artifact_names, read_events, r
 CONTENT = Path(__file__).parent / "content"
 COLLECTIONS = CONTENT / "collections"
 MODULES = COLLECTIONS / "ansible_collections/parity/odd/plugins/modules"
-Grants = Callable[[str], AbstractAsyncContextManager[RunCredentials]]
+Grants = Callable[[str], AbstractAsyncContextManager[RunEnvironment]]
 """Gives the run of that name its way to an API server."""
 
 
@@ -34,14 +34,10 @@ StartRunner = Callable[[Path], AbstractAsyncContextManager[Runner]]
 """Starts a runner for the content in a folder."""
 
 
-async def _revoke_nothing() -> None:
-    """Stand for a run without access."""
-
-
 @asynccontextmanager
-async def no_access(_ident: str) -> AsyncIterator[RunCredentials]:
+async def no_access(_ident: str) -> AsyncIterator[RunEnvironment]:
     """Give a run no way to any API server."""
-    yield RunCredentials({}, {}, _revoke_nothing)
+    yield RunEnvironment()
 
 
 @dataclass(slots=True)
@@ -110,19 +106,17 @@ class Stage:
             processes=[str(process) for process in processes_of_run(ident)],
         )
 
-    def _job(self, case: Case, ident: str, workspace: Workspace, grant: RunCredentials) -> RunSpec:
+    def _job(self, case: Case, ident: str, workspace: Workspace, grant: RunEnvironment) -> RunSpec:
         project = self.root / "project"
         playbook = project / "site.yml"
         content = PlaybookContent(playbook) if playbook.exists() else RoleContent(project / "roles" / case.name)
+        own = self._filled({"PARITY_SCRATCH": "{scratch}", **case.job_environment})
         return RunSpec(
             ident=ident,
             workspace=workspace,
             content=content,
             verbosity=case.verbosity,
-            environment=self._filled({"PARITY_SCRATCH": "{scratch}", **case.job_environment}) | grant.environment,
-            secret_environment=grant.secret_environment,
-            revoke=grant.revoke,
-            discovery=grant.discovery,
+            environment=replace(grant, variables={**own, **grant.variables}),
             timeout_seconds=case.timeout_seconds,
             grace_seconds=1,
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rolecall.runner.runs.events import strip_colours
+from rolecall.runner.runs.events import strip_colors
 from tests.parity.cases import CASES, Case
 from tests.parity.conftest import Pair
 from tests.parity.observation import Observation
@@ -20,7 +20,7 @@ async def test_warm_is_like_cold(pair: Pair, case: Case) -> None:
 
 def assert_has_worked(cold: Observation, case: Case) -> None:
     """Check that the case has done what it is for, so that the comparison means something."""
-    said = strip_colours("\n".join(str(event.get("stdout")) for event in cold.raw_events))
+    said = strip_colors("\n".join(str(event.get("stdout")) for event in cold.raw_events))
     assert cold.summary.status == case.status, cold.summary.message
     missing = [text for text in case.says if text not in said]
     assert not missing, f"{missing} not in:\n{said[-6000:]}"

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,9 +36,9 @@ from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.record.recorder import Recorder, RecordMemory
 from rolecall.runner.record.traces import exporting, tracer_of
 from rolecall.runner.runs.api_access import SharedDiscovery
-from rolecall.runner.runs.artifacts import BudgetedRunner
+from rolecall.runner.runs.artifacts import ArtifactBudget
 from rolecall.runner.runs.content import watch_content
-from rolecall.runner.runs.memory import GuardedRunner
+from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.orphaned_workspaces import remove_old_kubeconfigs
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.serving.operator_metrics import OperatorMetrics
@@ -52,12 +52,9 @@ from rolecall.system.logs import get_logger
 
 @asynccontextmanager
 async def runner_of(
-    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, given: Runner | None
+    settings: Settings, watches: tuple[Watch, ...], metrics: OperatorMetrics, artifacts: ArtifactBudget
 ) -> AsyncIterator[Runner]:
     """Yield the runner of all runs; a warm one prepares itself while the informers sync."""
-    if given:
-        yield given
-        return
     starting = starter_for(
         watches,
         warm=settings.warm,
@@ -65,21 +62,8 @@ async def runner_of(
         on_patches=lambda patches: metrics.set_patches({patch.name: patch.is_in_use for patch in patches}),
     )
     async with starting as starter:
-        with GuardedRunner.of(ProcessRunner(starter), settings.run_memory_limit_bytes) as guarded:
-            yield guarded
-
-
-@asynccontextmanager
-async def keeping_budget(
-    runner: Runner, settings: Settings, root: Path, watches: tuple[Watch, ...]
-) -> AsyncIterator[Runner]:
-    """Yield a runner that keeps the artifacts of all runs below the limit, if there is one."""
-    if not settings.max_artifacts_bytes:
-        yield runner
-        return
-    kinds = [watch.gvk for watch in watches]
-    async with BudgetedRunner.of(runner, settings.max_artifacts_bytes, root, kinds) as budgeted:
-        yield budgeted
+        with MemoryGuard(settings.run_memory_limit_bytes) as memory:
+            yield ProcessRunner(starter, memory, artifacts)
 
 
 @asynccontextmanager
@@ -158,12 +142,13 @@ async def run_operator(
     """
     election = election_of(settings)
     metrics = OperatorMetrics(version("rolecall"))
+    artifacts = ArtifactBudget(settings.max_artifacts_bytes)
     _allow_nesting()
     _announce(settings, watches)
     clock = LoopClock()
     async with (
         exporting(os.environ) as traces,
-        runner_of(settings, watches, metrics, runner) as chosen,
+        nullcontext(runner) if runner else runner_of(settings, watches, metrics, artifacts) as chosen,
         await Client.connect(settings.kubeconfig, metrics.count_request) as client,
     ):
         shards = HeldShards(settings.shards, settings.grace_seconds) if settings.shards else None
@@ -178,7 +163,6 @@ async def run_operator(
             EventRecorder(client).running() as events,
             serving(settings, client, metrics, _readiness_of(manager)) as metrics_port,
             work_directory(settings) as root,
-            keeping_budget(chosen, settings, root, watches) as budgeted,
             read_watches(client, clock, watches, metrics) as reads,
         ):
             recorder = _recorder(settings, client, is_traced=traces is not None)
@@ -186,7 +170,7 @@ async def run_operator(
                 settings=settings,
                 client=client,
                 proxy=proxy,
-                runner=budgeted,
+                runner=chosen,
                 manager=manager,
                 events=events,
                 may_write=may_write,
@@ -201,7 +185,8 @@ async def run_operator(
                 discovery=SharedDiscovery(AggregatedDiscovery(client)) if settings.warm else None,
                 shards=shards,
             )
-            await _run(context, watches, metrics, on_stop)
+            with artifacts.running(root, [watch.gvk for watch in watches]):
+                await _run(context, watches, metrics, on_stop)
     logger.info("Exiting")
 
 

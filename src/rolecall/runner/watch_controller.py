@@ -298,7 +298,7 @@ class WatchController:
 
     def _share(self, shards: HeldShards) -> None:
         forget = self._reads.forget if self._reads is not None else _forget_nothing
-        primaries = ShardedPrimaries(self.watch, shards, self.queue, forget, self.orphaned_workspaces.look_again)
+        primaries = ShardedPrimaries(self.watch, shards, self.queue, forget, self.orphaned_workspaces.request_scan)
         self._primaries.subscribe(primaries.on_change)
         shards.add(primaries)
 

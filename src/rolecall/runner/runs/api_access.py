@@ -1,14 +1,13 @@
-"""How a run reaches the API server: with a secret of its own for the proxy, valid for as long as the run lasts.
+"""How a run reaches the API server: with its own secret for the proxy, valid as long as the run lasts.
 
 The secret is in the environment of the run and in a kubeconfig of mode 0600 outside the artifacts; both go with the
 run. When a run ends the secret is revoked first, so that nothing can be written after the run, even by a process of it
 that is still alive.
 
-Discovery, asked for once by the operator and handed to each warm run in memory.
-
-An image of what the API server serves is in a sealed memory file, which nobody can change, and which all runs share
-until something else is served. A run that writes a CustomResourceDefinition or an APIService is told that its image is
-out of date, before it gets the answer to its write; its processes then ask the API server themselves.
+``SharedDiscovery`` requests once what the API server serves and hands it to each warm run in memory: an image in a
+sealed memory file, shared by all runs until something else is served. A run that writes a CustomResourceDefinition or
+an APIService is notified that its image is out of date before it receives the response to its write; its processes
+then query the API server themselves.
 """
 
 import asyncio
@@ -36,14 +35,17 @@ from rolecall.system.files import write_private
 from rolecall.system.logs import get_logger
 
 logger = get_logger("discovery")
-AT_MOST_EVERY_SECONDS: Final = 1.0
-"""How long an answer of the API server serves the runs that start after it."""
 
-DEFINING_GROUPS: Final = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
+KUBECONFIG_PREFIX = "kubeconfig-"
+
+_SHARE_SECONDS: Final = 1.0
+"""How long a response of the API server serves the runs that start after it."""
+
+_DEFINING_GROUPS: Final = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """A write to one of these groups may change what is served."""
 
-_SEALS: Final = fcntl.F_ADD_SEALS
 _ALL_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_SECRET_VARIABLES: Final = frozenset({"K8S_AUTH_API_KEY"})
 
 
 class MemoryFile:
@@ -56,130 +58,120 @@ class MemoryFile:
         while view:
             view = view[os.write(self.descriptor, view) :]
         if is_sealed:
-            fcntl.fcntl(self.descriptor, _SEALS, _ALL_SEALS)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoveryGrant:
-    """The discovery of one run: the image, and the byte that says whether the run has changed what is served."""
+class RunDiscoveryHandle:
+    """The discovery of one run: the image, and the byte that reports whether the run has changed what is served."""
 
     image: MemoryFile
     changed: MemoryFile
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What the process of the run gets; see ``discovery_image.RunDiscovery.receive``."""
+        """The arguments of ``discovery_image.RunDiscovery.receive`` in the process of the run."""
         return self.image.descriptor, self.changed.descriptor
 
-    def note_write(self, group: str) -> None:
-        """Take note that the run has written an object of a group."""
-        if group in DEFINING_GROUPS:
+    def record_write(self, group: str) -> None:
+        """Record that the run has written an object of a group."""
+        if group in _DEFINING_GROUPS:
             mark_changed(self.changed.descriptor)
 
 
 @dataclass(slots=True)
 class SharedDiscovery:
-    """Gives each run what the API server serves as it starts, as far as that is not older than a second."""
+    """Gives each run what the API server served at most a second before the run started."""
 
     source: AggregatedDiscovery
     now: Callable[[], float] = time.monotonic
     _image: MemoryFile | None = None
-    _looked_at: float = -AT_MOST_EVERY_SECONDS
+    _requested_at: float = -_SHARE_SECONDS
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def for_run(self) -> DiscoveryGrant | None:
-        """Return the discovery of a run that starts now; None as long as the API server has not told what it serves."""
+    async def for_run(self) -> RunDiscoveryHandle | None:
+        """Return the discovery of a run that starts now; None until the API server has responded once."""
         async with self._lock:
-            if self.now() - self._looked_at >= AT_MOST_EVERY_SECONDS:
-                await self._look()
+            if self.now() - self._requested_at >= _SHARE_SECONDS:
+                requested_at = self.now()
+                try:
+                    served = await self.source.changed()
+                    if served is not None:
+                        self._image = MemoryFile("discovery", encode(served.groups, served.version), is_sealed=True)
+                except (KubeError, OSError, LookupError, TypeError, AttributeError) as error:
+                    # Runs request what they don't find in the image.
+                    logger.debug("Could not refresh what the API server serves", error=str(error))
+                    requested_at = self.now()  # runs that have waited for this attempt don't wait for another
+                self._requested_at = requested_at
             image = self._image
-        return None if image is None else DiscoveryGrant(image, MemoryFile("changed", b"\0", is_sealed=False))
-
-    async def _look(self) -> None:
-        started = self.now()
-        try:
-            served = await self.source.changed()
-            if served is not None:
-                self._image = MemoryFile("discovery", encode(served.groups, served.version), is_sealed=True)
-        except (KubeError, OSError, LookupError, TypeError, AttributeError) as error:
-            # Runs look for themselves what they do not find in what is known.
-            logger.debug("Could not look again at what the API server serves", error=str(error))
-            started = self.now()  # those who have waited for this look do not wait for another one
-        self._looked_at = started
+        return None if image is None else RunDiscoveryHandle(image, MemoryFile("changed", b"\0", is_sealed=False))
 
 
 class WriteRecorder(Protocol):
-    """Takes note of what runs write; ``rolecall.runner.reconcile.own_writes.OwnWrites`` is one."""
+    """Records what runs write; ``rolecall.runner.reconcile.own_writes.OwnWrites`` is one."""
 
     def record_write(self, request: tuple[GVK, ObjectKey], obj: RawObject) -> None:
-        """Take note of an object as the API server returned it."""
+        """Record an object as the API server returned it."""
 
     def record_removal(self, request: tuple[GVK, ObjectKey], uid: str) -> None:
-        """Take note of an object that is gone."""
+        """Record that an object was deleted."""
 
 
 class RequestListener(Protocol):
-    """Is told about the requests of one run; must return at once."""
+    """Receives the requests of one run; must return immediately."""
 
     def on_exchange(self, exchange: Exchange) -> None:
-        """Take note of a request of the run and its answer."""
+        """Record a request of the run and its response."""
 
     @property
     def new_traceparent(self) -> NewTraceparent | None:
-        """What gives each request of the run its place in a trace, None if there is no trace."""
-
-
-OnDependent = Callable[[ApiResource, Ownership], None]
-KUBECONFIG_PREFIX = "kubeconfig-"
-TASK_CREDENTIALS = {"ROLECALL_TASK_CREDENTIALS": "1"}
-"""Asks the callback plugin ``task_credentials`` to name each task in its requests."""
-
-SECRET_VARIABLES = frozenset({"K8S_AUTH_API_KEY"})
+        """Gives each request of the run its place in a trace; None if there is no trace."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunCredentials:
-    """The environment by which one run reaches the API server until ``revoke``; secret variables are kept apart.
+class RunEnvironment:
+    """The variables with which one run reaches the API server until ``revoke``; secret ones are kept apart.
 
-    ``discovery`` tells the run what the API server serves; without it, the run asks.
+    The values of ``secrets`` appear in no file, event, or message of the run. ``discovery`` describes what the API
+    server serves to a warm run; without it, the run queries the API server.
     """
 
-    environment: dict[str, str]
-    secret_environment: dict[str, str]
-    revoke: Callable[[], Awaitable[None]]
-    discovery: DiscoveryGrant | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    revoke: Callable[[], Awaitable[None]] | None = None
+    discovery: RunDiscoveryHandle | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
     """Gives the runs of one kind access to the API server.
 
-    With ``reads``, they are told what each run reads and writes. ``discovery`` is that of the same API server.
+    ``environment`` has further variables of every run. ``reads`` receives what each run reads and writes.
+    ``discovery`` is that of the same API server.
     """
 
     client: Client
     proxy: Proxy
     own_writes: WriteRecorder
-    on_dependent: OnDependent
+    on_dependent: Callable[[ApiResource, Ownership], None]
     directory: Path
     inject_owner: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Further variables of every run."""
     reads: ReadSets | None = None
     discovery: SharedDiscovery | None = None
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known about a primary that is gone."""
+        """Drop what is known about a deleted primary."""
         if self.reads is not None:
             self.reads.forget(key)
 
     @asynccontextmanager
     async def open(
         self, gvk: GVK, obj: RawObject, ident: str, listener: RequestListener | None = None
-    ) -> AsyncIterator[RunCredentials]:
-        """Yield the credentials of one run, which acts with the operator's rights on behalf of the object.
+    ) -> AsyncIterator[RunEnvironment]:
+        """Yield the environment of one run, which acts with the operator's permissions on behalf of the object.
 
-        With a ``listener``, which is told about each request of the run, tasks name themselves in their requests.
+        With a ``listener``, which receives each request of the run, tasks name themselves in their requests.
         """
         key = ObjectKey.of_object(obj)
         resource = await self.client.resource(gvk)
@@ -205,25 +197,18 @@ class ApiAccess:
             on_exchange=None if listener is None else listener.on_exchange,
             new_traceparent=None if listener is None else listener.new_traceparent,
             reads=reads,
-            before_write=None if discovery is None else discovery.note_write,
+            before_write=None if discovery is None else discovery.record_write,
         )
         credentials = self.proxy.register(run)
         kubeconfig = self.directory / f"{KUBECONFIG_PREFIX}{ident}"
-        variables = {
-            **self.environment,
-            **(TASK_CREDENTIALS if listener else {}),
-            **credentials.environment(),
-            "KUBECONFIG": str(kubeconfig),
-            "K8S_AUTH_KUBECONFIG": str(kubeconfig),
-        }
+        variables = {**self.environment, **credentials.environment()}
+        variables |= {"KUBECONFIG": str(kubeconfig), "K8S_AUTH_KUBECONFIG": str(kubeconfig)}
+        if listener:  # the callback plugin task_credentials names each task in its requests
+            variables["ROLECALL_TASK_CREDENTIALS"] = "1"
         try:
             await run_in_thread(lambda: write_private(kubeconfig, credentials.kubeconfig()))
-            yield RunCredentials(
-                {name: value for name, value in variables.items() if name not in SECRET_VARIABLES},
-                {name: value for name, value in variables.items() if name in SECRET_VARIABLES},
-                lambda: self.proxy.revoke(run),
-                discovery,
-            )
+            secrets = {name: variables.pop(name) for name in _SECRET_VARIABLES & variables.keys()}
+            yield RunEnvironment(variables, secrets, lambda: self.proxy.revoke(run), discovery)
         finally:
             await self.proxy.revoke(run)
             await run_in_thread(lambda: kubeconfig.unlink(missing_ok=True))

@@ -1,12 +1,10 @@
-"""The files of which a role or playbook consists, and their digests.
+"""The files of a role or playbook, and their changes.
 
 A role may write below its own directory, and a playbook may lie among work files. Only what Ansible would load counts:
-the directories of a role, and for a playbook those beside it, its neighbours with variables and tasks, and the roles.
+the directories of a role, and for a playbook those next to it, its neighbors with variables and tasks, and the roles.
+Caches and swap files of Python and editors don't count.
 
-Notices when the content of a role or playbook changes.
-
-An object whose run failed waits for its backoff, up to minutes; a fixed role is tried soon instead. What the run
-itself writes beside the role, and what Python and editors leave there (caches, swap files), does not count.
+An object whose run failed waits for its backoff, up to minutes; ``watch_content`` reports a fixed role immediately.
 """
 
 import asyncio
@@ -23,74 +21,15 @@ from rolecall.runner.config.watches import Watch
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
+logger = get_logger("content")
+
 _PARTS = frozenset(
     {"tasks", "handlers", "defaults", "vars", "meta", "templates", "files", "library", "module_utils"}
     | {"group_vars", "host_vars"}
 )
 _PLUGINS = "_plugins"
-_NEIGHBOURS = frozenset({".yml", ".yaml", ".json", ".j2"})
+_NEIGHBORS = frozenset({".yml", ".yaml", ".json", ".j2"})
 _LARGE_BYTES = 1024 * 1024
-
-Digests = Mapping[Path, bytes]
-
-
-def directories_of(content: Content) -> Iterator[Path]:
-    """Return the directories that hold these files: the role's, or the playbook's and the roles beside and above it."""
-    if isinstance(content, RoleContent):
-        yield content.path.resolve()
-        return
-    folder = content.path.resolve().parent
-    yield folder
-    yield from (path for path in (folder / "roles", folder.parent / "roles") if path.is_dir())
-
-
-def digests_of(contents: Iterable[Content]) -> Digests:
-    """Return a digest of each file; those that cannot be read are left out. Blocks."""
-    found = {}
-    for content in contents:
-        for path in files_of(content):
-            try:
-                found[path] = _digest(path)
-            except OSError:
-                continue
-    return found
-
-
-def files_of(content: Content) -> Iterator[Path]:
-    """Return these files. Blocks."""
-    folder, *roles = directories_of(content)
-    yield from _parts(folder)
-    if not isinstance(content, RoleContent):
-        yield from (path for path in _entries(folder) if path.suffix in _NEIGHBOURS)
-    for role in (role for directory in roles for role in _entries(directory)):
-        yield from _parts(role)
-
-
-def _parts(folder: Path) -> Iterator[Path]:
-    is_source = DefaultFilter()
-    for part in _entries(folder):
-        if part.name in _PARTS or part.name.endswith(_PLUGINS):
-            for parent, _, names in os.walk(part):
-                paths = (Path(parent, name) for name in names)
-                yield from (path for path in paths if is_source(Change.modified, str(path)))
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _digest(path: Path) -> bytes:
-    """Return a digest of a file's content; for a large or special file its size and the time of its last change."""
-    state = path.stat()
-    if state.st_size > _LARGE_BYTES or not stat.S_ISREG(state.st_mode):  # reading a pipe would never end
-        return f"{state.st_size} {state.st_mtime_ns}".encode()
-    return hashlib.sha256(path.read_bytes()).digest()
-
-
-logger = get_logger("content")
 
 
 def contents_of(watch: Watch) -> tuple[Content, ...]:
@@ -99,9 +38,63 @@ def contents_of(watch: Watch) -> tuple[Content, ...]:
     return (watch.content, own) if own else (watch.content,)
 
 
+def directories_of(content: Content) -> Iterator[Path]:
+    """Yield the directories of these files: the role's, or the playbook's and the roles next to and above it."""
+    if isinstance(content, RoleContent):
+        yield content.path.resolve()
+        return
+    directory = content.path.resolve().parent
+    yield directory
+    yield from (path for path in (directory / "roles", directory.parent / "roles") if path.is_dir())
+
+
 def watched_directories(watch: Watch) -> frozenset[Path]:
-    """Return the directories of a watch: of each role, of each playbook, and the roles beside the playbook."""
+    """Return the directories of a watch: of each role, of each playbook, and the roles next to the playbook."""
     return frozenset(path for content in contents_of(watch) for path in directories_of(content))
+
+
+def files_of(content: Content) -> Iterator[Path]:
+    """Yield the files of a role or playbook. Blocks."""
+    directory, *roles = directories_of(content)
+    yield from _parts(directory)
+    if not isinstance(content, RoleContent):
+        yield from (path for path in _entries(directory) if path.suffix in _NEIGHBORS)
+    for role in (role for directory in roles for role in _entries(directory)):
+        yield from _parts(role)
+
+
+def _parts(directory: Path) -> Iterator[Path]:
+    is_source = DefaultFilter()
+    for part in _entries(directory):
+        if part.name in _PARTS or part.name.endswith(_PLUGINS):
+            for parent, _, names in os.walk(part):
+                paths = (Path(parent, name) for name in names)
+                yield from (path for path in paths if is_source(Change.modified, str(path)))
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
+def digests_of(contents: Iterable[Content]) -> Mapping[Path, bytes]:
+    """Return a digest of each file; unreadable files are left out. Blocks.
+
+    The digest of a large or special file is its size and the time of its last change: reading a pipe would never end.
+    """
+    found = {}
+    for path in (path for content in contents for path in files_of(content)):
+        try:
+            state = path.stat()
+            if state.st_size > _LARGE_BYTES or not stat.S_ISREG(state.st_mode):
+                found[path] = f"{state.st_size} {state.st_mtime_ns}".encode()
+            else:
+                found[path] = hashlib.sha256(path.read_bytes()).digest()
+        except OSError:
+            continue
+    return found
 
 
 async def watch_content(watch: Watch, on_change: Callable[[], None]) -> None:

@@ -1,18 +1,13 @@
-"""The events of a run and its summary, as plain values.
+"""The events of a run and its summary, as plain values, and how they are read from ansible-runner.
 
 A ``RunEvent`` is the small part of one ansible-runner event that the operator needs; a ``RunSummary`` is the result of
-a whole run. Both can be logged, sent through a pipe and built by tests. Texts contain no colours, and messages are
-never longer than 2 KiB.
+a whole run. Both can be logged, sent through a pipe, and built by tests. Strings contain no colors, and messages are
+at most 2 KiB long.
 
-Parses the events of ansible-runner: a raw dictionary becomes a ``RunEvent``.
-
-Only what the operator needs is kept, and nothing of a result that ``no_log`` hides: since ansible-core 2.19 even the
-printed text of such a task quotes its message. Parsing happens in the process of the run, so that large results are
-never sent to the operator.
-
-The message of a failed task: the most useful text in the result of a module.
-
-Modules say why they failed in different places: a message, the output of a program, a traceback, the items of a loop.
+``read_event`` runs in the process of the run, so that large results are never sent to the operator. It keeps nothing of
+a result that ``no_log`` hides: since ansible-core 2.19 even the printed text of such a task quotes its message. The
+message of a failed task is the most useful string in the result of a module: modules report failures in a message, in
+the output of a program, in a traceback, or in the items of a loop.
 """
 
 import json
@@ -27,14 +22,22 @@ MESSAGE_LIMIT_BYTES = 2048
 
 HIDDEN = "hidden, because the task says no_log"
 
+REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
+"""The actions by which a role requests a requeue."""
+
+DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
+"""The actions that print a message for people."""
+
 Status = Literal["successful", "failed", "timeout", "canceled", "error"]
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_STDOUT_LIMIT_BYTES = 8192
+_ITEM_LIMIT_BYTES = 256
+_COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
-def strip_colours(text: str) -> str:
+def strip_colors(text: str) -> str:
     """Return the text without terminal control sequences and carriage returns."""
-    return _COLOUR.sub("", text).replace("\r", "")
+    return _COLOR.sub("", text).replace("\r", "")
 
 
 def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
@@ -46,14 +49,20 @@ def cut(text: str, limit_bytes: int = MESSAGE_LIMIT_BYTES) -> str:
     return encoded[: limit_bytes - len(mark.encode())].decode("utf-8", errors="ignore") + mark
 
 
+def to_text(value: object) -> str:
+    """Return a string as it is, an empty string for None, and JSON for anything else."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
 @dataclass(frozen=True, slots=True)
 class RunEvent:
     """One event of a run, reduced to what the log and the summary need.
 
-    ``name`` is ansible-runner's (``runner_on_failed``, ...), empty if it gives none. ``full_name`` is the name of a
-    starting task with its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO
-    8601. ``message`` is censored and cut already; ``stdout`` is
-    what Ansible printed, without colours, and empty for a censored result.
+    ``name`` is ansible-runner's (``runner_on_failed``, ...) or empty. ``full_name`` is the name of a starting task with
+    its role, if it differs from ``task``. ``started`` is when the task of a result started, in ISO 8601. ``message`` is
+    already censored and cut; ``stdout`` is what Ansible printed, without colors, and empty for a censored result.
     """
 
     name: str = ""
@@ -82,13 +91,13 @@ class RunEvent:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse what ``to_json`` wrote. Raises ValueError or TypeError if it is something else."""
+        """Parse the output of ``to_json``. Raises ValueError or TypeError for anything else."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """One reason why a run failed; ``task`` is empty if no task is to blame."""
+    """One reason why a run failed; ``task`` is empty if no task failed."""
 
     task: str
     host: str
@@ -98,8 +107,8 @@ class TaskFailure:
         """Return one line for a condition or the log: the task, the host unless it is localhost, the message."""
         if not self.task:
             return cut(self.message)
-        place = "" if self.host in ("", "localhost") else f" on {self.host}"
-        return cut(f"Task {self.task!r}{place}: {self.message}")
+        host = "" if self.host in ("", "localhost") else f" on {self.host}"
+        return cut(f"Task {self.task!r}{host}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,7 @@ class RunSummary:
 
     ``completion`` is the time of the recap as the Go runner writes it. At most one of ``requeue_after_seconds`` and
     ``requeue_at`` (POSIX time in seconds) is set: the requeue that the role requested. ``stats`` has the values of
-    ``set_stats``. ``peak_memory_bytes`` is the most private memory that a process of the run had, 0 if not known.
+    ``set_stats``. ``peak_memory_bytes`` is the most private memory that a process of the run had, 0 if unknown.
     """
 
     status: Status
@@ -146,7 +155,7 @@ class RunSummary:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run was stopped before its end by the operator: neither a success nor a failure."""
+        """Whether the operator stopped the run before its end: neither a success nor a failure."""
         return self.status == "canceled"
 
     @property
@@ -155,60 +164,8 @@ class RunSummary:
         return cut("\n".join(str(failure) for failure in self.failures))
 
 
-_FAILED_PREFIX = "Task failed: "
-_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
-"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
-
-
-def result_message(result: Mapping[str, Any]) -> str:
-    """Return the most useful text of a task's result; for a loop, that of the first item that failed."""
-    for item in _failed_items(result):
-        return HIDDEN if "censored" in item else result_message(item)
-    message = to_text(result.get("msg")).removeprefix(_FAILED_PREFIX)
-    if message in _EXIT_CODE_ONLY:
-        return _with_tail(f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}", result.get("stderr") or result.get("stdout"))
-    if result.get("module_stderr"):
-        return _with_tail(message or "the module crashed", result["module_stderr"])
-    if message:
-        return message
-    return _last_lines(to_text(result.get("exception"))) or to_text(result.get("reason"))
-
-
-def _failed_items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    items = result.get("results")
-    if not isinstance(items, list):
-        return []
-    return [item for item in items if isinstance(item, Mapping) and (item.get("failed") or item.get("unreachable"))]
-
-
-def _with_tail(message: str, output: object) -> str:
-    tail = _last_lines(to_text(output))
-    return f"{message}: {tail}" if tail else message
-
-
-def _last_lines(text: str, count: int = 3) -> str:
-    lines = [line.strip() for line in strip_colours(text).splitlines() if line.strip()]
-    return " | ".join(lines[-count:])
-
-
-def to_text(value: object) -> str:
-    """Return a value as text: nothing for None, JSON for what is not a string."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-STDOUT_LIMIT_BYTES = 8192
-"""How much printed text of one event is passed on."""
-
-REQUEUE_ACTIONS = frozenset({"requeue_after", "operator_sdk.util.requeue_after", "rolecall.util.requeue_after"})
-"""The actions by which a role requests a requeue."""
-
-DEBUG_ACTIONS = frozenset({"debug", "ansible.builtin.debug", "ansible.legacy.debug"})
-"""The actions that print a message for people."""
-
-_VALIDATES = "Validating arguments against arg spec"
-"""What the name of the task starts with that Ansible inserts into a role with argument specs."""
+_VALIDATION = "Validating arguments against arg spec"
+"""The start of the name of the task that Ansible inserts into a role with argument specs."""
 
 _NOT_SHOWN = frozenset(
     {"changed", "failed", "skipped", "skip_reason", "results", "item", "ansible_loop_var", "exception"}
@@ -217,12 +174,14 @@ _COUNT_NAMES = ("ok", "changed", "skipped", "failures", "dark", "rescued", "proc
 
 
 def read_event(raw: Mapping[str, Any]) -> RunEvent:
-    """Reduce one event of ansible-runner; fields that are missing or of another type count as empty."""
+    """Reduce one event of ansible-runner; missing fields, and fields of another type, count as empty."""
     name = str(raw.get("event") or "")
     data = _mapping(raw.get("event_data"))
     result = _mapping(data.get("res"))
     censored = "censored" in result or result.get("_ansible_no_log") is True
     stats = name == "playbook_on_stats"
+    item = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
+    duration = data.get("duration")
     return RunEvent(
         name=name,
         created=str(raw.get("created") or ""),
@@ -233,21 +192,25 @@ def read_event(raw: Mapping[str, Any]) -> RunEvent:
         task_path=_argument_specs(data, result) or to_text(data.get("task_path")),
         action=to_text(data.get("task_action")),
         host=to_text(data.get("host")),
-        item="" if censored else cut(_item(result), 256),
+        item="" if censored else cut(to_text(item), _ITEM_LIMIT_BYTES),
         message=HIDDEN if censored else cut(_debug_output(data, result) or result_message(result)),
-        stdout="" if censored else cut(strip_colours(to_text(raw.get("stdout"))), STDOUT_LIMIT_BYTES),
+        stdout="" if censored else cut(strip_colors(to_text(raw.get("stdout"))), _STDOUT_LIMIT_BYTES),
         changed=result.get("changed") is True,
         censored=censored,
         ignored=bool(data.get("ignore_errors")),
-        duration_seconds=_number(data.get("duration")),
+        duration_seconds=float(duration) if isinstance(duration, int | float) else 0.0,
         requeue=_requeue(name, data, result),
         counts={key: _mapping(data.get(key)) for key in _COUNT_NAMES} if stats else {},
         stats=_mapping(data.get("artifact_data")) if stats else {},
     )
 
 
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return what ``debug: var=...`` shows: its result has the variable instead of a message."""
+    """Return the output of ``debug: var=...``: its result has the variable instead of a message."""
     if data.get("task_action") not in DEBUG_ACTIONS or "msg" in result:
         return ""
     shown = {key: value for key, value in result.items() if key not in _NOT_SHOWN and not key.startswith("_ansible")}
@@ -255,13 +218,13 @@ def _debug_output(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 
 def _argument_specs(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Return the place of the argument specs that a task of Ansible's own validates; empty for any other task.
+    """Return the file and line of the argument specs that Ansible's own task validates; empty for any other task.
 
-    Ansible inserts this task before those of a role, and gives it the place of the play.
+    Ansible inserts this task before those of a role, and gives it the path of the play.
     """
     context = _mapping(result.get("validate_args_context"))
     role = context.get("path")
-    if context.get("type") != "role" or not isinstance(role, str) or not str(data.get("task")).startswith(_VALIDATES):
+    if context.get("type") != "role" or not isinstance(role, str) or not str(data.get("task")).startswith(_VALIDATION):
         return ""
     names = (
         f"{role}/meta/{name}{ending}" for name in ("argument_specs", "main") for ending in (".yml", ".yaml", ".json")
@@ -269,22 +232,37 @@ def _argument_specs(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"{next((name for name in names if Path(name).is_file()), f'{role}/meta/argument_specs.yml')}:1"
 
 
-def _item(result: Mapping[str, Any]) -> str:
-    label = result.get("_ansible_item_label", result.get(str(result.get("ansible_loop_var", "item"))))
-    return "" if label is None else to_text(label)
-
-
 def _requeue(name: str, data: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     is_result = name in ("runner_on_ok", "runner_item_on_ok")
     if not is_result or data.get("task_action") not in REQUEUE_ACTIONS or not result or "results" in result:
         return None
-    wish = {key: result[key] for key in ("period", "at") if result.get(key) is not None}
-    return wish or {"period": None}
+    return {key: result[key] for key in ("period", "at") if result.get(key) is not None} or {"period": None}
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+_FAILED_PREFIX = "Task failed: "
+_EXIT_CODE_ONLY = ("non-zero return code", "The command exited with a non-zero return code.")
+"""The messages of the command modules up to ansible-core 2.20 and from 2.21: they name neither code nor reason."""
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+def result_message(result: Mapping[str, Any]) -> str:
+    """Return the most useful text of a task's result; for a loop, that of the first item that failed."""
+    items = result.get("results")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, Mapping) and (item.get("failed") or item.get("unreachable")):
+            return HIDDEN if "censored" in item else result_message(item)
+    message = to_text(result.get("msg")).removeprefix(_FAILED_PREFIX)
+    output: object = ""
+    if message in _EXIT_CODE_ONLY:
+        message = f"{_EXIT_CODE_ONLY[0]} {result.get('rc')}"
+        output = result.get("stderr") or result.get("stdout")
+    elif result.get("module_stderr"):
+        message, output = message or "the module crashed", result["module_stderr"]
+    if message:
+        tail = _last_lines(to_text(output))
+        return f"{message}: {tail}" if tail else message
+    return _last_lines(to_text(result.get("exception"))) or to_text(result.get("reason"))
+
+
+def _last_lines(text: str, count: int = 3) -> str:
+    lines = [line.strip() for line in strip_colors(text).splitlines() if line.strip()]
+    return " | ".join(lines[-count:])

@@ -1,19 +1,13 @@
-"""Launches the run of one object: prepares its variables, its workspace and its access to the API server.
+"""Runs the role or playbook of one object: ``Launcher.run`` is the way from the object to the summary.
 
-A run that cannot be prepared results in a summary with a failure, like a run that fails later.
+It checks the object's size, writes variables and inventory into the workspace, gives the run access to the API server,
+and logs the run's events as ``--ansible-log-events`` requests. A run that can't be prepared results in a summary with
+a failure, like a run that fails later.
 
-Which events of a run become log lines, and what the lines say: ``--ansible-log-events``.
-
-A line is a level, a constant message and fields; the caller adds the object and the run. Arguments of tasks never
-appear, and neither does anything of a result that ``no_log`` hides. The recap at the end of a play is always logged.
-
-The limit for the size of an object whose role runs.
-
-Ansible needs about 4.5 KiB of memory for each value of a spec, which a run gets three times, however small the value
-is: an object of one megabyte may hold 250,000 of them. Long strings cost little, and the API server limits them.
+A log line never has arguments of tasks, nor anything of a result that ``no_log`` hides. The recap is always logged.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,129 +20,31 @@ from rolecall.runner.config.environment import HIGHEST_VERBOSITY, parse_integer
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.api_access import ApiAccess, RequestListener
-from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colours
-from rolecall.runner.runs.process import OnEvent, Runner, RunSpec, grace_seconds
+from rolecall.runner.runs.events import DEBUG_ACTIONS, RunEvent, RunSummary, strip_colors
+from rolecall.runner.runs.process import Runner, RunSpec, grace_seconds
 from rolecall.runner.runs.variables import ExtraVarsRequest, extra_vars
 from rolecall.runner.runs.workspace import Inputs, Workspace
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
-_QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
-
-
-class LogEvents(StrEnum):
-    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
-
-    NOTHING = "nothing"
-    TASKS = "tasks"
-    OUTPUT = "output"
-    EVERYTHING = "everything"
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One log line: ``level`` is info or error; fields without a value are left out."""
-
-    level: str
-    message: str
-    fields: dict[str, Any] = field(default_factory=dict)
-
-
-_Shape = tuple[str, str, dict[str, str]]  # level, message, and which field of the event appears under which name
-
-_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
-_SAID: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
-_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
-_ANY: _Shape = (
-    "info",
-    "Ansible event",
-    {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
-)
-_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
-_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
-_SHAPES: dict[str, _Shape] = {
-    "playbook_on_task_start": _STARTED,
-    "playbook_on_handler_task_start": _STARTED,
-    "runner_item_on_ok": ("info", "Item done", {"item": "item", "changed": "changed"}),
-    "runner_item_on_failed": ("error", "Item failed", {"item": "item", "message": "reason"}),
-    "runner_on_failed": ("error", "Task failed", {"message": "reason", "task_path": "path"}),
-    "runner_on_unreachable": ("error", "Host unreachable", {"message": "reason"}),
-}
-
-
-def log_line(event: RunEvent, wanted: LogEvents) -> LogLine | None:
-    """Return the line for an event, or None if the event is not logged."""
-    shape = _RECAP if event.name == "playbook_on_stats" else _shape(event, wanted)
-    if shape is None:
-        return None
-    level, message, names = shape
-    values = {shown: getattr(event, name) for name, shown in {"task": "task", "host": "host", **names}.items()}
-    return LogLine(level, message, {shown: value for shown, value in values.items() if value != ""})
-
-
-def _shape(event: RunEvent, wanted: LogEvents) -> _Shape | None:
-    if wanted is LogEvents.EVERYTHING:
-        return _ANY
-    if wanted is LogEvents.OUTPUT:
-        return _OUTPUT if event.task and event.stdout else None
-    return _task_shape(event) if wanted is LogEvents.TASKS else None
-
-
-def _task_shape(event: RunEvent) -> _Shape | None:
-    if event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok"):
-        return _SAID if event.message else None
-    if event.action in _QUIET_ACTIONS and event.name in ("playbook_on_task_start", "playbook_on_handler_task_start"):
-        return None
-    if event.ignored and event.name == "runner_on_failed":
-        return _IGNORED
-    return _SHAPES.get(event.name)
-
-
-def check_size(obj: RawObject, limit: int) -> None:
-    """Raise ValueError if an object has more than ``limit`` values, 0 for no limit.
-
-    Values are strings, numbers and so on, lists and mappings, at any depth. ``managedFields`` do not count, for they
-    have as many as the rest and nobody writes them.
-    """
-    managed = obj.get("metadata", {}).get("managedFields")
-    found = count_values(obj) - (0 if managed is None else count_values(managed))
-    if found > limit > 0:
-        raise ValueError(
-            f"the object has {found:,} values, and a run takes at most {limit:,}: make the object smaller, for example "
-            "by moving data into a ConfigMap, or raise --max-object-values"
-        )
-
-
-def count_values(value: Any) -> int:
-    """Return the number of values in a JSON value, itself included, however deeply they are nested."""
-    found, left = 0, [value]
-    while left:
-        each = left.pop()
-        found += 1
-        if isinstance(each, dict):
-            left.extend(each.values())
-        elif isinstance(each, list):
-            left.extend(each)
-    return found
-
-
 logger = get_logger("run")
+
 VERBOSITY_ANNOTATION = "ansible.sdk.operatorframework.io/verbosity"
 ARTIFACTS_ANNOTATION = "ansible.sdk.operatorframework.io/max-runner-artifacts"
-MOST_KEPT_RUNS = 100
-"""How many runs an object can ask to be kept; only its watch may keep all."""
+MAX_KEPT_RUNS = 100
+"""How many runs an object can ask to keep; only its watch can keep all."""
 
 
 class RunListener(RequestListener, Protocol):
-    """Is told what one run does; must return at once."""
+    """Receives the events and requests of one run; must return immediately."""
 
     def on_event(self, event: RunEvent) -> None:
-        """Take note of an event of Ansible."""
+        """Record an event of Ansible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Launches the role or playbook of one watch; ``root`` is the directory of the workspaces."""
+    """Runs the role or playbook of one watch; ``root`` is the directory of the workspaces."""
 
     watch: Watch
     runner: Runner
@@ -160,127 +56,182 @@ class Launcher:
         self, obj: RawObject, ident: str, *, finalizing: bool, listener: RunListener | None = None
     ) -> RunSummary:
         """Run for the object as it was read and return the summary. Raises nothing but CancelledError."""
+        watch, settings = self.watch, self.settings
+        own_timeout = watch.timeout_seconds
+        default_verbosity = settings.verbosity if watch.verbosity is None else watch.verbosity
+        log_events = self._log_events(obj)
+
+        def on_event(event: RunEvent) -> None:
+            if line := log_line(event, log_events):
+                level, message, fields = line
+                getattr(logger, level)(message, gvk=str(watch.gvk), **{"event_type": event.name, **fields})
+            if listener:
+                listener.on_event(event)
+
         workspace = self._workspace(obj)
         try:
             await run_in_thread(lambda: workspace.prepare(ident, self._inputs(obj, finalizing=finalizing)))
-            async with self.access.open(self.watch.gvk, obj, ident, listener) as credentials:
+            async with self.access.open(watch.gvk, obj, ident, listener) as environment:
                 spec = RunSpec(
                     ident=ident,
                     workspace=workspace,
-                    content=self.watch.content_for(finalizing=finalizing),
-                    verbosity=self._verbosity(obj),
-                    output_in_events=self.settings.output_in_events,
-                    environment=credentials.environment,
-                    secret_environment=credentials.secret_environment,
-                    revoke=credentials.revoke,
-                    discovery=credentials.discovery,
-                    timeout_seconds=self._timeout_seconds,
-                    unreachable_ok=self.settings.unreachable_ok,
-                    grace_seconds=grace_seconds(self.settings),
+                    content=watch.content_for(finalizing=finalizing),
+                    environment=environment,
+                    verbosity=min(_integer(obj, VERBOSITY_ANNOTATION, default_verbosity), HIGHEST_VERBOSITY),
+                    timeout_seconds=(settings.run_timeout_seconds if own_timeout is None else own_timeout) or None,
+                    grace_seconds=grace_seconds(settings),
+                    unreachable_ok=settings.unreachable_ok,
+                    output_in_events=settings.output_in_events,
                 )
-                on_event = self._logging(obj)
-                summary = await self.runner.run(spec, _each(on_event, listener.on_event) if listener else on_event)
-                await self._log_end(spec, summary)
+                summary = await self.runner.run(spec, on_event)
+            if settings.debug_logs:
+                output = await run_in_thread(lambda: _printed(workspace, ident))
+                logger.info("Output of the run", gvk=str(watch.gvk), stdout=output)
         except (OSError, ValueError, KubeError) as error:
             logger.exception("Could not start the run")
-            return _not_started(error)
-        except RecursionError as error:  # a spec of a thousand levels, whose traceback helps nobody
+            return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
+        except RecursionError as error:  # a spec of a thousand levels, whose traceback doesn't help
             logger.error("Could not start the run", error=str(error))  # noqa: TRY400
-            return _not_started(error)
+            return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
+        if summary.is_successful:
+            logger.info("Play succeeded")
         return summary
 
     async def remove_workspace(self, key: ObjectKey) -> None:
-        """Remove what the runs of a deleted object left on disk. Raises OSError if some of it stays."""
+        """Remove what the runs of a deleted object left on disk. Raises OSError if some of it remains."""
         await run_in_thread(Workspace(self.root, self.watch.gvk, key).remove)
 
     def _workspace(self, obj: RawObject) -> Workspace:
         keep = default = self.watch.max_runner_artifacts
-        if (asked := _integer_annotation(obj, ARTIFACTS_ANNOTATION, default)) != default:
-            keep = min(asked, MOST_KEPT_RUNS) if asked > 0 else MOST_KEPT_RUNS
+        if (requested := _integer(obj, ARTIFACTS_ANNOTATION, default)) != default:
+            keep = min(requested, MAX_KEPT_RUNS) if requested > 0 else MAX_KEPT_RUNS
         return Workspace(self.root, self.watch.gvk, ObjectKey.of_object(obj), keep)
-
-    @property
-    def _timeout_seconds(self) -> float | None:
-        own = self.watch.timeout_seconds
-        return (self.settings.run_timeout_seconds if own is None else own) or None
-
-    def _verbosity(self, obj: RawObject) -> int:
-        """Return how many -v the run gets: from the object, the environment for its kind, or the flag."""
-        default = self.settings.verbosity if self.watch.verbosity is None else self.watch.verbosity
-        return min(_integer_annotation(obj, VERBOSITY_ANNOTATION, default), HIGHEST_VERBOSITY)
 
     def _inputs(self, obj: RawObject, *, finalizing: bool) -> Inputs:
         watch = self.watch
         check_size(obj, self.settings.max_object_values)
-        variables = extra_vars(
-            ExtraVarsRequest(
-                obj=obj,
-                gvk=watch.gvk,
-                snake_case=watch.snake_case_parameters,
-                mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
-                watch_vars=watch.variables,
-                allowed=watch.allow_variables,
-                declared=watch.declared_for(finalizing=finalizing),
-                finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
-            )
+        request = ExtraVarsRequest(
+            obj=obj,
+            gvk=watch.gvk,
+            snake_case=watch.snake_case_parameters,
+            mark_unsafe=self.settings.mark_unsafe if watch.mark_unsafe is None else watch.mark_unsafe,
+            watch_vars=watch.variables,
+            allowed=watch.allow_variables,
+            declared=watch.declared_for(finalizing=finalizing),
+            finalizer_vars=watch.finalizer.variables if finalizing and watch.finalizer else None,
         )
-        content = watch.content
-        playbook = content.path if isinstance(content, PlaybookContent) else None
-        return Inputs(variables, cmdline=self.settings.ansible_args, playbook=playbook)
+        playbook = watch.content.path if isinstance(watch.content, PlaybookContent) else None
+        return Inputs(extra_vars(request), cmdline=self.settings.ansible_args, playbook=playbook)
 
-    def _logging(self, obj: RawObject) -> OnEvent:
-        """Return a callback that logs the events of a run for the object."""
-        gvk, wanted = str(self.watch.gvk), self._wanted_events(obj)
-
-        def log(event: RunEvent) -> None:
-            line = log_line(event, wanted)
-            if line is not None:
-                getattr(logger, line.level)(line.message, gvk=gvk, **{"event_type": event.name, **line.fields})
-
-        return log
-
-    def _wanted_events(self, obj: RawObject) -> LogEvents:
+    def _log_events(self, obj: RawObject) -> "LogEvents":
         """Return what to log; a verbosity from the object or from ANSIBLE_VERBOSITY includes the output of tasks."""
-        wanted = LogEvents(self.settings.log_events)
-        is_verbose = _integer_annotation(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
-        return LogEvents.OUTPUT if is_verbose and wanted is LogEvents.TASKS else wanted
-
-    async def _log_end(self, spec: RunSpec, summary: RunSummary) -> None:
-        if self.settings.debug_logs:
-            output = await run_in_thread(lambda: _output_of(spec))
-            logger.info("Output of the run", gvk=str(self.watch.gvk), stdout=output)
-        if summary.is_successful:
-            logger.info("Play succeeded")
+        configured = LogEvents(self.settings.log_events)
+        is_verbose = _integer(obj, VERBOSITY_ANNOTATION, self.settings.output_verbosity) > 0
+        return LogEvents.OUTPUT if is_verbose and configured is LogEvents.TASKS else configured
 
 
-def _each(first: OnEvent, second: OnEvent) -> OnEvent:
-    def on_event(event: RunEvent) -> None:
-        first(event)
-        second(event)
-
-    return on_event
-
-
-def _output_of(spec: RunSpec) -> str:
-    """Return the output of a run without colours; empty if it left none."""
+def _printed(workspace: Workspace, ident: str) -> str:
+    """Return the output of a run without colors; empty if it left none."""
     try:
-        text = (spec.workspace.artifacts(spec.ident) / "stdout").read_text(encoding="utf-8", errors="replace")
+        text = (workspace.artifacts(ident) / "stdout").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
-    return strip_colours(text)
+    return strip_colors(text)
 
 
-def _not_started(error: Exception) -> RunSummary:
-    return RunSummary.of_failure(f"Unable to run reconciliation: {error}")
-
-
-def _integer_annotation(obj: RawObject, name: str, default: int) -> int:
+def _integer(obj: RawObject, annotation: str, default: int) -> int:
     """Return the number in an annotation; an invalid one is logged and ignored, as in the Go runner."""
-    text = annotation_of(obj, name)
+    text = annotation_of(obj, annotation)
     if text is None:
         return default
     number = parse_integer(text)
     if number is None:
-        logger.info("Ignoring an annotation that is not a whole number", annotation=name, value=text)
+        logger.info("Ignoring an annotation that isn't an integer", annotation=annotation, value=text)
         return default
     return number
+
+
+def check_size(obj: RawObject, limit: int) -> None:
+    """Raise ValueError if an object has more than ``limit`` values, 0 for no limit.
+
+    Ansible needs about 4.5 KiB of memory for each value of a spec, which a run receives three times, no matter how
+    small the value is: an object of one megabyte may hold 250,000 of them. Long strings cost little, and the API server
+    limits them. Values are scalars, lists, and mappings, at any depth. ``managedFields`` don't count, because they have
+    as many as the rest and users don't write them.
+    """
+    managed = obj.get("metadata", {}).get("managedFields")
+    found = count_values(obj) - (0 if managed is None else count_values(managed))
+    if found > limit > 0:
+        raise ValueError(
+            f"the object has {found:,} values, and a run takes at most {limit:,}: make the object smaller, for example "
+            "by moving data into a ConfigMap, or raise --max-object-values"
+        )
+
+
+def count_values(value: Any) -> int:
+    """Return the number of values in a JSON value, including itself, at any depth."""
+    found, unvisited = 0, [value]
+    while unvisited:
+        each = unvisited.pop()
+        found += 1
+        if isinstance(each, dict):
+            unvisited.extend(each.values())
+        elif isinstance(each, list):
+            unvisited.extend(each)
+    return found
+
+
+class LogEvents(StrEnum):
+    """How much of a run is logged; with OUTPUT it is what each task prints instead of its result."""
+
+    NOTHING = "nothing"
+    TASKS = "tasks"
+    OUTPUT = "output"
+    EVERYTHING = "everything"
+
+
+_QUIET_ACTIONS = DEBUG_ACTIONS | {"set_fact", "ansible.builtin.set_fact", "ansible.legacy.set_fact"}
+_TASK_STARTED = ("playbook_on_task_start", "playbook_on_handler_task_start")
+
+_Shape = tuple[str, str, dict[str, str]]  # level, message, and the fields of the event with their names in the log
+
+_STARTED: _Shape = ("info", "Task started", {"full_name": "full_name", "action": "action"})
+_EVENT: _Shape = (
+    "info",
+    "Ansible event",
+    {"name": "event_type", "item": "item", "message": "result", "stdout": "stdout"},
+)
+_OUTPUT: _Shape = ("info", "Ansible event", {"name": "event_type", "stdout": "stdout"})
+_RECAP: _Shape = ("info", "Recap", {"stdout": "stdout"})
+_MESSAGE: _Shape = ("info", "Task said", {"item": "item", "message": "said"})
+_IGNORED: _Shape = ("info", "Task failed (ignored)", {"message": "reason"})
+_SHAPES: dict[str, _Shape] = {
+    **dict.fromkeys(_TASK_STARTED, _STARTED),
+    "runner_item_on_ok": ("info", "Item done", {"item": "item", "changed": "changed"}),
+    "runner_item_on_failed": ("error", "Item failed", {"item": "item", "message": "reason"}),
+    "runner_on_failed": ("error", "Task failed", {"message": "reason", "task_path": "path"}),
+    "runner_on_unreachable": ("error", "Host unreachable", {"message": "reason"}),
+}
+
+
+def log_line(event: RunEvent, log_events: LogEvents) -> tuple[str, str, dict[str, Any]] | None:
+    """Return level, message, and fields of the line for an event; None if the event isn't logged."""
+    shape: _Shape | None = None
+    if event.name == "playbook_on_stats":
+        shape = _RECAP
+    elif log_events is LogEvents.EVERYTHING:
+        shape = _EVENT
+    elif log_events is LogEvents.OUTPUT and event.task and event.stdout:
+        shape = _OUTPUT
+    elif log_events is LogEvents.TASKS:
+        if event.action in DEBUG_ACTIONS and event.name in ("runner_on_ok", "runner_item_on_ok"):
+            shape = _MESSAGE if event.message else None
+        elif event.ignored and event.name == "runner_on_failed":
+            shape = _IGNORED
+        elif event.action not in _QUIET_ACTIONS or event.name not in _TASK_STARTED:
+            shape = _SHAPES.get(event.name)
+    if shape is None:
+        return None
+    level, message, names = shape
+    values = {shown: getattr(event, name) for name, shown in {"task": "task", "host": "host", **names}.items()}
+    return level, message, {shown: value for shown, value in values.items() if value != ""}

@@ -1,36 +1,41 @@
-"""Builds the summary of a run from its events.
+"""The summary of a run: what failed and why, from its events and the way it ended.
 
-A ``RunSummaryBuilder`` is given the events one by one and, at the end, how the run ended. It decides what failed: a
-task whose failure was ignored or rescued in a block did not fail; an unreachable host did; and a play without a recap
-failed for the reason that Ansible printed. It keeps a few lines of text, never all events.
+A ``RunSummaryBuilder`` receives the events one by one and, last, an ``Ending``. An ignored or rescued failure doesn't
+count, an unreachable host does, and a play without a recap failed for the reason that Ansible printed. The builder
+keeps a few lines of output, never all events.
+
+``explain_memory`` adds the reason that Ansible often omits: a ``MemoryError`` has no text. So a failure without a
+reason is judged by the size of the largest process. A run that succeeded before it could be killed has succeeded.
 """
 
 import itertools
 import re
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rolecall.kube.quantities import parse_duration
+from rolecall.kube.quantities import format_bytes, parse_duration
 from rolecall.runner.runs.events import Counts, RunEvent, RunSummary, Status, TaskFailure, cut
 
-_FAILED = "runner_on_failed"
-_ITEM_FAILED = "runner_item_on_failed"
-_UNREACHABLE = "runner_on_unreachable"
-_TASK_STARTED = ("playbook_on_task_start", "playbook_on_handler_task_start")
 _NO_HOSTS = ("playbook_on_no_hosts_matched", "playbook_on_no_hosts_remaining")
-_STATS = "playbook_on_stats"
-_HOST_STARTED = "runner_on_start"
 _ERROR_LINE = re.compile(r"^(?:\[ERROR\]:|ERROR!)\s*(.*)")
 _ORIGIN_LINE = re.compile(r"^Origin:\s*(.*)")
 _TAIL_LINES = 60
 _TAIL_CHARACTERS = 4096
 
+_SUSPICIOUS_SHARE = 0.4
+"""A process fails long before it reaches its limit: growing often requires as much memory again."""
+
+_REPORTS_MEMORY = re.compile(r"MemoryError|[Oo]ut of memory|[Cc]annot allocate")
+_REPORTS_NOTHING = re.compile(
+    r"(?:Error rendering template\.|[Ff]ailed\.|probably a bug:?|without a message|ended early|exit code -?\d+.*)\s*\Z"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended: status, exit code of Ansible and duration; a reason if it was not Ansible that ended it."""
+    """How a run ended: status, exit code of Ansible, and duration; a reason if the operator or a limit stopped it."""
 
     status: Status
     rc: int | None = None
@@ -63,147 +68,170 @@ class RunSummaryBuilder:
         """Add the next event, in the order in which Ansible emitted them."""
         self._last_created = event.created or self._last_created
         self._tail.extend(event.stdout.splitlines())
-        if event.name in _TASK_STARTED:
-            self._task = event.task
-        elif event.name == _HOST_STARTED:
-            self._last_failed.pop(event.host, None)
-        elif event.name == _ITEM_FAILED:
-            self._items.setdefault((event.task_id, event.host), event.message)
-        elif event.name == _FAILED and not event.ignored:
-            self._failed.append(event)
-            self._last_failed[event.host] = event
-        elif event.name == _UNREACHABLE:
-            self._unreachable.append(event)
-        elif event.name in _NO_HOSTS:
-            self._has_skipped_play = True
-        elif event.name == _STATS:
-            self._recap, self._task = event, ""
+        match event.name:
+            case "playbook_on_task_start" | "playbook_on_handler_task_start":
+                self._task = event.task
+            case "runner_on_start":
+                self._last_failed.pop(event.host, None)
+            case "runner_item_on_failed":
+                self._items.setdefault((event.task_id, event.host), event.message)
+            case "runner_on_failed" if not event.ignored:
+                self._failed.append(event)
+                self._last_failed[event.host] = event
+            case "runner_on_unreachable":
+                self._unreachable.append(event)
+            case "playbook_on_stats":
+                self._recap, self._task = event, ""
+            case name if name in _NO_HOSTS:
+                self._has_skipped_play = True
         if event.requeue is not None:
-            self._note_requeue(event, event.requeue)
+            try:
+                self._requeue = _read_requeue(event.requeue)
+            except (TypeError, ValueError, OverflowError) as error:
+                reason = "its result is hidden by no_log" if event.censored else str(error)
+                message = f"cannot tell when to run again: {reason}"
+                self._requeue_failure = TaskFailure(event.task, event.host, message)
 
     def finish(self, ending: Ending) -> RunSummary:
         """Return the summary of the run."""
         failures = self._failures(ending)
-        status: Status = ending.status
-        if status == "successful" and failures:
+        status: Status = ending.status if failures else "successful"
+        if failures and status == "successful":
             status = "failed"
-        elif not failures:
-            status = "successful"
         after, at = self._requeue
         counts = self._recap.counts if self._recap else {}
+        names = ("ok", "changed", "skipped", "failures")
         return RunSummary(
             status=status,
             rc=ending.rc,
             failures=tuple(failures),
             unreachable=bool(counts.get("dark")) or (self._recap is None and bool(self._unreachable)),
-            counts=_counts(counts),
+            counts=Counts(*(int(counts.get(name, {}).get("localhost", 0)) for name in names)),
             completion=_go_time(self._recap.created if self._recap else self._last_created),
             requeue_after_seconds=after,
             requeue_at=at,
             stats=self._recap.stats if self._recap else {},
             duration_seconds=ending.duration_seconds,
-            stdout_tail=self._stdout_tail(),
+            stdout_tail="\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:],
             peak_memory_bytes=ending.peak_memory_bytes,
         )
 
-    def _note_requeue(self, event: RunEvent, wish: Mapping[str, Any]) -> None:
-        try:
-            self._requeue = _read_requeue(wish)
-        except (TypeError, ValueError, OverflowError) as error:
-            reason = "its result is hidden by no_log" if event.censored else str(error)
-            message = f"cannot tell when to run again: {reason}"
-            self._requeue_failure = TaskFailure(event.task, event.host, message)
-
     def _failures(self, ending: Ending) -> list[TaskFailure]:
-        failures = [TaskFailure(event.task, event.host, self._message(event)) for event in self._unrescued()]
+        """Return the failures of tasks and hosts, or else the failure of the run as a whole, if it has one."""
+        failures = [
+            TaskFailure(
+                event.task,
+                event.host,
+                self._items.get((event.task_id, event.host)) or event.message or "failed without a message",
+            )
+            for event in self._unrescued()
+        ]
         if not self._unreachable_ok:
-            failures += [_unreachable(event) for event in self._unreachable if self._counts_as_unreachable(event)]
+            failures += [
+                TaskFailure(event.task, event.host, cut(f"unreachable: {event.message}"))
+                for event in self._unreachable
+                if self._recap is None or event.host in self._recap.counts.get("dark", {})
+            ]
         if self._requeue_failure:
             failures.append(self._requeue_failure)
         if ending.reason:
-            failures.append(TaskFailure(self._task, "", cut(ending.reason)))
-        elif not failures:
-            failures += self._failures_without_task(ending)
-        return failures
-
-    def _failures_without_task(self, ending: Ending) -> list[TaskFailure]:
-        is_only_unreachable = ending.status == "failed" and self._recap is not None and self._recap.counts.get("dark")
-        if self._unreachable_ok and is_only_unreachable:
+            return [*failures, TaskFailure(self._task, "", cut(ending.reason))]
+        if failures:
+            return failures
+        counts = self._recap.counts if self._recap else {}
+        if self._unreachable_ok and ending.status == "failed" and counts.get("dark"):
             return []
         if self._recap is None or ending.status != "successful":
             return [TaskFailure(self._task, "", self._printed_reason(ending))]
-        if self._has_skipped_play and not self._recap.counts.get("processed") and not self._unreachable_ok:
+        if self._has_skipped_play and not counts.get("processed") and not self._unreachable_ok:
             return [TaskFailure("", "", "no host of the inventory matches the play, so nothing was done")]
         return []
 
     def _unrescued(self) -> list[RunEvent]:
         """Return the failures that were not rescued.
 
-        The recap counts a host's rescued and its final failures apart. A host goes on after a rescue and stops after a
-        final failure, so that its final ones are its last ones. Without a recap a host that went on was rescued.
+        The recap counts a host's rescued and its final failures separately. A host continues after a rescue and stops
+        after a final failure, so its final failures are its last. Without a recap a host that continued was rescued.
         """
         if self._recap is None:
             return list(self._last_failed.values())
-        left = Counter({host: int(count) for host, count in self._recap.counts.get("failures", {}).items()})
-        standing: list[RunEvent] = []
+        remaining = Counter({host: int(count) for host, count in self._recap.counts.get("failures", {}).items()})
+        final: list[RunEvent] = []
         for event in reversed(self._failed):
-            if left[event.host] > 0:
-                left[event.host] -= 1
-                standing.append(event)
-        return standing[::-1]
-
-    def _counts_as_unreachable(self, event: RunEvent) -> bool:
-        return self._recap is None or event.host in self._recap.counts.get("dark", {})
-
-    def _message(self, event: RunEvent) -> str:
-        return self._items.get((event.task_id, event.host)) or event.message or "failed without a message"
+            if remaining[event.host] > 0:
+                remaining[event.host] -= 1
+                final.append(event)
+        return final[::-1]
 
     def _printed_reason(self, ending: Ending) -> str:
-        """Return Ansible's last error with its position, or else the end of its output."""
+        """Return Ansible's last error, with its position in parentheses, or else the end of its output."""
         lines = list(self._tail)
         errors = [number for number, line in enumerate(lines) if _ERROR_LINE.match(line)]
-        if errors:
-            return cut(_error_text(lines[errors[-1] :]))
-        printed = " | ".join(line.strip() for line in lines[-3:] if line.strip())
-        ended = "the play ended early" if ending.rc is None else f"ansible-playbook ended with exit code {ending.rc}"
-        return cut(f"{ended}: {printed}" if printed else f"{ended} and printed nothing")
-
-    def _stdout_tail(self) -> str:
-        return "\n".join(line for line in self._tail if line.strip())[-_TAIL_CHARACTERS:]
-
-
-def _error_text(lines: list[str]) -> str:
-    """Return the error that starts in the first line, with its position in brackets."""
-    place = next((number for number, line in enumerate(lines) if _ORIGIN_LINE.match(line)), len(lines))
-    body = list(itertools.takewhile(str.strip, lines[:place]))
-    text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))
-    return text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[place : place + 1])
+        if not errors:
+            printed = " | ".join(line.strip() for line in lines[-3:] if line.strip())
+            ended = (
+                "the play ended early" if ending.rc is None else f"ansible-playbook ended with exit code {ending.rc}"
+            )
+            return cut(f"{ended}: {printed}" if printed else f"{ended} and printed nothing")
+        lines = lines[errors[-1] :]
+        origin = next((number for number, line in enumerate(lines) if _ORIGIN_LINE.match(line)), len(lines))
+        body = itertools.takewhile(str.strip, lines[:origin])
+        text = _ERROR_LINE.sub(r"\1", " ".join(line.strip() for line in body))
+        return cut(text + "".join(_ORIGIN_LINE.sub(r" (\1)", line) for line in lines[origin : origin + 1]))
 
 
-def _unreachable(event: RunEvent) -> TaskFailure:
-    return TaskFailure(event.task, event.host, cut(f"unreachable: {event.message}"))
-
-
-def _counts(counts: Mapping[str, Mapping[str, int]]) -> Counts:
-    names = ("ok", "changed", "skipped", "failures")
-    return Counts(*(int(counts.get(name, {}).get("localhost", 0)) for name in names))
-
-
-def _read_requeue(wish: Mapping[str, Any]) -> tuple[float | None, float | None]:
+def _read_requeue(request: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return (seconds from now, None) or (None, POSIX seconds)."""
-    at, period = wish.get("at"), wish.get("period")
+    at, period = request.get("at"), request.get("period")
     if at is not None:
         return None, int(at) / 1000
     if not isinstance(period, str):
-        raise ValueError(f"period is {period!r}, expected text such as 30s")  # noqa: TRY004 - one error for every wish
+        raise ValueError(f"period is {period!r}, expected text such as 30s")  # noqa: TRY004 - one error for all
     return parse_duration(period), None
 
 
 def _go_time(created: str) -> str:
-    """Return an ISO time with at most eight digits of fraction and no zeros at its end."""
+    """Return an ISO time with at most eight digits of fraction and no trailing zeros."""
     head, dot, rest = created.partition(".")
     if not dot:
         return created
     digits, plus, zone = rest.partition("+")
     fraction = digits[:8].rstrip("0")
     return head + (f".{fraction}" if fraction else "") + plus + zone
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryKill:
+    """A process was killed because the container was full: by the operator, or possibly of this run by the kernel."""
+
+    reason: str
+    by_kernel: bool = False
+
+
+def explain_memory(summary: RunSummary, limit_bytes: int, kill: MemoryKill | None) -> RunSummary:
+    """Return the summary with the memory shortage as the reason of a failure, if there was one.
+
+    Each process could have ``limit_bytes`` (0: no limit).
+    """
+    if summary.is_successful:
+        return summary
+    if kill and not kill.by_kernel:  # other failures are consequences; only the task is worth keeping
+        task = summary.failures[-1].task if summary.failures else ""
+        return replace(summary, failures=(TaskFailure(task, "", cut(kill.reason)),))
+    text, failures = "", summary.failures[-1:]
+    limit, peak = format_bytes(limit_bytes), format_bytes(summary.peak_memory_bytes)
+    advice = "let the role process less at a time, or raise --run-memory-limit"
+    is_large = summary.peak_memory_bytes >= limit_bytes * _SUSPICIOUS_SHARE
+    if kill:
+        text = kill.reason
+    elif limit_bytes > 0:
+        if reported := tuple(failure for failure in summary.failures if _REPORTS_MEMORY.search(failure.message)):
+            text, failures = f"out of memory: a process of the run needed more than {limit} ({advice})", reported
+        elif is_large and _REPORTS_NOTHING.search(summary.message):
+            text = f"probably out of memory: a process of the run had {peak} and may have {limit} ({advice})"
+    if not text:
+        return summary
+    explained = (
+        replace(each, message=cut(f"{text}: {each.message}")) if each in failures else each for each in summary.failures
+    )
+    return replace(summary, failures=tuple(explained))

@@ -2,23 +2,21 @@
 
 The first line of stdin is a ``RunnerInput``. Stdin then stays open; when it is closed, the operator has died. Stdout
 carries the events as lines of JSON and, last, how the run ended. Whatever ends the run (its last task, SIGTERM, the
-operator's death), no process below this one is left when it exits.
+operator's death), no process below this one remains when it exits.
 
-The artifacts of one run while it lasts: what is stored of an event, and how much the run may store.
+The process limits what the run takes. The kernel limits the private memory of each process. The artifacts of a run (the
+command, a file for each event, and ``stdout``) are all written by this process: so the files that exist at the first
+event, plus the events, are everything, and ``RLIMIT_FSIZE`` stops a single file that grows between two events.
 
-The process of a run writes all its artifacts: the command, a file for each event, and ``stdout``, with what is printed
-for each event. So what is there at the first event, and then the events, are everything; a single file that grows
-between two of them meets ``RLIMIT_FSIZE``.
-
-Keeps secrets out of the files that a run leaves.
-
-ansible-runner writes the whole environment of a play into a file, and a role may print its environment. So the secrets
-of a run are passed as ``HiddenText``, which ``execve`` sees in the clear and JSON does not. Text that contains a secret
-all the same is redacted before it is written, or when the run ends at the latest.
+The process keeps secrets out of the files that a run leaves. ansible-runner writes the whole environment of a play into
+a file, and a role may print its environment. So the secrets of a run are passed as ``HiddenText``, which ``execve``
+sees in the clear and JSON doesn't. Text that contains a secret nevertheless is redacted before it is written, or when
+the run ends at the latest.
 """
 
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -34,146 +32,29 @@ from typing import Any, Self
 from rolecall.kube.quantities import format_bytes
 from rolecall.runner.runs.events import read_event
 from rolecall.runner.runs.planned.playbook import command_of, is_planned
-from rolecall.runner.runs.resource_limits import PeakMemory, limit_file_size, limit_memory
 from rolecall.runner.runs.workspace import TEMPORARY
 from rolecall.system.processes import become_subreaper, end_descendants, reap_children
-
-_PRINTED = "stdout"
-_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
-
-
-class ArtifactsTooLargeError(Exception):
-    """The artifacts of a run are larger than it may have."""
-
-
-class EventFiles:
-    """The files of the events of one run, in ``folder``; with a limit of 0 nothing is limited.
-
-    With ``output_in_events`` a file repeats what is printed for its event, and ansible-runner writes it. Otherwise it
-    is written here, and its ``start_line`` and ``end_line`` say where the text is in ``stdout``.
-    """
-
-    def __init__(self, folder: Path, limit_bytes: int, *, output_in_events: bool) -> None:
-        self._folder = folder
-        self._limit_bytes = limit_bytes
-        self._output_in_events = output_in_events
-        self._counted_bytes = 0
-
-    def store(self, event: Mapping[str, Any]) -> bool:
-        """Take note of an event; return whether ansible-runner is to write it.
-
-        Raises ArtifactsTooLargeError if the run has stored too much.
-        """
-        if self._limit_bytes and not self._counted_bytes:
-            # Not earlier: ansible-playbook, which has started by now, may write files of any size.
-            limit_file_size(self._limit_bytes)
-            self._counted_bytes = _size_of_files(self._folder.parent)
-        stored = event if self._output_in_events else {key: event[key] for key in event if key != _PRINTED}
-        text = json.dumps(stored)
-        self._counted_bytes += len(text) + _printed_bytes(event)
-        if self._counted_bytes > self._limit_bytes > 0:
-            raise ArtifactsTooLargeError(
-                f"the run was ended, because its artifacts have more than {format_bytes(self._limit_bytes)}: let the "
-                "role print and return less, or raise --max-artifacts-size, of which a run may have an eighth"
-            )
-        if not self._output_in_events:
-            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not end the run
-                self._write(f"{event['counter']}-{event['uuid']}.json", text)
-        return self._output_in_events
-
-    def _write(self, name: str, text: str) -> None:
-        """Write a file that only this user may read, and give it its name when it is complete."""
-        path = self._folder / name
-        partial = path.with_name(f"{name}.tmp")
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
-        partial.replace(path)
-
-
-def _printed_bytes(event: Mapping[str, Any]) -> int:
-    printed = str(event.get(_PRINTED, ""))
-    return len(printed.encode(errors="replace")) + len(_END_OF_LINE) if printed else 0
-
-
-def _size_of_files(folder: Path) -> int:
-    # In bytes, as the events: ``size_on_disk`` of the budget counts blocks, once a run is over.
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-
-
-_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
-_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
-_REPLACEMENT = "(hidden)"
-
-
-class HiddenText(list[str], os.PathLike[str]):
-    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(["hidden"])
-        self._text = text
-
-    def __fspath__(self) -> str:
-        """Return the text; there is no other way to it."""
-        return self._text
-
-
-def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
-    """Hide every variable that is not known to be harmless, because an operator's environment may hold passwords."""
-    return {
-        name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
-        for name, value in environment.items()
-    }
-
-
-def redact(value: Any, secrets: Iterable[str]) -> Any:
-    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
-    secrets = [secret for secret in secrets if secret]
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, _REPLACEMENT)
-    elif isinstance(value, dict):
-        for key in value:
-            value[key] = redact(value[key], secrets)
-    elif isinstance(value, list):
-        value[:] = [redact(item, secrets) for item in value]
-    return value
-
-
-def redact_folder(folder: Path, secrets: Iterable[str]) -> None:
-    """Replace secrets in the output of a run, and remove the half-written events that a killed run leaves."""
-    for partial in folder.glob("job_events/*-partial.json*"):
-        partial.unlink(missing_ok=True)
-    wanted = [secret.encode() for secret in secrets if secret]
-    for name in ("stdout", "stderr"):
-        path = folder / name
-        content = path.read_bytes() if path.exists() else b""
-        clean = content
-        for secret in wanted:
-            clean = clean.replace(secret, _REPLACEMENT.encode())
-        if clean != content:
-            path.write_bytes(clean)
-
 
 COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
 """The directory of rolecall's own Ansible collections."""
 
 CALLBACK_PLUGINS = Path(__file__).with_name("callback_plugins")
-"""The directory of rolecall's own callback plugins; Ansible loads whatever lies there."""
+"""The directory of rolecall's own callback plugins; Ansible loads everything in it."""
 
 PARENT_DIED = signal.SIGUSR1
-"""The signal that a forked process gets when the fork server dies."""
+"""The signal that a forked process receives when the fork server dies."""
 
 Adapt = Callable[[Any], None]
 """Changes the ``ansible_runner.Runner`` of a run before it starts."""
 
 _LAST_FILES_SECONDS = 6.0
 _NOTE_BYTES, _NOTES_BYTES = 1024, 65536
-_LOOK_AGAIN_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """What the process has to run; ``role`` and ``playbook`` are absolute paths, one of them is empty."""
+    """The input of the process; ``role`` and ``playbook`` are absolute paths, one of them is empty."""
 
     ident: str
     workspace: str
@@ -193,17 +74,63 @@ class RunnerInput:
 
     @classmethod
     def from_line(cls, line: bytes) -> Self:
-        """Read what ``to_line`` wrote."""
+        """Parse the output of ``to_line``."""
         return cls(**json.loads(line))
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of ``ansible_runner`` that name the role or playbook."""
-        if self.playbook:
-            return {"playbook": self.playbook}
-        parent, _, name = self.role.rpartition("/")
-        skip_facts = os.environ.get("ANSIBLE_GATHERING") == "explicit"
-        return {"role": name, "roles_path": f"{parent}/", "hosts": "localhost", "role_skip_facts": skip_facts}
+    def artifacts(self) -> Path:
+        """The artifact directory of the run."""
+        return Path(self.workspace) / "artifacts" / self.ident
+
+
+def main(notes: "Notes | None" = None, adapt: Adapt = lambda _: None) -> None:
+    """Run the ``RunnerInput`` from stdin, pass on the notes, and exit when no process of the run remains."""
+    output = Output(os.dup(1))
+    os.dup2(2, 1)  # everything that this process prints goes to stderr
+    wake_up = _wake_up_on_signals()
+    become_subreaper()
+    run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
+    limit_memory(run_input.memory_limit_bytes)
+    memory = PeakMemory()
+    thread = RunnerThread(run_input, output, adapt)
+    thread.start()
+    stopped = _wait(thread.finished_descriptor, wake_up)
+    survivors = thread.end(run_input.grace_seconds)
+    reap_children()
+    ending = (stopped or thread.ending) | {"peak_memory_bytes": memory.max_bytes}
+    redact_directory(run_input.artifacts, run_input.secrets.values())
+    shutil.rmtree(Path(run_input.workspace) / TEMPORARY, ignore_errors=True)
+    if run_input.role:
+        (Path(run_input.workspace) / "project" / "main.json").unlink(missing_ok=True)
+    if found := notes.read() if notes else []:
+        output.write(json.dumps({"notes": found}))
+    output.write(json.dumps({"ending": ending, "survivors": survivors}))
+    os._exit(0)  # the thread may hang in ansible-runner, and nothing else remains to be done
+
+
+def _wake_up_on_signals() -> int:
+    """Return a descriptor that receives the number of each signal that ends this process."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, PARENT_DIED):
+        signal.signal(number, lambda _number, _frame: None)
+    return reading
+
+
+def _wait(finished: int, wake_up: int) -> dict[str, Any]:
+    """Wait for the end of the run; return how and why it has to be stopped, or nothing if it ended by itself."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor in (finished, wake_up, 0):
+            selector.register(descriptor, selectors.EVENT_READ)
+        ready = {key.fd for key, _ in selector.select()}
+    if finished in ready:
+        return {}
+    if wake_up not in ready:
+        return {"status": "canceled", "reason": "the operator has died"}
+    if PARENT_DIED in os.read(wake_up, _NOTE_BYTES):
+        return {"status": "error", "reason": "the fork server of the run has died"}
+    return {"status": "canceled", "reason": "the run was asked to end"}
 
 
 class RunnerThread(threading.Thread):
@@ -214,15 +141,19 @@ class RunnerThread(threading.Thread):
         self._input = run_input
         self._output = output
         self._adapt = adapt
-        self._files = _event_files(run_input)
+        self._files = EventFiles(
+            run_input.artifacts / "job_events",
+            run_input.artifact_limit_bytes,
+            output_in_events=run_input.output_in_events,
+        )
         self.finished_descriptor, self._finish = os.pipe()
         self._is_stopping = threading.Event()
         self.ending: dict[str, Any] = {}
 
     def end(self, grace_seconds: float) -> list[int]:
-        """End everything below this process and let ansible-runner write its last files; return ids that survived.
+        """End everything below this process, let ansible-runner write its last files, and return ids of survivors.
 
-        ansible-runner may be about to start ansible-playbook: until it has finished, what it starts is killed at once.
+        ansible-runner may be about to start ansible-playbook: until it has finished, its children are killed.
         """
         if not self.is_alive():
             reap_children()
@@ -230,14 +161,28 @@ class RunnerThread(threading.Thread):
         self._is_stopping.set()
         deadline = time.monotonic() + _LAST_FILES_SECONDS
         while self.is_alive() and time.monotonic() < deadline:
-            self.join(timeout=_LOOK_AGAIN_SECONDS)
+            self.join(timeout=_RETRY_SECONDS)
             survivors = end_descendants(os.getpid(), 0)
         return survivors
 
     def run(self) -> None:
         """Run ansible-runner; an exception that it raises is an ending too."""
+        secrets = self._input.secrets
+
+        def on_event(raw: dict[str, Any]) -> bool:
+            redact(raw, secrets.values())
+            self._output.write(read_event(raw).to_json())
+            return self._files.store(raw)
+
         try:
-            self.ending = self._run()
+            runner = configure(self._input, event_handler=on_event, cancel_callback=self._is_stopping.is_set)
+            self._adapt(runner)
+            if is_planned(self._input.environment):
+                runner.config.command = command_of(runner.config.command)
+            runner.config.env = hide_environment(runner.config.env)
+            runner.config.env |= {name: HiddenText(value) for name, value in secrets.items()}
+            status, rc = runner.run()
+            self.ending = {"status": status, "rc": rc}
         except ArtifactsTooLargeError as error:
             self.ending = {"status": "error", "reason": str(error)}
         except Exception as error:  # noqa: BLE001 - whatever ansible-runner raises must reach the status of the object
@@ -245,42 +190,42 @@ class RunnerThread(threading.Thread):
         finally:
             os.close(self._finish)
 
-    def _run(self) -> dict[str, Any]:
-        runner = configure(self._input, event_handler=self._on_event, cancel_callback=self._is_stopping.is_set)
-        self._adapt(runner)
-        if is_planned(self._input.environment):
-            runner.config.command = command_of(runner.config.command)
-        runner.config.env = hide_environment(runner.config.env)
-        runner.config.env |= {name: HiddenText(value) for name, value in self._input.secrets.items()}
-        status, rc = runner.run()
-        return {"status": status, "rc": rc}
-
-    def _on_event(self, raw: dict[str, Any]) -> bool:
-        redact(raw, self._input.secrets.values())
-        self._output.write(read_event(raw).to_json())
-        return self._files.store(raw)
-
-
-def _event_files(run_input: RunnerInput) -> EventFiles:
-    folder = Path(run_input.workspace) / "artifacts" / run_input.ident / "job_events"
-    return EventFiles(folder, run_input.artifact_limit_bytes, output_in_events=run_input.output_in_events)
-
 
 def configure(run_input: RunnerInput, **callbacks: Callable[..., Any]) -> Any:
     """Return the ``ansible_runner.Runner`` of a run, ready to start."""
-    # Imported here: an input that cannot be read must not wait for it.
+    # Imported here: an invalid input must not wait for it.
     from ansible_runner.interface import init_runner  # noqa: PLC0415
 
+    if run_input.playbook:
+        content: dict[str, Any] = {"playbook": run_input.playbook}
+    else:
+        parent, _, name = run_input.role.rpartition("/")
+        skip_facts = os.environ.get("ANSIBLE_GATHERING") == "explicit"
+        content = {"role": name, "roles_path": f"{parent}/", "hosts": "localhost", "role_skip_facts": skip_facts}
+    programs = Path(sys.executable).parent
+    callback_paths = [part for part in (os.environ.get("ANSIBLE_CALLBACK_PLUGINS"), str(CALLBACK_PLUGINS)) if part]
+    python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
+    environment = {
+        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
+        # Ansible finds collections on Python's path; ANSIBLE_COLLECTIONS_PATH would override the user's ansible.cfg.
+        "PYTHONPATH": os.pathsep.join(python_path),
+        # ansible-runner adds its own directory.
+        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(callback_paths),
+        # ansible-runner's default writes facts, and with them the environment, into a file.
+        "ANSIBLE_CACHE_PLUGIN": "memory",
+        # A run that is killed can't remove its temporary files.
+        "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
+    }
     return init_runner(
         private_data_dir=run_input.workspace,
         ident=run_input.ident,
         verbosity=max(run_input.verbosity, 0),
-        envvars=_environment(run_input) | dict(run_input.environment),
+        envvars=environment | dict(run_input.environment),
         fact_cache_type="memory",
         quiet=True,
         suppress_env_files=True,
         **callbacks,
-        **run_input.arguments,
+        **content,
     )
 
 
@@ -306,7 +251,7 @@ class Notes:
 
 
 class Output:
-    """Writes lines to the operator through stdout; when nobody reads any more, lines are dropped."""
+    """Writes lines to the operator; when the operator no longer reads, lines are dropped."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -323,83 +268,164 @@ class Output:
             self._is_open = False
 
 
-def main(notes: Notes | None = None, adapt: Adapt = lambda _: None) -> None:
-    """Run the ``RunnerInput`` from stdin, pass on the notes, and exit when no process of the run is left."""
-    output = Output(_take_standard_output())
-    wake_up = _wake_up_on_signals()
-    become_subreaper()
-    run_input = RunnerInput.from_line(sys.stdin.buffer.readline())
-    limit_memory(run_input.memory_limit_bytes)
-    memory = PeakMemory()
-    thread = RunnerThread(run_input, output, adapt)
-    thread.start()
-    stopped = _wait(thread.finished_descriptor, wake_up)
-    survivors = thread.end(run_input.grace_seconds)
-    reap_children()
-    ending = (stopped or thread.ending) | {"peak_memory_bytes": memory.most_bytes}
-    _clean_up(run_input)
-    if found := notes.read() if notes else []:
-        output.write(json.dumps({"notes": found}))
-    output.write(json.dumps({"ending": ending, "survivors": survivors}))
-    os._exit(0)  # the thread may hang in ansible-runner, and nothing else is left to do
+# The artifacts of the run while it lasts.
+
+_PRINTED = "stdout"
+_END_OF_LINE = "\r\n"  # a terminal's; ansible-runner writes one after the text of an event, and not into the event
 
 
-def _take_standard_output() -> int:
-    """Return a descriptor of stdout, and redirect whatever this process prints to stderr."""
-    descriptor = os.dup(1)
-    os.dup2(2, 1)
-    return descriptor
+class ArtifactsTooLargeError(Exception):
+    """The artifacts of a run are larger than its limit."""
 
 
-def _wake_up_on_signals() -> int:
-    """Return a descriptor from which the number of a signal that ends this process can be read."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGINT, PARENT_DIED):
-        signal.signal(number, lambda _number, _frame: None)
-    return reading
+class EventFiles:
+    """The files of the events of one run, in ``directory``; a limit of 0 means no limit.
+
+    With ``output_in_events`` a file repeats the printed text of its event, and ansible-runner writes it. Otherwise it
+    is written here, and its ``start_line`` and ``end_line`` locate the text in ``stdout``.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int, *, output_in_events: bool) -> None:
+        self._directory = directory
+        self._limit_bytes = limit_bytes
+        self._output_in_events = output_in_events
+        self._counted_bytes = 0
+
+    def store(self, event: Mapping[str, Any]) -> bool:
+        """Count an event, and write it unless ansible-runner is to write it; return whether it is.
+
+        Raises ArtifactsTooLargeError if the run has stored too much.
+        """
+        if self._limit_bytes and not self._counted_bytes:
+            # Not earlier: ansible-playbook, which has started by now, may write files of any size.
+            limit_file_size(self._limit_bytes)
+            # In bytes, as the events: the budget for all runs counts blocks, after a run has ended.
+            self._counted_bytes = sum(
+                path.stat().st_size for path in self._directory.parent.iterdir() if path.is_file()
+            )
+        stored = event if self._output_in_events else {key: event[key] for key in event if key != _PRINTED}
+        text = json.dumps(stored)
+        if printed := str(event.get(_PRINTED, "")):
+            self._counted_bytes += len(printed.encode(errors="replace")) + len(_END_OF_LINE)
+        self._counted_bytes += len(text)
+        if self._counted_bytes > self._limit_bytes > 0:
+            raise ArtifactsTooLargeError(
+                f"the run was stopped, because its artifacts have more than {format_bytes(self._limit_bytes)}: let the "
+                "role print and return less, or raise --max-artifacts-size, of which a run may have an eighth"
+            )
+        if not self._output_in_events:
+            path = self._directory / f"{event['counter']}-{event['uuid']}.json"
+            partial = path.with_name(f"{path.name}.tmp")
+            with suppress(OSError):  # as in ansible-runner: an event that can't be written doesn't end the run
+                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                    file.write(text)
+                partial.replace(path)
+        return self._output_in_events
 
 
-def _wait(finished: int, wake_up: int) -> dict[str, Any]:
-    """Wait for the end of the run; return how and why it has to be ended, or nothing if it ended by itself."""
-    with selectors.DefaultSelector() as selector:
-        for descriptor in (finished, wake_up, 0):
-            selector.register(descriptor, selectors.EVENT_READ)
-        ready = {key.fd for key, _ in selector.select()}
-    if finished in ready:
-        return {}
-    if wake_up not in ready:
-        return {"status": "canceled", "reason": "the operator has died"}
-    if PARENT_DIED in os.read(wake_up, _NOTE_BYTES):
-        return {"status": "error", "reason": "the fork server of the run has died"}
-    return {"status": "canceled", "reason": "the run was asked to end"}
+# The limits that the kernel enforces, each for one process.
 
 
-def _environment(run_input: RunnerInput) -> dict[str, str]:
-    """Return what the environment of the run needs beyond this process's own."""
-    programs = Path(sys.executable).parent
-    callbacks = [part for part in (os.environ.get("ANSIBLE_CALLBACK_PLUGINS"), str(CALLBACK_PLUGINS)) if part]
-    python_path = [part for part in (os.environ.get("PYTHONPATH"), str(COLLECTIONS)) if part]
+def limit_memory(limit_bytes: int) -> None:
+    """Limit the private memory of this process and of each that it starts; 0 means no limit.
+
+    ``RLIMIT_DATA`` counts writable memory. ``RLIMIT_AS`` would count address space too, of which programs in Go reserve
+    far more than they use.
+    """
+    if limit_bytes > 0:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def limit_file_size(limit_bytes: int) -> None:
+    """Limit the size of each file that this process writes, and of those that it starts from now on.
+
+    Writing more raises OSError, because Python ignores the signal SIGXFSZ.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+
+
+class PeakMemory:
+    """The maximum of private memory that a process of a run has had; create it when the run starts.
+
+    A process that was forked from a prepared one shares most of its memory, and so do those that it forks. So its
+    resident memory counts only where it has grown since the start.
+    """
+
+    def __init__(self) -> None:
+        self._resident_bytes, self._data_bytes = _own_memory("VmRSS"), _own_memory("VmData")
+
+    @property
+    def max_bytes(self) -> int:
+        """The maximum of this process, and of any process below it that has ended."""
+        children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        # Not from getrusage: for this process it counts what the parent had when it started this one.
+        return max(0, max(_own_memory("VmHWM"), children) - self._resident_bytes) + self._data_bytes
+
+
+def _own_memory(name: str) -> int:
+    """Return a value of this process's memory in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition(f"{name}:")[2].split(maxsplit=1)[0])
+
+
+# Secrets in the files of the run.
+
+_SHOWN_PREFIXES = ("ANSIBLE_", "AWX_", "RUNNER_", "ROLECALL_", "LC_")
+_SHOWN = frozenset({"PATH", "HOME", "LANG", "USER", "TMPDIR", "PYTHONPATH", "KUBECONFIG", "K8S_AUTH_KUBECONFIG"})
+_REPLACEMENT = "(hidden)"
+
+
+class HiddenText(list[str], os.PathLike[str]):
+    """The value of an environment variable: ``execve`` takes its text, JSON shows the list ``["hidden"]``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(["hidden"])
+        self._text = text
+
+    def __fspath__(self) -> str:
+        """Return the text; nothing else does."""
+        return self._text
+
+
+def hide_environment(environment: Mapping[str, str]) -> dict[str, str | HiddenText]:
+    """Hide every variable that isn't known to be harmless: an operator's environment may contain passwords."""
     return {
-        "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)]),
-        # Ansible finds collections on Python's path; ANSIBLE_COLLECTIONS_PATH would override the user's ansible.cfg.
-        "PYTHONPATH": os.pathsep.join(python_path),
-        # ansible-runner adds its own directory.
-        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(callbacks),
-        # ansible-runner's default writes facts, and with them the environment, into a file.
-        "ANSIBLE_CACHE_PLUGIN": "memory",
-        # A run that is killed cannot remove its temporary files.
-        "ANSIBLE_LOCAL_TEMP": f"{run_input.workspace}/{TEMPORARY}",
+        name: value if name in _SHOWN or name.startswith(_SHOWN_PREFIXES) else HiddenText(value)
+        for name, value in environment.items()
     }
 
 
-def _clean_up(run_input: RunnerInput) -> None:
-    workspace = Path(run_input.workspace)
-    redact_folder(workspace / "artifacts" / run_input.ident, run_input.secrets.values())
-    shutil.rmtree(workspace / TEMPORARY, ignore_errors=True)
-    if run_input.role:
-        (workspace / "project" / "main.json").unlink(missing_ok=True)
+def redact(value: Any, secrets: Iterable[str]) -> Any:
+    """Replace secrets in every string of a JSON value. Dictionaries and lists are changed in place and returned."""
+    secrets = [secret for secret in secrets if secret]
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _REPLACEMENT)
+    elif isinstance(value, dict):
+        for key in value:
+            value[key] = redact(value[key], secrets)
+    elif isinstance(value, list):
+        value[:] = [redact(item, secrets) for item in value]
+    return value
+
+
+def redact_directory(directory: Path, secrets: Iterable[str]) -> None:
+    """Replace secrets in the output of a run, and remove the partial events that a killed run leaves."""
+    for partial in directory.glob("job_events/*-partial.json*"):
+        partial.unlink(missing_ok=True)
+    wanted = [secret.encode() for secret in secrets if secret]
+    for name in ("stdout", "stderr"):
+        path = directory / name
+        content = path.read_bytes() if path.exists() else b""
+        clean = content
+        for secret in wanted:
+            clean = clean.replace(secret, _REPLACEMENT.encode())
+        if clean != content:
+            path.write_bytes(clean)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,89 @@
-"""The extra vars of a run: what a role receives from its object.
+"""The extra vars of a run: what a role receives from its object. Nothing is read, written, or changed in place.
 
-Names, merge order and corner cases are the Go runner's, so that roles written for it see the same variables. Nothing
-is read, written or changed in place.
+Names, merge order, and corner cases are the Go runner's, so that roles written for it see the same variables. Keys of
+the spec are converted to Ansible's naming style (``serviceAccount`` becomes ``service_account``), with the Go runner's
+odd results. One thing differs: Go isolates its special words in a random order, here it is fixed (HTTP, URL, IP).
 
-The variables that a spec may not set, because Ansible or its plugins act on them.
-
-Every field of a spec becomes an extra var. Ansible takes its interpreter, its shell, its temporary directory and its
-connection from variables too, and starts programs by them: an object's author could run code of their own, with the
-credentials of the run, where the CRD keeps unknown fields. ``markUnsafe`` does not help, since these values need no
-template. A watch can allow single variables by name.
-
-Converts the keys of a spec to Ansible's naming style: ``serviceAccount`` becomes ``service_account``.
-
-The rules, including odd results, are the Go runner's, because roles were written against them. One thing differs: Go
-isolates its special words in a random order, here the order is fixed (HTTP, URL, IP). Nothing here raises; a blank key
-stays as it is.
+A spec can't set reserved variables, which change the behavior of Ansible or its plugins. Every field of a spec becomes
+an extra var, and Ansible takes its interpreter, its shell, its temporary directory, and its connection from variables
+too, and starts programs by them: an object's author could run code with the credentials of the run.
+``markUnsafe`` doesn't help, since these values need no template. A watch can allow single variables by name.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+
+_META = "ansible_operator_meta"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraVarsRequest:
+    """The sources of the extra vars; ``finalizer_vars`` is None unless the run is for a finalizer."""
+
+    obj: RawObject
+    gvk: GVK
+    snake_case: bool = True
+    mark_unsafe: bool = False
+    watch_vars: Mapping[str, Any] = field(default_factory=dict)
+    finalizer_vars: Mapping[str, Any] | None = None
+    allowed: frozenset[str] = frozenset()
+    """Reserved variables that the spec may set."""
+    declared: frozenset[str] | None = None
+    """The only fields of the spec that become variables; None for all."""
+
+
+def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
+    """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
+
+    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible.
+    """
+    obj = request.obj
+    spec = obj.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    parameters = snake_case_keys(spec) if request.snake_case else spec
+    if request.declared is not None:
+        parameters = {name: value for name, value in parameters.items() if name in request.declared}
+    # The operator's own variable replaces a field of that name, so the field does no harm.
+    if rejected := sorted(name for name in parameters.keys() - {_META} - request.allowed if is_reserved(name)):
+        raise ValueError(
+            f"the spec sets {', '.join(rejected)}, which Ansible itself acts on: remove the field, or list the "
+            "variable under allowVariables in watches.yaml"
+        )
+    if request.mark_unsafe:
+        obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
+    key = ObjectKey.of_object(request.obj)
+    # Names of some kinds, such as ClusterRole, may contain braces.
+    meta = {"name": key.name, "namespace": key.namespace}
+    name = object_variable(request.gvk)
+    return {
+        **parameters,
+        _META: _unsafe(meta) if request.mark_unsafe else meta,
+        name: obj,
+        f"{name}_spec": spec,
+        **request.watch_vars,
+        **(request.finalizer_vars or {}),
+    }
+
+
+def object_variable(gvk: GVK) -> str:
+    """Return the name of the variable that holds the whole object, for example ``_cache_example_com_memcached``."""
+    return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
+
+
+def _unsafe(value: Any) -> Any:
+    """Mark every string, at any depth, as data that Ansible must not evaluate as a template."""
+    if isinstance(value, str):
+        return {"__ansible_unsafe": value}
+    if isinstance(value, dict):
+        return {key: _unsafe(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unsafe(item) for item in value]
+    return value
+
 
 _RESERVED = re.compile(
     r"_*ansible_\w*"  # Ansible's own, also as the snake case of AnsibleConfigX
@@ -35,13 +96,8 @@ _RESERVED = re.compile(
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a variable changes what Ansible does, and not only what a role sees."""
+    """Return whether a variable changes the behavior of Ansible, and not only the input of a role."""
     return _RESERVED.fullmatch(name) is not None
-
-
-def reserved_among(names: Iterable[str], allowed: frozenset[str]) -> list[str]:
-    """Return the reserved ones among these variables, sorted, except those that a watch allows."""
-    return sorted(name for name in names if is_reserved(name) and name not in allowed)
 
 
 _TWO_DIGIT_GROUPS = re.compile(r"([A-Za-z])([0-9]+)([A-Za-z][0-9]+)")
@@ -51,7 +107,7 @@ _SEPARATORS = " _-"
 
 
 def snake_case(key: str) -> str:
-    """Return a key in snake case; a leading capital becomes a leading underscore."""
+    """Return a key in snake case; a leading capital becomes a leading underscore. A blank key stays as it is."""
     text = _TWO_DIGIT_GROUPS.sub(r"\1 \2 \3", key).strip(" ")
     if not text:
         return key
@@ -92,7 +148,8 @@ def _words(text: str) -> list[str]:
     words = []
     word = ""
     for character, following in zip(text, f"{text[1:]} ", strict=True):
-        if word and _case_changes(character, following):
+        pair = character + following
+        if word and pair.isascii() and pair.isalpha() and character.isupper() != following.isupper():
             words.append(word if character.isupper() else word + character)
             word = character if character.isupper() else ""
         elif character in _SEPARATORS:
@@ -101,79 +158,3 @@ def _words(text: str) -> list[str]:
         else:
             word += character
     return [part.lower() for part in [*words, word]]
-
-
-def _case_changes(character: str, following: str) -> bool:
-    pair = character + following
-    return pair.isascii() and pair.isalpha() and character.isupper() != following.isupper()
-
-
-META = "ansible_operator_meta"
-
-
-@dataclass(frozen=True, slots=True)
-class ExtraVarsRequest:
-    """The sources of the extra vars; ``finalizer_vars`` is None unless the run is for a finalizer."""
-
-    obj: RawObject
-    gvk: GVK
-    snake_case: bool = True
-    mark_unsafe: bool = False
-    watch_vars: Mapping[str, Any] = field(default_factory=dict)
-    finalizer_vars: Mapping[str, Any] | None = None
-    allowed: frozenset[str] = frozenset()
-    """Reserved variables that the spec may set."""
-    declared: frozenset[str] | None = None
-    """The only fields of the spec that become variables; None for all."""
-
-
-def extra_vars(request: ExtraVarsRequest) -> dict[str, Any]:
-    """Return the extra vars of a run; later ones win: spec, meta, object, raw spec, watch vars, finalizer vars.
-
-    Raises ValueError if a field of the spec would set a variable that is reserved for Ansible.
-    """
-    obj, spec = request.obj, _spec(request.obj)
-    parameters = snake_case_keys(spec) if request.snake_case else spec
-    if request.declared is not None:
-        parameters = {name: value for name, value in parameters.items() if name in request.declared}
-    # What the operator sets itself replaces a field of that name, which therefore does no harm.
-    if refused := reserved_among(parameters.keys() - {META}, request.allowed):
-        raise ValueError(
-            f"the spec sets {', '.join(refused)}, which Ansible itself acts on: remove the field, or list the variable "
-            "under allowVariables in watches.yaml"
-        )
-    if request.mark_unsafe:
-        obj, spec, parameters = _unsafe(obj), _unsafe(spec), _unsafe(parameters)
-    key = ObjectKey.of_object(request.obj)
-    # Names of some kinds, such as ClusterRole, may contain braces.
-    meta = {"name": key.name, "namespace": key.namespace}
-    name = object_variable(request.gvk)
-    return {
-        **parameters,
-        META: _unsafe(meta) if request.mark_unsafe else meta,
-        name: obj,
-        f"{name}_spec": spec,
-        **request.watch_vars,
-        **(request.finalizer_vars or {}),
-    }
-
-
-def object_variable(gvk: GVK) -> str:
-    """Return the name of the variable that holds the whole object, for example ``_cache_example_com_memcached``."""
-    return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
-
-
-def _spec(obj: RawObject) -> dict[str, Any]:
-    spec = obj.get("spec")
-    return spec if isinstance(spec, dict) else {}
-
-
-def _unsafe(value: Any) -> Any:
-    """Mark every string, at any depth, as data that Ansible must not evaluate."""
-    if isinstance(value, str):
-        return {"__ansible_unsafe": value}
-    if isinstance(value, dict):
-        return {key: _unsafe(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_unsafe(item) for item in value]
-    return value

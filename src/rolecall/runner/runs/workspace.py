@@ -1,8 +1,8 @@
 """The private data directory of one object: the inputs of its runs and their artifacts.
 
 The layout is ansible-runner's and the Go runner's, below ``<root>/<group>/<version>/<Kind>/<namespace>/<name>``.
-Directories have mode 0700 and files 0600, because extra vars contain whatever a spec contains. ``Workspace`` removes
-old artifacts itself, because the rotation of ansible-runner fails on the ``latest`` link.
+Directories have mode 0700 and files 0600, because extra vars contain everything that a spec contains. ``Workspace``
+removes old artifacts itself, because the rotation of ansible-runner fails on the ``latest`` link.
 """
 
 import json
@@ -19,12 +19,10 @@ from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.environment import home_variables
 from rolecall.system.files import write_private
 
-KEEP_RUNS = 20
-"""How many runs of an object are kept by default."""
-
 TEMPORARY = "tmp"
 """The directory for temporary files of the current run."""
 
+_KEPT_RUNS = 20
 _LATEST = "latest"
 
 
@@ -40,12 +38,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The directory of one object; with ``keep_runs`` below 1 every run is kept."""
+    """The directory of one object; with ``keep_runs`` below 1 every run is kept. All methods block."""
 
     root: Path
     gvk: GVK
     key: ObjectKey
-    keep_runs: int = KEEP_RUNS
+    keep_runs: int = _KEPT_RUNS
 
     @property
     def path(self) -> Path:
@@ -64,20 +62,22 @@ class Workspace:
     def prepare(self, ident: str, inputs: Inputs) -> None:
         """Write the inputs of a run and create its artifact directory.
 
-        Raises OSError if a file cannot be read or written, for example the user's inventory or playbook.
+        Raises OSError if a file can't be read or written, for example the user's inventory or playbook.
         """
-        for folder in ("env", "project", "inventory", "artifacts"):
-            _make_folder(self.root, self.path / folder)
-        shutil.rmtree(self.path / TEMPORARY, ignore_errors=True)
+        path = self.path
+        for name in ("env", "project", "inventory", "artifacts"):
+            self._make_directory(path / name)
+        shutil.rmtree(path / TEMPORARY, ignore_errors=True)
         self._rotate()
-        _make_folder(self.root, self.artifacts(ident))
-        self._write_environment(inputs)
+        self._make_directory(self.artifacts(ident))
+        write_private(path / "env" / "envvars", json.dumps(dict(inputs.environment)))
+        # Sorted at every depth, as Go writes it: a role that loops over a mapping sees its keys in that order.
+        write_private(path / "env" / "extravars", json.dumps(dict(inputs.extra_vars), sort_keys=True))
+        write_private(path / "env" / "settings", "{}")
+        _write_or_remove(path / "env" / "cmdline", inputs.cmdline if inputs.cmdline.strip() else None)
         self._write_inventory()
-        playbook = self.path / "project" / "playbook.yaml"
-        if inputs.playbook:
-            write_private(playbook, inputs.playbook.read_text(encoding="utf-8"))
-        else:
-            playbook.unlink(missing_ok=True)
+        playbook = inputs.playbook.read_text(encoding="utf-8") if inputs.playbook else None
+        _write_or_remove(path / "project" / "playbook.yaml", playbook)
 
     def finish(self, ident: str) -> None:
         """Point ``artifacts/latest`` to a run that has ended, and remove old runs.
@@ -94,12 +94,19 @@ class Workspace:
         self._rotate()
 
     def remove(self) -> None:
-        """Remove the directory, and that of the namespace if it is empty then. Raises OSError if some of it stays."""
+        """Remove the directory, and that of the namespace if it is then empty. Raises OSError if some of it remains."""
         path = self.path
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
         with suppress(OSError):
             path.parent.rmdir()
+
+    def _make_directory(self, directory: Path) -> None:
+        """Create a directory and its parents below the root with mode 0700. Concurrent runs may do the same."""
+        if not directory.is_dir():
+            for path in reversed([directory, *directory.parents]):
+                if path == self.root or self.root in path.parents:
+                    path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _rotate(self) -> None:
         if self.keep_runs < 1:
@@ -110,48 +117,33 @@ class Workspace:
         for run in runs[: -self.keep_runs]:
             shutil.rmtree(run.path, ignore_errors=True)
 
-    def _write_environment(self, inputs: Inputs) -> None:
-        folder = self.path / "env"
-        write_private(folder / "envvars", json.dumps(dict(inputs.environment)))
-        # Sorted at every depth, as Go writes it: a role that loops over a mapping sees its keys in that order.
-        write_private(folder / "extravars", json.dumps(dict(inputs.extra_vars), sort_keys=True))
-        write_private(folder / "settings", "{}")
-        cmdline = folder / "cmdline"
-        if inputs.cmdline.strip():
-            write_private(cmdline, inputs.cmdline)
-        else:
-            cmdline.unlink(missing_ok=True)
-
     def _write_inventory(self) -> None:
-        folder = self.path / "inventory"
+        """Copy the user's inventory, or write one with localhost."""
+        directory = self.path / "inventory"
         given = os.environ.get("ANSIBLE_INVENTORY")
-        if not given:
-            write_private(folder / "hosts", _default_inventory())
-        elif Path(given).is_dir():
-            shutil.copytree(given, folder, dirs_exist_ok=True)
+        if given and Path(given).is_dir():
+            shutil.copytree(given, directory, dirs_exist_ok=True)
+            return
+        if given:
+            hosts = Path(given).read_text(encoding="utf-8")
         else:
-            write_private(folder / "hosts", Path(given).read_text(encoding="utf-8"))
+            virtual_env = os.environ.get("VIRTUAL_ENV")
+            interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
+            home = "".join(f" {name}={shlex.quote(value)}" for name, value in home_variables(os.environ).items())
+            hosts = f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{home}\n"
+        write_private(directory / "hosts", hosts)
 
 
 def workspaces_of(root: Path, gvk: GVK) -> list[ObjectKey]:
-    """Return the objects of a kind that have a workspace; other directories are ignored."""
+    """Return the objects of a kind that have a workspace; other directories are ignored. Blocks."""
     base = root.joinpath(*(part for part in (gvk.group, gvk.version, gvk.kind) if part))
-    folders = [*base.glob("*"), *base.glob("*/*")]
-    found = [folder.relative_to(base).parts for folder in folders if (folder / "env" / "extravars").is_file()]
+    directories = [*base.glob("*"), *base.glob("*/*")]
+    found = [each.relative_to(base).parts for each in directories if (each / "env" / "extravars").is_file()]
     return [ObjectKey(parts[0] if len(parts) > 1 else "", parts[-1]) for parts in found]
 
 
-def _default_inventory() -> str:
-    virtual_env = os.environ.get("VIRTUAL_ENV")
-    interpreter = f"{virtual_env}/bin/python3" if virtual_env else "{{ansible_playbook_python}}"
-    below_home = "".join(f" {name}={shlex.quote(value)}" for name, value in home_variables(os.environ).items())
-    return f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{below_home}\n"
-
-
-def _make_folder(root: Path, folder: Path) -> None:
-    """Create a directory and its parents below the root with mode 0700. Concurrent runs may do the same."""
-    if folder.is_dir():
-        return
-    for path in reversed([folder, *folder.parents]):
-        if path == root or root in path.parents:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _write_or_remove(path: Path, content: str | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_private(path, content)

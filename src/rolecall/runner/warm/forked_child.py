@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
-from rolecall.runner.runs.run_processes import RUN_VARIABLE
+from rolecall.runner.runs.process_marks import RUN_VARIABLE
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20

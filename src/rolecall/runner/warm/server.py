@@ -26,7 +26,7 @@ import pexpect
 
 from rolecall.runner.runs import runner_process
 from rolecall.runner.runs.discovery_image import RunDiscovery
-from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runner.warm.ansible_patches import kubernetes_connections
 from rolecall.runner.warm.ansible_patches.event_channel import EventChannel, use_event_channel
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus, can_fork, installed_patches

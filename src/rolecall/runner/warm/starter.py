@@ -20,14 +20,13 @@ from typing import Self
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.runs.content import watched_directories as directories_of
 from rolecall.runner.runs.process import (
+    ColdStarter,
     RunProcess,
     RunSpec,
     Starter,
-    SubprocessStarter,
     inherited_environment,
-    runner_input,
 )
-from rolecall.runner.runs.run_processes import kill_run_processes
+from rolecall.runner.runs.process_marks import kill_run_processes
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
 from rolecall.runner.warm.client import ForkServer, ServerGoneError, StaleServerError
 from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
@@ -66,7 +65,7 @@ class ForkserverStarter:
         self._on_replaced = on_replaced
         self._on_patches = on_patches
         self._patches: Sequence[PatchStatus] = ()
-        self._subprocess = SubprocessStarter()
+        self._subprocess = ColdStarter()
         self._server: ForkServer | None = None
         self._preparing: asyncio.Task[ForkServer | None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
@@ -103,13 +102,14 @@ class ForkserverStarter:
     async def _fork(self, spec: RunSpec) -> RunProcess | None:
         """Return the forked process; None when the run has to start in a new interpreter. Raises OSError."""
         surroundings = {"directory": os.getcwd(), "environment": inherited_environment()}  # noqa: PTH109 - as it is
-        lines = [json.dumps(surroundings).encode() + b"\n", runner_input(spec).to_line()]
+        lines = [json.dumps(surroundings).encode() + b"\n", spec.runner_input.to_line()]
         for _ in range(2):
             server = await self._ready_server()
             if not server:
                 return None
             try:
-                return await server.start(spec.ident, lines, spec.discovery.descriptors if spec.discovery else ())
+                discovery = spec.environment.discovery
+                return await server.start(spec.ident, lines, discovery.descriptors if discovery else ())
             except StaleServerError as error:
                 logger.info("Replacing the fork server", reason=str(error))
                 self._retire(server, "stale")
@@ -228,7 +228,7 @@ async def starter_for(
     ``on_replaced`` and ``on_patches`` are those of `ForkserverStarter`.
     """
     if not warm:
-        yield SubprocessStarter()
+        yield ColdStarter()
         return
     contents = sorted(set().union(*map(directories_of, watches)))
     async with ForkserverStarter(contents, on_replaced=on_replaced, on_patches=on_patches) as starter:

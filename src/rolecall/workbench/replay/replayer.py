@@ -208,7 +208,9 @@ class _RunnerBehind:
         started, starts = lines.started.timestamp(), lines.task_starts()
         variables = await run_in_thread(lambda: clock.write_times(self.times, started, starts))
         recorded = self.record.head.get("environment", {})
-        return await self.runner.run(replace(spec, environment={**spec.environment, **recorded, **variables}), on_event)
+        variables = {**spec.environment.variables, **recorded, **variables}
+        environment = replace(spec.environment, variables=variables)
+        return await self.runner.run(replace(spec, environment=environment), on_event)
 
 
 def _bad(record: StoredRecord, text: str) -> BadRecord:

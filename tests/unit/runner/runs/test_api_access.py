@@ -1,4 +1,4 @@
-"""Runs share what the API server serves while it is fresh, and each learns of its own changes alone."""
+"""Runs share fresh discovery, and each is notified of its own changes only."""
 
 import asyncio
 import gc
@@ -10,29 +10,29 @@ import pytest
 
 from rolecall.kube.discovery import AggregatedDiscovery, Served
 from rolecall.kube.errors import KubeError, UnreachableError
-from rolecall.runner.runs.api_access import DiscoveryGrant, SharedDiscovery
+from rolecall.runner.runs.api_access import RunDiscoveryHandle, SharedDiscovery
 from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery
 from tests.unit.fake_cluster import FakeCluster
 
 
 @dataclass
 class Source(AggregatedDiscovery):
-    """Stands for an API server: tells ``serves`` once, until it is set again."""
+    """Stands for an API server: returns ``serves`` once, until it is set again."""
 
     connection: FakeCluster = field(default_factory=FakeCluster)
     serves: Served | None = None
     failure: KubeError | None = None
-    looks: int = 0
-    on_look: Callable[[], None] = lambda: None
+    requests: int = 0
+    on_request: Callable[[], None] = lambda: None
 
     async def changed(self) -> Served | None:
-        """Tell what is served, or fail."""
-        self.looks += 1
-        self.on_look()
+        """Return what is served, or fail."""
+        self.requests += 1
+        self.on_request()
         if self.failure is not None:
             raise self.failure
-        told, self.serves = self.serves, None
-        return told
+        served, self.serves = self.serves, None
+        return served
 
 
 def serving(*groups: str) -> Served:
@@ -66,51 +66,49 @@ def shared(source: Source, clock: Clock) -> SharedDiscovery:
     return SharedDiscovery(source, clock)
 
 
-async def granted(shared: SharedDiscovery) -> DiscoveryGrant:
-    """Return what a run gets."""
-    grant = await shared.for_run()
-    assert grant is not None
-    return grant
+async def handle_of(shared: SharedDiscovery) -> RunDiscoveryHandle:
+    """Return the discovery of a run that starts now."""
+    handle = await shared.for_run()
+    assert handle is not None
+    return handle
 
 
-def seen(grant: DiscoveryGrant) -> RunDiscovery:
-    """Return what the process of a run makes of it."""
-    return RunDiscovery.receive(*(os.dup(each) for each in grant.descriptors))
+def received(handle: RunDiscoveryHandle) -> RunDiscovery:
+    """Return the discovery as the process of the run receives it."""
+    return RunDiscovery.receive(*(os.dup(each) for each in handle.descriptors))
 
 
-def groups(grant: DiscoveryGrant) -> list[str]:
-    """Return the groups that a run knows."""
-    return list(seen(grant).image.groups)
+def groups(handle: RunDiscoveryHandle) -> list[str]:
+    """Return the groups in the discovery of a run."""
+    return list(received(handle).image.groups)
 
 
-async def test_runs_that_start_within_a_second_share_one_look(
+async def test_runs_that_start_within_a_second_share_one_request(
     shared: SharedDiscovery, source: Source, clock: Clock
 ) -> None:
-    first = await granted(shared)
+    first = await handle_of(shared)
     clock.seconds += 0.9
     source.serves = serving("apps", "new")
-    assert (await granted(shared)).image is first.image
-    assert source.looks == 1
+    assert (await handle_of(shared)).image is first.image
+    assert source.requests == 1
 
 
-async def test_a_run_that_starts_later_knows_what_has_changed(
-    shared: SharedDiscovery, source: Source, clock: Clock
-) -> None:
-    before = await granted(shared)
+async def test_later_run_receives_what_has_changed(shared: SharedDiscovery, source: Source, clock: Clock) -> None:
+    before = await handle_of(shared)
     clock.seconds += 1
     source.serves = serving("apps", "new")
-    assert groups(await granted(shared)) == ["apps", "new"]
+    assert groups(await handle_of(shared)) == ["apps", "new"]
     assert groups(before) == ["apps"]
 
 
-async def test_what_has_not_changed_stays_the_same_file(shared: SharedDiscovery, clock: Clock) -> None:
-    first = await granted(shared)
+async def test_unchanged_discovery_stays_the_same_file(shared: SharedDiscovery, clock: Clock) -> None:
+    first = await handle_of(shared)
     clock.seconds += 10
-    assert (await granted(shared)).image is first.image
+    assert (await handle_of(shared)).image is first.image
 
 
-async def test_nobody_can_change_what_runs_share(shared: SharedDiscovery) -> None:
-    image, _ = (await granted(shared)).descriptors
+async def test_shared_image_is_immutable(shared: SharedDiscovery) -> None:
+    image, _ = (await handle_of(shared)).descriptors
     with pytest.raises(PermissionError):
         os.pwrite(image, b"x", 0)
     with pytest.raises(PermissionError):
@@ -118,45 +116,43 @@ async def test_nobody_can_change_what_runs_share(shared: SharedDiscovery) -> Non
 
 
 @pytest.mark.parametrize("group", ["apiextensions.k8s.io", "apiregistration.k8s.io"])
-async def test_a_run_that_changes_what_is_served_learns_it_and_others_do_not(
-    shared: SharedDiscovery, group: str
-) -> None:
-    one, other = await granted(shared), await granted(shared)
-    one.note_write("apps")
-    assert seen(one).is_current
-    one.note_write(group)
-    assert not seen(one).is_current
-    assert seen(other).is_current
+async def test_only_the_run_that_changes_what_is_served_is_notified(shared: SharedDiscovery, group: str) -> None:
+    one, other = await handle_of(shared), await handle_of(shared)
+    one.record_write("apps")
+    assert received(one).is_current
+    one.record_write(group)
+    assert not received(one).is_current
+    assert received(other).is_current
 
 
-async def test_while_the_api_server_does_not_answer_what_is_known_is_used(
+async def test_last_image_is_used_while_the_api_server_does_not_respond(
     shared: SharedDiscovery, source: Source, clock: Clock
 ) -> None:
-    source.failure = UnreachableError("no answer")
+    source.failure = UnreachableError("no response")
     assert await shared.for_run() is None
     source.failure = None
     clock.seconds += 1
-    assert groups(await granted(shared)) == ["apps"]
-    source.failure = UnreachableError("no answer")
+    assert groups(await handle_of(shared)) == ["apps"]
+    source.failure = UnreachableError("no response")
     clock.seconds += 1
-    assert groups(await granted(shared)) == ["apps"]
+    assert groups(await handle_of(shared)) == ["apps"]
 
 
-async def test_runs_do_not_wait_one_after_the_other_for_an_api_server_that_does_not_answer(
+async def test_runs_share_one_wait_for_an_unresponsive_api_server(
     shared: SharedDiscovery, source: Source, clock: Clock
 ) -> None:
-    def wait_in_vain() -> None:
+    def time_out() -> None:
         clock.seconds += 5
 
-    source.on_look, source.failure = wait_in_vain, UnreachableError("no answer")
+    source.on_request, source.failure = time_out, UnreachableError("no response")
     assert not any(await asyncio.gather(shared.for_run(), shared.for_run()))
-    assert source.looks == 1
+    assert source.requests == 1
 
 
-async def test_files_are_closed_when_nobody_needs_them_any_more(shared: SharedDiscovery) -> None:
-    grant = await granted(shared)
-    image, changed = grant.descriptors
-    del grant
+async def test_files_are_closed_with_their_handle(shared: SharedDiscovery) -> None:
+    handle = await handle_of(shared)
+    image, changed = handle.descriptors
+    del handle
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(changed)

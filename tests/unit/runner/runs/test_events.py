@@ -13,45 +13,44 @@ from rolecall.runner.runs.events import (
     cut,
     read_event,
     result_message,
-    strip_colours,
+    strip_colors,
 )
-from tests.unit.runner.runs.raw_events import raw_event
+
+
+def raw_event(name: str, result: dict[str, Any] | None = None, **data: Any) -> dict[str, Any]:
+    """Return an event as ansible-runner hands it over."""
+    base = {"task": "Do it", "task_action": "command", "task_uuid": "t1", "host": "localhost"}
+    return {"event": name, "created": "2026-01-01T00:00:00+00:00", "event_data": base | data | {"res": result or {}}}
 
 
 @given(st.text(), st.integers(min_value=3, max_value=50))
-def test_a_cut_text_fits_and_ends_at_a_character(text: str, limit: int) -> None:
+def test_cut_text_fits_and_ends_at_a_character(text: str, limit: int) -> None:
     assert len(cut(text, limit).encode()) <= limit
 
 
-def test_a_text_that_fits_is_not_changed() -> None:
-    assert cut("é" * 1024) == "é" * 1024
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("é" * 1024, "é" * 1024), ("é" * 1025, "é" * 1022 + "…"), ("a\ud800b", "a?b")],
+    ids=["fits", "too long", "half a surrogate pair"],
+)
+def test_longer_text_is_cut_with_a_mark(text: str, expected: str) -> None:
+    assert cut(text) == expected
 
 
-def test_a_longer_text_says_that_it_was_cut() -> None:
-    assert cut("é" * 1025) == "é" * 1022 + "…"
+def test_colors_and_carriage_returns_are_removed() -> None:
+    assert strip_colors("\x1b[0;31mred\x1b[0m\r\nplain") == "red\nplain"
 
 
-def test_half_a_surrogate_pair_does_no_harm() -> None:
-    assert cut("a\ud800b") == "a?b"
-
-
-def test_colours_and_carriage_returns_are_removed() -> None:
-    assert strip_colours("\x1b[0;31mred\x1b[0m\r\nplain") == "red\nplain"
-
-
-def test_an_event_without_a_name_survives_the_way_through_a_pipe() -> None:
-    assert RunEvent.from_json(RunEvent("", stdout="a line").to_json()) == RunEvent("", stdout="a line")
-
-
-def test_an_event_survives_the_way_through_a_pipe() -> None:
-    event = RunEvent(
-        "runner_on_ok", task="Say", changed=True, requeue={"period": "3s"}, counts={"ok": {"localhost": 1}}
-    )
+@pytest.mark.parametrize(
+    "event",
+    [
+        RunEvent("", stdout="a\nb"),
+        RunEvent("runner_on_ok", task="A", changed=True, requeue={"period": "3s"}, counts={"ok": {"localhost": 1}}),
+    ],
+)
+def test_event_survives_a_pipe_as_one_line(event: RunEvent) -> None:
     assert RunEvent.from_json(event.to_json()) == event
-
-
-def test_an_event_is_one_line() -> None:
-    assert "\n" not in RunEvent("verbose", stdout="a\nb").to_json()
+    assert "\n" not in event.to_json()
 
 
 @pytest.mark.parametrize(
@@ -62,21 +61,21 @@ def test_an_event_is_one_line() -> None:
         (TaskFailure("", "", "syntax error"), "syntax error"),
     ],
 )
-def test_a_failure_names_task_and_host(failure: TaskFailure, text: str) -> None:
+def test_failure_names_task_and_host(failure: TaskFailure, text: str) -> None:
     assert str(failure) == text
 
 
-def test_the_message_of_a_run_has_a_line_for_each_failure() -> None:
+def test_message_of_a_run_has_a_line_for_each_failure() -> None:
     summary = RunSummary("failed", failures=(TaskFailure("A", "", "x"), TaskFailure("B", "", "y")))
     assert summary.message == "Task 'A': x\nTask 'B': y"
 
 
-def test_the_message_of_a_run_is_limited() -> None:
+def test_message_of_a_run_is_limited() -> None:
     summary = RunSummary("failed", failures=tuple(TaskFailure("A", "", "x" * 2000) for _ in range(5)))
     assert len(summary.message.encode()) == 2048
 
 
-def test_nothing_of_a_censored_result_is_passed_on() -> None:
+def test_censored_result_is_dropped() -> None:
     raw = raw_event("runner_on_failed", {"censored": "hidden due to no_log", "msg": "s3cret", "item": "s3cret"})
     event = read_event(raw | {"stdout": "[ERROR]: Task failed: s3cret"})
     assert event.censored
@@ -84,14 +83,14 @@ def test_nothing_of_a_censored_result_is_passed_on() -> None:
     assert "s3cret" not in event.to_json()
 
 
-def test_what_debug_shows_of_a_variable_is_the_message() -> None:
+def test_variable_shown_by_debug_is_the_message() -> None:
     result = {"size": {"a": 1}, "changed": False, "_ansible_verbose_always": True, "_ansible_no_log": False}
     assert (
         read_event(raw_event("runner_on_ok", result, task_action="ansible.builtin.debug")).message == 'size: {"a": 1}'
     )
 
 
-def test_fields_are_taken_over() -> None:
+def test_fields_are_copied() -> None:
     fields = {"ignore_errors": True, "start": "2027-01-15T08:00:00+00:00", "duration": 1.5, "task_path": "a:1"}
     raw = raw_event("runner_on_failed", {"msg": "x", "changed": True}, **fields)
     event = read_event(raw | {"stdout": "\x1b[0;31mfatal\x1b[0m"})
@@ -104,7 +103,7 @@ VALIDATION = "Validating arguments against arg spec 'main' - Sizes"
 
 
 @pytest.mark.parametrize("file", ["argument_specs.yml", "argument_specs.yaml", "main.yml"])
-def test_the_place_of_argument_validation_is_the_argument_specs_of_the_role(tmp_path: Path, file: str) -> None:
+def test_path_of_argument_validation_is_the_argument_specs_of_the_role(tmp_path: Path, file: str) -> None:
     (tmp_path / "meta").mkdir()
     (tmp_path / "meta" / file).write_text("")
     context = {"type": "role", "name": "thing", "argument_spec_name": "main", "path": str(tmp_path)}
@@ -122,18 +121,18 @@ def test_the_place_of_argument_validation_is_the_argument_specs_of_the_role(tmp_
         (VALIDATION, {"type": "role", "path": 1}),
     ],
 )
-def test_any_other_task_keeps_its_place(task: str, context: dict[str, Any]) -> None:
+def test_other_task_keeps_its_path(task: str, context: dict[str, Any]) -> None:
     raw = raw_event("runner_on_ok", {"validate_args_context": context}, task=task, task_path="a.yml:3")
     assert read_event(raw).task_path == "a.yml:3"
 
 
 @pytest.mark.parametrize(("name", "full_name"), [("thing : A", "thing : A"), ("A", ""), (None, "")])
-def test_a_task_that_starts_has_its_name_with_the_role(name: str | None, full_name: str) -> None:
+def test_starting_task_has_its_name_with_the_role(name: str | None, full_name: str) -> None:
     event = read_event({"event": "playbook_on_task_start", "event_data": {"task": "A", "name": name}})
     assert (event.task, event.full_name) == ("A", full_name)
 
 
-def test_the_recap_brings_counts_and_stats() -> None:
+def test_recap_has_counts_and_stats() -> None:
     raw = raw_event("playbook_on_stats", ok={"localhost": 2}, dark={}, artifact_data={"pods": 3})
     event = read_event(raw)
     assert event.counts["ok"] == {"localhost": 2}
@@ -141,7 +140,7 @@ def test_the_recap_brings_counts_and_stats() -> None:
 
 
 @pytest.mark.parametrize("action", ["operator_sdk.util.requeue_after", "rolecall.util.requeue_after", "requeue_after"])
-def test_a_wish_to_run_again_is_passed_on(action: str) -> None:
+def test_requeue_request_is_passed_on(action: str) -> None:
     assert read_event(raw_event("runner_on_ok", {"period": "3s"}, task_action=action)).requeue == {"period": "3s"}
 
 
@@ -155,22 +154,22 @@ def test_a_wish_to_run_again_is_passed_on(action: str) -> None:
         raw_event("playbook_on_task_start", task_action="requeue_after"),
     ],
 )
-def test_other_events_wish_nothing(raw: dict[str, Any]) -> None:
+def test_other_events_request_no_requeue(raw: dict[str, Any]) -> None:
     assert read_event(raw).requeue is None
 
 
-def test_a_wish_without_a_time_is_still_a_wish() -> None:
+def test_requeue_request_without_a_time_is_passed_on() -> None:
     raw = raw_event("runner_on_ok", {"censored": "x"}, task_action="rolecall.util.requeue_after")
     assert read_event(raw).requeue == {"period": None}
 
 
-def test_the_label_of_an_item_is_preferred() -> None:
+def test_label_of_an_item_is_preferred() -> None:
     assert read_event(raw_event("runner_item_on_ok", {"item": {"big": 1}, "_ansible_item_label": "a"})).item == "a"
     assert read_event(raw_event("runner_item_on_ok", {"word": 3, "ansible_loop_var": "word"})).item == "3"
 
 
 @pytest.mark.parametrize("raw", [{}, {"event": None, "event_data": None}, {"event_data": {"res": "text", "task": 3}}])
-def test_events_of_an_odd_shape_are_read(raw: dict[str, Any]) -> None:
+def test_malformed_event_is_read(raw: dict[str, Any]) -> None:
     assert read_event(raw).message == ""
 
 
@@ -193,14 +192,14 @@ def test_events_of_an_odd_shape_are_read(raw: dict[str, Any]) -> None:
         ({}, ""),
     ],
 )
-def test_the_message_says_what_went_wrong(result: dict[str, Any], message: str) -> None:
+def test_message_is_the_most_useful_text(result: dict[str, Any], message: str) -> None:
     assert result_message(result) == message
 
 
-def test_of_a_loop_the_first_item_that_failed_is_quoted() -> None:
+def test_first_failed_item_of_a_loop_is_quoted() -> None:
     results = [{"msg": "fine"}, {"failed": True, "msg": "first"}, {"failed": True, "msg": "second"}]
     assert result_message({"msg": "One or more items failed", "results": results}) == "first"
 
 
-def test_a_censored_item_is_not_quoted() -> None:
+def test_censored_item_is_not_quoted() -> None:
     assert result_message({"msg": "All items failed", "results": [{"failed": True, "censored": "x"}]}) == HIDDEN

@@ -1,6 +1,9 @@
 import json
+import os
 import stat
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.errors import UnreachableError
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, Watch
@@ -17,45 +20,44 @@ from rolecall.runner.proxy import Proxy
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import HIDDEN, RunEvent, RunSummary
-from rolecall.runner.runs.launcher import Launcher, LogEvents, LogLine, check_size, count_values, log_line
-from rolecall.runner.runs.process import OnEvent, RunSpec
+from rolecall.runner.runs.launcher import Launcher, LogEvents, check_size, count_values, log_line
+from rolecall.runner.runs.process import ColdStarter, OnEvent, ProcessRunner, RunSpec
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.reconcile.rig import SUCCESS
 
 PREFIX = "ansible.sdk.operatorframework.io"
-
-
-def mode_of(file: Path) -> int:
-    """Return who may do what with a file."""
-    return stat.S_IMODE(file.stat().st_mode)
+PRINTED = RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]")
 
 
 class Recorder:
-    """A runner that looks at what it was given while the run lasts."""
+    """A runner that inspects what it receives while the run lasts."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
         self.jobs: list[RunSpec] = []
-        self.was_let_in: list[bool] = []
-        self.kubeconfigs: list[Path] = []
-        self.modes: list[int] = []
+        self.extra_vars: dict[str, Any] = {}
         self.events: tuple[RunEvent, ...] = ()
+        self.during: Callable[[RunSpec], Any] = lambda _: None
 
     async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
-        """Look."""
+        """Record the run and replay the events."""
         self.jobs.append(job)
-        self.was_let_in.append(self.is_let_in(job))
-        kubeconfig = Path(job.environment["KUBECONFIG"])
-        self.kubeconfigs.append(kubeconfig)
-        self.modes.append(mode_of(kubeconfig))
+        self.extra_vars = json.loads((job.workspace.path / "env" / "extravars").read_text())
+        if awaitable := self.during(job):
+            await awaitable
         for event in self.events:
             on_event(event)
         return SUCCESS
 
-    def is_let_in(self, job: RunSpec) -> bool:
-        """Tell whether the proxy knows the job's secret."""
-        token = job.secret_environment["K8S_AUTH_API_KEY"]
+    @property
+    def job(self) -> RunSpec:
+        """The last run."""
+        return self.jobs[-1]
+
+    def admits(self, job: RunSpec) -> bool:
+        """Whether the proxy accepts the job's secret."""
+        token = job.environment.secrets["K8S_AUTH_API_KEY"]
         return self.proxy._sessions.authenticate(f"Bearer {token}") is not None
 
 
@@ -75,212 +77,166 @@ def thing(**annotations: str) -> RawObject:
     """Return an object with annotations of the Go runner."""
     named = {f"{PREFIX}/{name.replace('_', '-')}": value for name, value in annotations.items()}
     metadata = {"namespace": "default", "name": "one", "uid": "u", "annotations": named}
-    return {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata, "spec": {"podCount": 2}}
+    return {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata, "spec": {"podCount": "{{ 2 }}"}}
 
 
-def variables(root: Path) -> dict[str, Any]:
-    """Return the extra vars of the last run."""
-    file = root / "test.rolecall.dev" / "v1" / "Thing" / "default" / "one" / "env" / "extravars"
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+async def run(
+    launcher: Launcher, obj: RawObject | None = None, *, settings: Settings | None = None, **watch: Any
+) -> RunSummary:
+    """Run once with these settings and fields of the watch."""
+    changed = replace(launcher, watch=replace(launcher.watch, **watch), settings=settings or launcher.settings)
+    return await changed.run(obj or thing(), "7", finalizing=False)
 
 
-async def test_a_run_has_a_secret_and_a_private_kubeconfig_for_as_long_as_it_lasts(
+async def logs_of(
+    launcher: Launcher, obj: RawObject | None = None, *, settings: Settings | None = None
+) -> list[dict[str, Any]]:
+    with capture_logs() as logs:
+        await run(launcher, obj, settings=settings)
+    return [dict(line) for line in logs]
+
+
+async def test_run_has_a_secret_and_a_private_kubeconfig_only_while_it_lasts(
     launcher: Launcher, recorder: Recorder
 ) -> None:
-    assert await launcher.run(thing(), "7", finalizing=False) is SUCCESS
-    [job] = recorder.jobs
-    assert job.ident == "7"
-    assert recorder.was_let_in == [True]
-    assert recorder.modes == [0o600]
-    assert not recorder.is_let_in(job)
-    assert not recorder.kubeconfigs[0].exists()
+    seen: list[tuple[bool, int]] = []
+
+    def inspect(job: RunSpec) -> None:
+        kubeconfig = Path(job.environment.variables["KUBECONFIG"])
+        seen.append((recorder.admits(job), stat.S_IMODE(kubeconfig.stat().st_mode)))
+
+    recorder.during = inspect
+    assert await run(launcher) is SUCCESS
+    assert seen == [(True, 0o600)]
+    assert recorder.job.ident == "7"
+    assert not recorder.admits(recorder.job)
+    assert not list(launcher.root.glob("kubeconfig-*"))
 
 
-async def test_a_secret_is_in_no_variable_that_is_not_secret(launcher: Launcher, recorder: Recorder) -> None:
-    await launcher.run(thing(), "7", finalizing=False)
-    [job] = recorder.jobs
-    secret = job.secret_environment["K8S_AUTH_API_KEY"]
+async def test_secret_differs_between_runs_and_is_in_no_public_variable(launcher: Launcher, recorder: Recorder) -> None:
+    await run(launcher)
+    await run(launcher)
+    first, second = (job.environment for job in recorder.jobs)
+    secret = first.secrets["K8S_AUTH_API_KEY"]
     assert secret
-    assert not [name for name, value in job.environment.items() if secret in value]
-    assert job.environment["K8S_AUTH_KUBECONFIG"] == job.environment["KUBECONFIG"]
+    assert secret != second.secrets["K8S_AUTH_API_KEY"]
+    assert not [name for name, value in first.variables.items() if secret in value]
+    assert first.variables["K8S_AUTH_KUBECONFIG"] == first.variables["KUBECONFIG"]
 
 
-async def test_a_run_can_be_shut_out_before_it_ends(launcher: Launcher, recorder: Recorder) -> None:
-    let_in = []
+async def test_run_can_be_revoked_before_it_ends(launcher: Launcher, recorder: Recorder) -> None:
+    admitted = []
 
-    class Revoking(Recorder):
-        async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
-            assert job.revoke is not None
-            await job.revoke()
-            let_in.append(self.is_let_in(job))
-            return await super().run(job, on_event)
+    async def revoke(job: RunSpec) -> None:
+        assert job.environment.revoke is not None
+        await job.environment.revoke()
+        admitted.append(recorder.admits(job))
 
-    await replace(launcher, runner=Revoking(recorder.proxy)).run(thing(), "7", finalizing=False)
-    assert let_in == [False]
-
-
-async def test_each_run_has_another_secret(launcher: Launcher, recorder: Recorder) -> None:
-    await launcher.run(thing(), "7", finalizing=False)
-    await launcher.run(thing(), "8", finalizing=False)
-    first, second = recorder.jobs
-    assert first.secret_environment != second.secret_environment
+    recorder.during = revoke
+    await run(launcher)
+    assert admitted == [False]
 
 
-async def test_variables_are_those_of_object_watch_and_finalizer(launcher: Launcher, tmp_path: Path) -> None:
-    finalizer = Finalizer("a/b", None, {"state": "absent"})
+async def test_finalizer_has_its_own_variables_and_content(launcher: Launcher, recorder: Recorder) -> None:
+    content = RoleContent(launcher.root / "roles" / "goodbye")
+    finalizer = Finalizer("a/b", content, {"state": "absent"})
     watch = replace(launcher.watch, variables={"state": "present", "more": 1}, finalizer=finalizer)
     launcher = replace(launcher, watch=watch)
     await launcher.run(thing(), "7", finalizing=False)
-    assert (variables(tmp_path)["pod_count"], variables(tmp_path)["state"]) == (2, "present")
+    assert (recorder.extra_vars["pod_count"], recorder.extra_vars["state"]) == ("{{ 2 }}", "present")
+    assert recorder.job.content == watch.content
     await launcher.run(thing(), "8", finalizing=True)
-    assert (variables(tmp_path)["state"], variables(tmp_path)["more"]) == ("absent", 1)
+    assert (recorder.extra_vars["state"], recorder.extra_vars["more"]) == ("absent", 1)
+    assert recorder.job.content == content
 
 
-async def test_switches_of_the_watch_reach_the_variables(launcher: Launcher, tmp_path: Path) -> None:
-    watch = replace(launcher.watch, snake_case_parameters=False, mark_unsafe=True)
-    obj = thing() | {"spec": {"podCount": "{{ 1 }}"}}
-    await replace(launcher, watch=watch).run(obj, "7", finalizing=False)
-    assert variables(tmp_path)["podCount"] == {"__ansible_unsafe": "{{ 1 }}"}
-
-
-async def test_the_finalizers_own_content_runs_when_finalizing(
-    launcher: Launcher, recorder: Recorder, tmp_path: Path
-) -> None:
-    content = RoleContent(tmp_path / "roles" / "goodbye")
-    launcher = replace(launcher, watch=replace(launcher.watch, finalizer=Finalizer("a/b", content, {})))
-    await launcher.run(thing(), "7", finalizing=False)
-    await launcher.run(thing(), "8", finalizing=True)
-    assert [job.content for job in recorder.jobs] == [launcher.watch.content, content]
-
-
-async def test_a_main_playbook_lies_in_the_project_folder(launcher: Launcher, tmp_path: Path) -> None:
-    playbook = tmp_path / "play.yml"
+async def test_main_playbook_is_copied_to_the_project_directory(launcher: Launcher, recorder: Recorder) -> None:
+    playbook = launcher.root / "play.yml"
     playbook.write_text("- hosts: localhost\n")
-    watch = replace(launcher.watch, content=PlaybookContent(playbook))
-    await replace(launcher, watch=watch).run(thing(), "7", finalizing=False)
-    project = tmp_path / "test.rolecall.dev" / "v1" / "Thing" / "default" / "one" / "project"
-    assert (project / "playbook.yaml").read_text() == playbook.read_text()
-
-
-async def test_the_time_limit_of_the_watch_reaches_the_job(launcher: Launcher, recorder: Recorder) -> None:
-    await replace(launcher, watch=replace(launcher.watch, timeout_seconds=5.0)).run(thing(), "7", finalizing=False)
-    assert recorder.jobs[0].timeout_seconds == 5.0
+    await run(launcher, content=PlaybookContent(playbook))
+    copy = recorder.job.workspace.path / "project" / "playbook.yaml"
+    assert copy.read_text() == playbook.read_text()
 
 
 @pytest.mark.parametrize(
     ("flag", "watch", "limit"), [(0.0, None, None), (9.0, None, 9.0), (9.0, 5.0, 5.0), (9.0, 0.0, None)]
 )
-async def test_the_time_limit_of_the_flag_is_for_watches_without_one(
+async def test_timeout_of_the_watch_overrides_the_flag(
     launcher: Launcher, recorder: Recorder, flag: float, watch: float | None, limit: float | None
 ) -> None:
-    settings = replace(launcher.settings, run_timeout_seconds=flag)
-    watched = replace(launcher.watch, timeout_seconds=watch)
-    await replace(launcher, watch=watched, settings=settings).run(thing(), "7", finalizing=False)
-    assert recorder.jobs[0].timeout_seconds == limit
+    await run(launcher, settings=Settings(run_timeout_seconds=flag), timeout_seconds=watch)
+    assert recorder.job.timeout_seconds == limit
 
 
 @pytest.mark.parametrize(("flag", "watch", "marked"), [(True, None, True), (True, False, False), (False, True, True)])
-async def test_all_kinds_are_marked_unsafe_by_the_flag_unless_their_watch_says_otherwise(
-    launcher: Launcher, tmp_path: Path, *, flag: bool, watch: bool | None, marked: bool
+async def test_mark_unsafe_of_the_watch_overrides_the_flag(
+    launcher: Launcher, recorder: Recorder, *, flag: bool, watch: bool | None, marked: bool
 ) -> None:
-    settings = replace(launcher.settings, mark_unsafe=flag)
-    watched = replace(launcher.watch, mark_unsafe=watch)
-    await replace(launcher, watch=watched, settings=settings).run(thing(), "7", finalizing=False)
-    [variables] = tmp_path.rglob("extravars")  # noqa: ASYNC240 - a test may wait for its disk
-    assert ("__ansible_unsafe" in variables.read_text()) is marked
+    await run(launcher, settings=Settings(mark_unsafe=flag), mark_unsafe=watch, snake_case_parameters=False)
+    assert recorder.extra_vars["podCount"] == ({"__ansible_unsafe": "{{ 2 }}"} if marked else "{{ 2 }}")
 
 
-async def test_unreachable_hosts_are_judged_as_the_flag_says(launcher: Launcher, recorder: Recorder) -> None:
-    for flag in (False, True):
-        settings = replace(launcher.settings, unreachable_ok=flag)
-        await replace(launcher, settings=settings).run(thing(), "7", finalizing=False)
-    assert [job.unreachable_ok for job in recorder.jobs] == [False, True]
+@pytest.mark.parametrize("flag", [False, True])
+async def test_unreachable_ok_is_passed_on(launcher: Launcher, recorder: Recorder, *, flag: bool) -> None:
+    await run(launcher, settings=Settings(unreachable_ok=flag))
+    assert recorder.job.unreachable_ok is flag
 
 
 @pytest.mark.parametrize(
     ("text", "verbosity"),
-    [
-        ("0", 0),
-        ("5", 5),
-        ("-1", -1),
-        ("+1", 1),
-        ("9", 7),
-        ("100000000", 7),
-        ("loud", 2),
-        ("", 2),
-        (" 1", 2),
-        ("1_0", 2),
-        ("1.0", 2),
-    ],
+    [("0", 0), ("5", 5), ("-1", -1), ("+1", 1), ("9", 7), ("100000000", 7)]
+    + [(invalid, 2) for invalid in ("loud", "", " 1", "1_0", "1.0")],
 )
-async def test_an_annotation_sets_the_verbosity(
-    launcher: Launcher, recorder: Recorder, text: str, verbosity: int
-) -> None:
-    await launcher.run(thing(verbosity=text), "7", finalizing=False)
-    assert recorder.jobs[0].verbosity == verbosity
+async def test_annotation_sets_the_verbosity(launcher: Launcher, recorder: Recorder, text: str, verbosity: int) -> None:
+    await run(launcher, thing(verbosity=text))
+    assert recorder.job.verbosity == verbosity
+
+
+async def test_annotation_overrides_the_verbosity_of_the_watch(launcher: Launcher, recorder: Recorder) -> None:
+    await run(launcher, verbosity=0)
+    await run(launcher, thing(verbosity="3"), verbosity=0)
+    assert [job.verbosity for job in recorder.jobs] == [0, 3]
 
 
 @pytest.mark.parametrize(("text", "keep"), [(None, 3), ("1", 1), ("0", 100), ("-1", 100), ("1000", 100), ("few", 3)])
-async def test_an_annotation_sets_how_many_runs_are_kept(
+async def test_annotation_sets_the_number_of_kept_runs(
     launcher: Launcher, recorder: Recorder, text: str | None, keep: int
 ) -> None:
-    launcher = replace(launcher, watch=replace(launcher.watch, max_runner_artifacts=3))
     obj = thing() if text is None else thing(max_runner_artifacts=text)
-    await launcher.run(obj, "7", finalizing=False)
-    assert recorder.jobs[0].workspace.keep_runs == keep
+    await run(launcher, obj, max_runner_artifacts=3)
+    assert recorder.job.workspace.keep_runs == keep
 
 
-async def test_a_kind_that_cannot_be_looked_up_is_a_failure(
+async def test_annotations_before_version_1_0_have_no_effect(launcher: Launcher, recorder: Recorder) -> None:
+    obj = thing()
+    old = "ansible.operator-sdk"
+    obj["metadata"]["annotations"] = {f"{old}/verbosity": "4", f"{old}/max-runner-artifacts": "1"}
+    await run(launcher, obj)
+    assert (recorder.job.verbosity, recorder.job.workspace.keep_runs) == (2, 20)
+
+
+async def test_failed_lookup_of_the_kind_is_a_failure(
     launcher: Launcher, recorder: Recorder, cluster: FakeCluster
 ) -> None:
-    cluster.troubles = [("resource", UnreachableError("nobody there"))]
-    summary = await launcher.run(thing(), "7", finalizing=False)
-    assert (summary.status, summary.message) == ("error", "Unable to run reconciliation: nobody there")
+    cluster.troubles = [("resource", UnreachableError("no response"))]
+    summary = await run(launcher)
+    assert (summary.status, summary.message) == ("error", "Unable to run reconciliation: no response")
     assert recorder.jobs == []
 
 
-async def test_a_playbook_that_is_gone_is_a_failure_that_names_it(launcher: Launcher, tmp_path: Path) -> None:
-    watch = replace(launcher.watch, content=PlaybookContent(tmp_path / "gone.yml"))
-    summary = await replace(launcher, watch=watch).run(thing(), "7", finalizing=False)
-    assert not summary.is_successful
-    assert "gone.yml" in summary.message
-
-
-async def test_what_an_object_left_on_disk_goes_with_it(launcher: Launcher, tmp_path: Path) -> None:
-    await launcher.run(thing(), "7", finalizing=False)
-    await launcher.remove_workspace(launcher._workspace(thing()).key)
-    assert not (tmp_path / "test.rolecall.dev" / "v1" / "Thing" / "default" / "one").exists()
-
-
-@pytest.mark.parametrize(("log_events", "logged"), [("nothing", False), ("tasks", True)])
-async def test_a_runs_events_are_logged_as_the_settings_say(
-    launcher: Launcher, recorder: Recorder, log_events: str, *, logged: bool
-) -> None:
-    recorder.events = (RunEvent("runner_on_failed", task="Boom", host="localhost", message="no more coffee"),)
-    with capture_logs() as logs:
-        await replace(launcher, settings=Settings(log_events=log_events)).run(thing(), "7", finalizing=False)
-    assert any("Boom" in str(line) for line in logs) is logged
-
-
-async def test_each_line_of_a_run_names_the_kind_in_full_and_the_event(launcher: Launcher, recorder: Recorder) -> None:
-    recorder.events = (RunEvent("playbook_on_task_start", task="A"),)
-    with capture_logs() as logs:
-        await launcher.run(thing(), "7", finalizing=False)
-    [line] = [line for line in logs if line["event"] == "Task started"]
-    assert (line["task"], line["gvk"], line["event_type"]) == ("A", str(THING), "playbook_on_task_start")
-
-
-async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> None:
-    with capture_logs() as logs:
-        await launcher.run(thing(), "7", finalizing=False)
-    assert "Play succeeded" in [line["event"] for line in logs]
+async def test_too_deeply_nested_spec_is_a_failure(launcher: Launcher) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(sys.getrecursionlimit()):
+        deep = {"a": deep}
+    summary = await run(launcher, thing() | {"spec": deep})
+    assert summary.message.startswith("Unable to run reconciliation: maximum recursion depth exceeded")
 
 
 @pytest.mark.parametrize(
     ("annotation", "settings", "shown"),
     [
         (None, Settings(), False),
+        (None, Settings(verbosity=4), False),
         (None, Settings(output_verbosity=1), True),
         ("1", Settings(), True),
         ("0", Settings(output_verbosity=1), False),
@@ -288,60 +244,29 @@ async def test_the_end_of_a_play_that_succeeded_is_told(launcher: Launcher) -> N
         ("3", Settings(log_events="nothing"), False),
     ],
 )
-async def test_a_verbosity_that_is_asked_for_shows_what_tasks_print(
+async def test_output_of_tasks_is_logged_with_a_verbosity_of_object_or_environment(
     launcher: Launcher, recorder: Recorder, annotation: str | None, settings: Settings, *, shown: bool
 ) -> None:
-    recorder.events = (RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
-    with capture_logs() as logs:
-        obj = thing() if annotation is None else thing(verbosity=annotation)
-        await replace(launcher, settings=settings).run(obj, "7", finalizing=False)
-    assert any(line.get("stdout") == "ok: [localhost]" for line in logs) is shown
+    recorder.events = (PRINTED,)
+    logs = await logs_of(launcher, thing() if annotation is None else thing(verbosity=annotation), settings=settings)
+    assert any(line.get("stdout") == PRINTED.stdout for line in logs) is shown
 
 
-async def test_the_flag_alone_does_not_show_what_tasks_print(launcher: Launcher, recorder: Recorder) -> None:
-    recorder.events = (RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]"),)
-    with capture_logs() as logs:
-        await replace(launcher, settings=Settings(verbosity=4)).run(thing(), "7", finalizing=False)
-    assert [line for line in logs if "stdout" in line] == []
+async def test_log_lines_have_the_kind_and_the_event(launcher: Launcher, recorder: Recorder) -> None:
+    recorder.events = (RunEvent("playbook_on_task_start", task="A"),)
+    [line] = [line for line in await logs_of(launcher) if line["event"] == "Task started"]
+    assert (line["task"], line["gvk"], line["event_type"]) == ("A", str(THING), "playbook_on_task_start")
 
 
-async def test_all_that_a_run_has_printed_is_logged_when_asked_for(launcher: Launcher, recorder: Recorder) -> None:
-    class Printing(Recorder):
-        async def run(self, job: RunSpec, on_event: OnEvent) -> RunSummary:
-            (job.workspace.artifacts(job.ident) / "stdout").write_text("\x1b[0;32mok: [localhost]\x1b[0m\r\n")
-            return await super().run(job, on_event)
-
-    loud = replace(launcher, runner=Printing(recorder.proxy), settings=Settings(debug_logs=True))
-    with capture_logs() as logs:
-        await loud.run(thing(), "7", finalizing=False)
-    [line] = [line for line in logs if line["event"] == "Output of the run"]
-    assert line["stdout"] == "ok: [localhost]\n"
-
-
-async def test_the_environment_sets_the_verbosity_of_a_kind(launcher: Launcher, recorder: Recorder) -> None:
-    launcher = replace(launcher, watch=replace(launcher.watch, verbosity=0))
-    await launcher.run(thing(), "7", finalizing=False)
-    await launcher.run(thing(verbosity="3"), "8", finalizing=False)
-    assert [job.verbosity for job in recorder.jobs] == [0, 3]
-
-
-async def test_annotations_of_the_time_before_1_0_have_no_effect(launcher: Launcher, recorder: Recorder) -> None:
-    obj = thing()
-    obj["metadata"]["annotations"] = {
-        "ansible.operator-sdk/verbosity": "4",
-        "ansible.operator-sdk/max-runner-artifacts": "1",
-    }
-    await launcher.run(obj, "7", finalizing=False)
-    [job] = recorder.jobs
-    assert (job.verbosity, job.workspace.keep_runs) == (2, 20)
-
-
-async def test_a_spec_that_is_nested_too_deeply_for_the_interpreter_is_a_failure(launcher: Launcher) -> None:
-    deep: dict[str, Any] = {}
-    for _ in range(sys.getrecursionlimit()):
-        deep = {"a": deep}
-    summary = await launcher.run(thing() | {"spec": deep}, "7", finalizing=False)
-    assert summary.message.startswith("Unable to run reconciliation: maximum recursion depth exceeded")
+async def test_debug_logs_include_the_whole_output_and_the_success(launcher: Launcher, recorder: Recorder) -> None:
+    recorder.during = lambda job: (
+        (job.workspace.artifacts(job.ident) / "stdout").write_text("\x1b[0;32mok: [localhost]\x1b[0m\r\n") and None
+    )
+    logs = await logs_of(launcher, settings=Settings(debug_logs=True))
+    assert [(line["event"], line.get("stdout")) for line in logs] == [
+        ("Output of the run", "ok: [localhost]\n"),
+        ("Play succeeded", None),
+    ]
 
 
 TASKS = LogEvents.TASKS
@@ -350,10 +275,6 @@ TASKS = LogEvents.TASKS
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (
-            RunEvent("playbook_on_task_start", task="A", action="k8s"),
-            ("info", "Task started", {"task": "A", "action": "k8s"}),
-        ),
         (
             RunEvent("playbook_on_task_start", task="A", full_name="thing : A", action="k8s"),
             ("info", "Task started", {"task": "A", "full_name": "thing : A", "action": "k8s"}),
@@ -375,6 +296,10 @@ TASKS = LogEvents.TASKS
             ("error", "Task failed", {"task": "A", "reason": "no", "path": "p:1"}),
         ),
         (
+            RunEvent("runner_on_failed", task="A", message=HIDDEN, censored=True),
+            ("error", "Task failed", {"task": "A", "reason": HIDDEN}),
+        ),
+        (
             RunEvent("runner_on_failed", task="A", message="no", ignored=True),
             ("info", "Task failed (ignored)", {"task": "A", "reason": "no"}),
         ),
@@ -382,52 +307,36 @@ TASKS = LogEvents.TASKS
             RunEvent("runner_on_unreachable", task="A", host="h", message="no"),
             ("error", "Host unreachable", {"task": "A", "host": "h", "reason": "no"}),
         ),
+        (RunEvent("verbose", stdout="x"), None),
+        (RunEvent("runner_on_ok", task="A", action="k8s"), None),
+        (RunEvent("runner_on_ok", task="A", action="debug"), None),
+        (RunEvent("playbook_on_task_start", task="A", action="ansible.builtin.set_fact"), None),
     ],
 )
-def test_tasks_are_logged(event: RunEvent, line: tuple[str, str, dict[str, object]]) -> None:
-    assert log_line(event, TASKS) == LogLine(*line)
+def test_tasks_are_logged(event: RunEvent, line: tuple[str, str, dict[str, object]] | None) -> None:
+    assert log_line(event, TASKS) == line
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        RunEvent("verbose", stdout="x"),
-        RunEvent("runner_on_ok", task="A", action="k8s"),
-        RunEvent("runner_on_ok", task="A", action="debug"),
-        RunEvent("playbook_on_task_start", task="A", action="ansible.builtin.set_fact"),
-    ],
-)
-def test_other_events_are_not_logged(event: RunEvent) -> None:
-    assert log_line(event, TASKS) is None
+@pytest.mark.parametrize("log_events", LogEvents)
+def test_recap_is_always_logged(log_events: LogEvents) -> None:
+    line = log_line(RunEvent("playbook_on_stats", stdout="ok=1"), log_events)
+    assert line == ("info", "Recap", {"stdout": "ok=1"})
 
 
-@pytest.mark.parametrize("wanted", LogEvents)
-def test_the_recap_is_always_logged(wanted: LogEvents) -> None:
-    line = log_line(RunEvent("playbook_on_stats", stdout="ok=1"), wanted)
-    assert line == LogLine("info", "Recap", {"stdout": "ok=1"})
-
-
-def test_nothing_logs_nothing_of_tasks() -> None:
+def test_nothing_logs_no_tasks() -> None:
     assert log_line(RunEvent("runner_on_failed", task="A"), LogEvents.NOTHING) is None
 
 
-def test_output_logs_what_tasks_print_and_nothing_else() -> None:
-    event = RunEvent("runner_on_ok", task="A", stdout="ok: [localhost]", message="fine")
-    fields = {"event_type": "runner_on_ok", "task": "A", "stdout": "ok: [localhost]"}
-    assert log_line(event, LogEvents.OUTPUT) == LogLine("info", "Ansible event", fields)
+def test_output_logs_only_the_output_of_tasks() -> None:
+    fields = {"event_type": "runner_on_ok", "task": "A", "stdout": PRINTED.stdout}
+    assert log_line(replace(PRINTED, message="fine"), LogEvents.OUTPUT) == ("info", "Ansible event", fields)
     assert log_line(RunEvent("runner_on_start", task="A"), LogEvents.OUTPUT) is None
     assert log_line(RunEvent("verbose", stdout="Using ansible.cfg"), LogEvents.OUTPUT) is None
 
 
 def test_everything_logs_each_event_with_its_output() -> None:
     line = log_line(RunEvent("verbose", stdout="config file = None"), LogEvents.EVERYTHING)
-    assert line == LogLine("info", "Ansible event", {"event_type": "verbose", "stdout": "config file = None"})
-
-
-def test_a_hidden_result_stays_hidden() -> None:
-    line = log_line(RunEvent("runner_on_failed", task="A", message=HIDDEN, censored=True), TASKS)
-    assert line is not None
-    assert line.fields["reason"] == HIDDEN
+    assert line == ("info", "Ansible event", {"event_type": "verbose", "stdout": "config file = None"})
 
 
 @pytest.mark.parametrize(
@@ -438,26 +347,94 @@ def test_values_are_counted_at_every_depth(value: Any, number: int) -> None:
     assert count_values(value) == number
 
 
-def test_a_deeply_nested_object_can_be_counted() -> None:
+def test_deeply_nested_object_can_be_counted() -> None:
     value: Any = 1
     for _ in range(50_000):
         value = [value]
     assert count_values(value) == 50_001
 
 
-def test_an_object_with_too_many_values_is_refused_with_what_to_do() -> None:
+def test_too_large_object_is_rejected_with_advice() -> None:
     obj = {"metadata": {"name": "a"}, "spec": {"items": ["x"] * 2000}}
     with pytest.raises(ValueError, match=r"2,005 values.*at most 2,000.*--max-object-values"):
         check_size(obj, 2000)
 
 
-def test_an_object_of_the_largest_size_is_accepted() -> None:
-    check_size({"spec": {"items": ["x"] * 1997}}, 2000)
+@pytest.mark.parametrize(
+    ("obj", "limit"),
+    [
+        ({"spec": {"items": ["x"] * 1997}}, 2000),
+        ({"metadata": {"managedFields": [{}] * 3000}, "spec": {"items": ["x"] * 1990}}, 2000),
+        ({"spec": {"items": ["x"] * 100_000}}, 0),
+    ],
+    ids=["exactly the limit", "managed fields", "no limit"],
+)
+def test_object_within_the_limit_is_accepted(obj: RawObject, limit: int) -> None:
+    check_size(obj, limit)
 
 
-def test_managed_fields_do_not_count() -> None:
-    check_size({"metadata": {"managedFields": [{}] * 3000}, "spec": {"items": ["x"] * 1990}}, 2000)
+class FileCalls:
+    """The calls on files below a directory while it is set, by the thread that made them."""
+
+    def __init__(self) -> None:
+        self.below: Path | None = None
+        self.by_thread: dict[int, list[str]] = {}
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Record a call; an audit hook."""
+        paths = [str(each) for each in arguments if isinstance(each, str | os.PathLike)]
+        if self.below is not None and any(path.startswith(str(self.below)) for path in paths):
+            self.by_thread.setdefault(threading.get_ident(), []).append(f"{event} {' '.join(paths)}")
 
 
-def test_zero_means_no_limit() -> None:
-    check_size({"spec": {"items": ["x"] * 100_000}}, 0)
+@pytest.fixture(scope="module")
+def hook() -> FileCalls:
+    calls = FileCalls()
+    sys.addaudithook(calls.audit)  # permanently: there is no way to remove one
+    return calls
+
+
+@pytest.fixture
+def file_calls(hook: FileCalls, tmp_path: Path) -> Iterator[FileCalls]:
+    hook.below, hook.by_thread = tmp_path, {}
+    yield hook
+    hook.below = None
+
+
+@pytest.fixture
+def disk_launcher(launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """Give a launcher of a playbook with an inventory, whose runs end immediately."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts").write_text("localhost\n")
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "inventory"))
+    (tmp_path / "play.yml").write_text("- hosts: localhost\n")
+    interpreter = tmp_path / "python"
+    ending = '{"ending": {"status": "successful", "rc": 0}, "survivors": []}'
+    interpreter.write_text(f"#!/bin/sh\necho '{ending}'\n")
+    interpreter.chmod(0o755)
+    runner = ProcessRunner(ColdStarter())
+    monkeypatch.setattr(sys, "executable", os.fspath(interpreter))
+    watch = Watch(THING, PlaybookContent(tmp_path / "play.yml"), max_runner_artifacts=1)
+    return replace(launcher, watch=watch, runner=runner, settings=Settings(debug_logs=True))
+
+
+async def test_run_does_its_disk_work_outside_the_event_loop(disk_launcher: Launcher, file_calls: FileCalls) -> None:
+    for ident in ("7", "8"):
+        assert (await disk_launcher.run(thing(), ident, finalizing=False)).rc == 0
+    await disk_launcher.remove_workspace(ObjectKey("default", "one"))
+    on_loop = file_calls.by_thread.pop(threading.get_ident(), [])
+    elsewhere = {call.partition(" ")[0] for calls in file_calls.by_thread.values() for call in calls}
+    assert [call for call in on_loop if not call.startswith("subprocess.Popen ")] == []
+    assert {"open", "shutil.copytree", "shutil.rmtree", "os.rename", "os.symlink"} <= elsewhere
+    file_calls.below = None
+    assert not (disk_launcher.root / THING.group / "v1" / "Thing" / "default" / "one").exists()
+
+
+async def test_missing_playbook_is_a_failure_found_outside_the_event_loop(
+    disk_launcher: Launcher, file_calls: FileCalls
+) -> None:
+    summary = await run(disk_launcher, content=PlaybookContent(disk_launcher.root / "missing.yml"))
+    assert not summary.is_successful
+    assert "missing.yml" in summary.message
+    assert file_calls.by_thread.pop(threading.get_ident(), []) == []
+    assert file_calls.by_thread

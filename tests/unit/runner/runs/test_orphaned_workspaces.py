@@ -7,7 +7,6 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.informer import Informer
 from rolecall.runner.runs.orphaned_workspaces import OrphanedWorkspaces, remove_old_kubeconfigs
-from rolecall.runner.runs.run_processes import RUN_VARIABLE
 from rolecall.runner.runs.workspace import Inputs, Workspace, workspaces_of
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
@@ -16,7 +15,7 @@ HERE, THERE = ObjectKey("here", "one"), ObjectKey("there", "one")
 
 
 def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
-    """Make the workspace of an object and return its folder."""
+    """Make the workspace of an object and return its directory."""
     made = Workspace(root, gvk, key)
     made.prepare("7", Inputs({}))
     return made.path
@@ -43,7 +42,7 @@ def know(informer: Informer, key: ObjectKey) -> None:
     informer.on_watch_event("ADDED", {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata})
 
 
-async def test_what_has_no_object_any_more_goes_and_the_rest_stays(tmp_path: Path, informer: Informer) -> None:
+async def test_only_workspaces_without_an_object_are_removed(tmp_path: Path, informer: Informer) -> None:
     gone, kept = workspace(tmp_path, HERE), workspace(tmp_path, THERE)
     know(informer, THERE)
     other_kind = workspace(tmp_path, HERE, GVK("other.example.com", "v1", "Thing"))
@@ -54,25 +53,25 @@ async def test_what_has_no_object_any_more_goes_and_the_rest_stays(tmp_path: Pat
     assert workspaces_of(tmp_path, THING) == [THERE]
 
 
-async def test_what_other_operators_namespaces_hold_stays(tmp_path: Path, informer: Informer) -> None:
+async def test_workspaces_in_other_namespaces_are_kept(tmp_path: Path, informer: Informer) -> None:
     gone, kept = workspace(tmp_path, HERE), workspace(tmp_path, THERE)
     await remove(tmp_path, informer, "here")
     assert (gone.exists(), kept.exists()) == (False, True)
 
 
-async def test_the_workspace_of_a_run_that_goes_on_stays(tmp_path: Path, informer: Informer) -> None:
+async def test_workspace_of_a_running_run_is_kept(tmp_path: Path, informer: Informer) -> None:
     kept = workspace(tmp_path, HERE)
     assert await remove(tmp_path, informer, busy=HERE) == []
     assert kept.is_dir()
 
 
-async def test_a_cluster_scoped_object_has_a_workspace_too(tmp_path: Path, informer: Informer) -> None:
+async def test_workspace_of_a_cluster_scoped_object_is_removed(tmp_path: Path, informer: Informer) -> None:
     gone = workspace(tmp_path, ObjectKey("", "one"))
     await remove(tmp_path, informer, "here")
     assert not gone.exists()
 
 
-async def test_a_folder_that_is_no_workspace_is_left_alone(tmp_path: Path, informer: Informer) -> None:
+async def test_directory_that_is_not_a_workspace_is_kept(tmp_path: Path, informer: Informer) -> None:
     precious = tmp_path / THING.group / THING.version / THING.kind / "here" / "photos"
     precious.mkdir(parents=True)
     await remove(tmp_path, informer)
@@ -80,47 +79,40 @@ async def test_a_folder_that_is_no_workspace_is_left_alone(tmp_path: Path, infor
 
 
 @pytest.mark.parametrize("key", [ObjectKey("env", "artifacts"), ObjectKey("artifacts", "env"), ObjectKey("", "env")])
-def test_an_object_may_have_the_name_of_a_folder_of_a_workspace(tmp_path: Path, key: ObjectKey) -> None:
+def test_object_may_have_the_name_of_a_workspace_directory(tmp_path: Path, key: ObjectKey) -> None:
     workspace(tmp_path, key)
     assert workspaces_of(tmp_path, THING) == [key]
 
 
-def test_kubeconfigs_of_runs_that_are_no_more_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(RUN_VARIABLE, raising=False)
-    kubeconfig(tmp_path, "kubeconfig-123")
-    remove_old_kubeconfigs(tmp_path, is_shared=True)
-    assert list(tmp_path.iterdir()) == []
+def kubeconfig(directory: Path, name: str = "kubeconfig-123", age_seconds: float = 3600) -> Path:
+    """Write a kubeconfig of this age, and return its path."""
+    path = directory / name
+    path.write_text("secret of a dead run")
+    os.utime(path, (time.time() - age_seconds,) * 2)
+    return path
 
 
-def test_what_may_be_the_kubeconfig_of_a_run_that_starts_stays(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "kubeconfig-123", age_seconds=0)
-    remove_old_kubeconfigs(tmp_path, is_shared=True)
-    assert path.exists()
+@pytest.mark.parametrize(
+    ("name", "age_seconds", "is_shared", "is_kept"),
+    [
+        ("kubeconfig-123", 3600, True, False),
+        ("kubeconfig-123", 0, True, True),
+        ("kubeconfig-123", 0, False, False),
+        ("kubeconfig-production", 3600, True, True),
+    ],
+    ids=["old", "maybe of a starting run", "own directory", "of a user"],
+)
+def test_kubeconfigs_of_ended_runs_are_removed(
+    tmp_path: Path, name: str, age_seconds: float, *, is_shared: bool, is_kept: bool
+) -> None:
+    path = kubeconfig(tmp_path, name, age_seconds)
+    remove_old_kubeconfigs(tmp_path, is_shared=is_shared)
+    assert path.exists() is is_kept
 
 
-def test_in_a_directory_of_its_own_an_operator_removes_them_at_once(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "kubeconfig-123", age_seconds=0)
-    remove_old_kubeconfigs(tmp_path, is_shared=False)
-    assert not path.exists()
-
-
-def test_a_kubeconfig_of_a_user_stays(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, "kubeconfig-production")
-    remove_old_kubeconfigs(tmp_path, is_shared=True)
-    assert path.exists()
-
-
-def test_a_kubeconfig_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = kubeconfig(tmp_path, "kubeconfig-123")
+def test_kubeconfig_of_another_user_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path)
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     remove_old_kubeconfigs(tmp_path, is_shared=True)
     assert path.exists()
-
-
-def kubeconfig(folder: Path, name: str, age_seconds: float = 3600) -> Path:
-    """Write a kubeconfig that is so old, and return its path."""
-    path = folder / name
-    path.write_text("secret of a dead run")
-    os.utime(path, (time.time() - age_seconds,) * 2)
-    return path

@@ -1,6 +1,7 @@
-"""How long a run may take, whatever its process does."""
+"""Runs of processes that only the test controls: their limits, their end, and what others can do in the meantime."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -8,30 +9,41 @@ import pytest
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.settings import Settings
-from rolecall.runner.runs import process as process_runner
-from rolecall.runner.runs import process as termination
+from rolecall.runner.runs import process as process_module
+from rolecall.runner.runs.api_access import RunEnvironment
+from rolecall.runner.runs.artifacts import ArtifactBudget
 from rolecall.runner.runs.events import RunEvent
+from rolecall.runner.runs.memory import MemoryGuard
 from rolecall.runner.runs.process import ProcessRunner, RunProcess, RunSpec, grace_seconds, new_ident
-from rolecall.runner.runs.workspace import Workspace
+from rolecall.runner.runs.workspace import Inputs, Workspace
+
+LIMIT = 400 << 20
+FAILED = RunEvent("runner_on_failed", task="Eat", host="localhost", message="failed.").to_json()
 
 
-def spec(root: Path, timeout_seconds: float | None) -> RunSpec:
-    """Return a run of a role that is never read."""
-    workspace = Workspace(root, GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
-    return RunSpec("77", workspace, RoleContent(root), timeout_seconds=timeout_seconds, grace_seconds=0.05)
+def ending(status: str) -> str:
+    return json.dumps({"ending": {"status": status, "peak_memory_bytes": LIMIT}, "survivors": []})
 
 
-class Unkillable:
-    """A process that hangs in the kernel and keeps its pipes open."""
+SUCCESS = [RunEvent("playbook_on_stats").to_json(), ending("successful")]
+FAILURE = [FAILED, ending("failed")]
 
-    returncode = None
 
-    def __init__(self) -> None:
+class FakeProcess:
+    """A process that has printed its output and ended, or one that hangs in the kernel and keeps its pipes open."""
+
+    def __init__(self, *lines: str, hangs: bool = False) -> None:
+        self.returncode = None if hangs else 0
         self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
+        self.stdout.feed_data("".join(f"{line}\n" for line in lines).encode())
+        if not hangs:
+            self.stdout.feed_eof()
+            self.stderr.feed_eof()
 
     async def wait(self) -> int:
-        """Wait for ever."""
-        await asyncio.Event().wait()
+        """Return the exit code, or wait forever."""
+        if self.returncode is None:
+            await asyncio.Event().wait()
         return 0
 
     def terminate(self) -> None:
@@ -42,74 +54,60 @@ class Unkillable:
 
 
 class Starter:
-    """Starts nothing, or a process that does not end."""
+    """Starts a process with these lines of output, or one that hangs; without ``lines`` it waits forever."""
 
-    def __init__(self, process: RunProcess | None = None) -> None:
-        self.process = process
+    def __init__(self, *lines: str, hangs: bool = False) -> None:
+        self.lines = lines
+        self.hangs = hangs
+        self.specs: list[RunSpec] = []
 
-    async def start(self, _spec: RunSpec) -> RunProcess:
-        """Return the process, or wait for ever."""
-        if not self.process:
+    async def start(self, spec: RunSpec) -> RunProcess:
+        """Return the process."""
+        self.specs.append(spec)
+        if not (self.lines or self.hangs):
             await asyncio.Event().wait()
-        assert self.process
-        return self.process
+        return FakeProcess(*self.lines, hangs=self.hangs)
 
 
-async def test_the_timeout_of_a_run_includes_its_start(tmp_path: Path) -> None:
+def spec(root: Path, timeout_seconds: float | None = None) -> RunSpec:
+    """Return a run of a role that is never read."""
+    workspace = Workspace(root, GVK("example.com", "v1", "Foo"), ObjectKey("default", "sample"))
+    workspace.prepare("77", Inputs({}))
+    return RunSpec("77", workspace, RoleContent(root), timeout_seconds=timeout_seconds, grace_seconds=0.05)
+
+
+async def test_timeout_includes_the_start_of_the_process(tmp_path: Path) -> None:
     running = ProcessRunner(Starter()).run(spec(tmp_path, 0.05), lambda _: None)
     assert (await asyncio.wait_for(running, 20)).status == "timeout"
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten every limit."""
-    monkeypatch.setattr(process_runner, "_LAST_OUTPUT_SECONDS", 0.05)
-    monkeypatch.setattr(termination, "_KILL_AFTER_SECONDS", 0.05)
-    monkeypatch.setattr(termination, "KILL_LIMIT_SECONDS", 0.05)
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Starter:
+    """Shorten every limit, and give a starter of a process that can't be killed."""
+    for name in ("_LAST_OUTPUT_SECONDS", "_KILL_AFTER_SECONDS", "KILL_LIMIT_SECONDS"):
+        monkeypatch.setattr(process_module, name, 0.05)
+    return Starter(hangs=True)
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_process_that_cannot_be_killed_does_not_hold_its_run(tmp_path: Path) -> None:
-    running = ProcessRunner(Starter(Unkillable())).run(spec(tmp_path, 0.05), lambda _: None)
+async def test_process_that_cannot_be_killed_does_not_block_its_timeout(hanging: Starter, tmp_path: Path) -> None:
+    running = ProcessRunner(hanging).run(spec(tmp_path, 0.05), lambda _: None)
     assert (await asyncio.wait_for(running, 20)).status == "timeout"
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_process_that_cannot_be_killed_does_not_hold_its_cancellation(tmp_path: Path) -> None:
-    running = asyncio.create_task(ProcessRunner(Starter(Unkillable())).run(spec(tmp_path, None), lambda _: None))
+async def test_process_that_cannot_be_killed_does_not_block_its_cancellation(hanging: Starter, tmp_path: Path) -> None:
+    budget = ArtifactBudget(1 << 20)
+    runner = ProcessRunner(hanging, artifacts=budget)
+    running = asyncio.create_task(runner.run(spec(tmp_path), lambda _: None))
     await asyncio.sleep(0)
     running.cancel()
     async with asyncio.timeout(20):
         await asyncio.wait({running})
     assert running.cancelled()
+    assert budget.total_bytes > 0  # a cancelled run counts too
 
 
-class Ended:
-    """A process that has ended and has left its output."""
-
-    returncode = 0
-
-    def __init__(self, output: bytes) -> None:
-        self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
-        self.stdout.feed_data(output)
-        self.stdout.feed_eof()
-        self.stderr.feed_eof()
-
-    async def wait(self) -> int:
-        """Return the exit code."""
-        return 0
-
-    def terminate(self) -> None:
-        """Do nothing."""
-
-    def kill(self) -> None:
-        """Do nothing either."""
-
-
-async def test_everything_else_has_its_turn_between_the_events_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process_runner, "_READ_SECONDS", 0)
+async def test_other_tasks_get_their_turn_between_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_READ_SECONDS", 0)
     turns = 0
 
     async def take_turns() -> None:
@@ -120,14 +118,31 @@ async def test_everything_else_has_its_turn_between_the_events_of_a_run(
 
     other = asyncio.create_task(take_turns())
     seen: list[int] = []
-    output = (RunEvent("runner_on_ok").to_json() + "\n").encode() * 100
-    await ProcessRunner(Starter(Ended(output))).run(spec(tmp_path, None), lambda _: seen.append(turns))
+    starter = Starter(*[RunEvent("runner_on_ok").to_json()] * 100)
+    await ProcessRunner(starter).run(spec(tmp_path), lambda _: seen.append(turns))
     other.cancel()
-    assert len(seen) == 100
-    assert len(set(seen)) == 100
+    assert len(set(seen)) == len(seen) == 100
 
 
-WORKSPACE = Workspace(Path("/w"), GVK("a", "v1", "A"), ObjectKey("n", "x"))
+async def test_each_run_may_use_an_eighth_of_the_artifact_limit(tmp_path: Path) -> None:
+    starter = Starter(*SUCCESS)
+    await ProcessRunner(starter, artifacts=ArtifactBudget(800)).run(spec(tmp_path), lambda _: None)
+    assert starter.specs[0].runner_input.artifact_limit_bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [(SUCCESS, ""), (FAILURE, "Task 'Eat': probably out of memory: a process of the run had 400Mi and may have 400Mi")],
+    ids=["success", "failure"],
+)
+async def test_failure_of_a_large_process_is_explained_by_the_limit(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    starter = Starter(*lines)
+    summary = await ProcessRunner(starter, MemoryGuard(LIMIT)).run(spec(tmp_path), lambda _: None)
+    assert starter.specs[0].runner_input.memory_limit_bytes == LIMIT
+    assert summary.message[: len(message)] == message
+    assert summary.is_successful is (lines is SUCCESS)
 
 
 def test_idents_are_decimal_numbers_of_63_bits() -> None:
@@ -136,14 +151,13 @@ def test_idents_are_decimal_numbers_of_63_bits() -> None:
     assert all(0 <= int(ident) < 2**63 for ident in idents)
 
 
-def test_secrets_are_not_in_the_representation_of_a_spec() -> None:
-    spec = RunSpec("1", WORKSPACE, RoleContent(Path("/r/a")), secret_environment={"TOKEN": "s3cret"})
-    assert "s3cret" not in repr(spec)
+def test_secrets_are_not_in_the_representation_of_a_spec(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, GVK("a", "v1", "A"), ObjectKey("n", "x"))
+    environment = RunEnvironment(secrets={"TOKEN": "s3cret"})
+    assert "s3cret" not in repr(RunSpec("1", workspace, RoleContent(tmp_path), environment))
 
 
-ELECTING = Settings(leader_elect=True, leader_election_id="lock", leader_election_namespace="operators")
-
-
-def test_a_run_has_less_time_to_end_than_the_lease_has_left() -> None:
+def test_grace_period_of_a_run_is_shorter_than_the_rest_of_the_lease() -> None:
+    electing = Settings(leader_elect=True, leader_election_id="lock", leader_election_namespace="operators")
     assert grace_seconds(Settings()) == 5
-    assert grace_seconds(ELECTING) == pytest.approx(1)
+    assert grace_seconds(electing) == pytest.approx(1)

@@ -3,7 +3,7 @@ import sys
 import psutil
 import pytest
 
-from rolecall.runner.runs.run_processes import (
+from rolecall.runner.runs.process_marks import (
     OPERATOR_VARIABLE,
     RUN_VARIABLE,
     RUNNER_MODULE,

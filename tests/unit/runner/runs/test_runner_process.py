@@ -1,4 +1,7 @@
-"""The limit of the process that writes is set for good, so that these tests write in processes of their own."""
+"""The input, the configuration, the limits, and the secrets of the process of a run.
+
+Limits of a process are permanent, so they are set in processes of their own.
+"""
 
 import json
 import os
@@ -18,7 +21,7 @@ from rolecall.runner.runs.runner_process import (
     configure,
     hide_environment,
     redact,
-    redact_folder,
+    redact_directory,
 )
 from rolecall.runner.runs.workspace import Inputs, Workspace
 
@@ -29,27 +32,10 @@ def _no_settings_of_ansible(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_a_description_survives_the_way_to_the_process() -> None:
-    play = RunnerInput("1", "/w", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "x"})
-    assert RunnerInput.from_line(play.to_line()) == play
-
-
-def test_secrets_are_not_in_what_is_printed_of_a_description() -> None:
-    assert "s3cret" not in repr(RunnerInput("1", "/w", secrets={"TOKEN": "s3cret"}))
-
-
-def test_a_playbook_is_run_by_its_path() -> None:
-    assert RunnerInput("1", "/w", playbook="/p/site.yml").arguments == {"playbook": "/p/site.yml"}
-
-
-@pytest.mark.parametrize(("gathering", "skip"), [(None, False), ("explicit", True), ("smart", False)])
-def test_a_role_is_run_by_name_and_folder(monkeypatch: pytest.MonkeyPatch, gathering: str | None, skip: bool) -> None:  # noqa: FBT001
-    monkeypatch.delenv("ANSIBLE_GATHERING", raising=False)
-    if gathering:
-        monkeypatch.setenv("ANSIBLE_GATHERING", gathering)
-    arguments = RunnerInput("1", "/w", role="/opt/roles/foo").arguments
-    expected = {"role": "foo", "roles_path": "/opt/roles/", "hosts": "localhost", "role_skip_facts": skip}
-    assert arguments == expected
+def test_input_survives_the_way_to_the_process_and_hides_secrets_in_print() -> None:
+    run_input = RunnerInput("1", "/w", role="/r/a", verbosity=2, grace_seconds=0.5, secrets={"TOKEN": "s3cret"})
+    assert RunnerInput.from_line(run_input.to_line()) == run_input
+    assert "s3cret" not in repr(run_input)
 
 
 def configured(folder: Path, cmdline: str = "", **play: Any) -> Any:
@@ -63,7 +49,7 @@ def configured(folder: Path, cmdline: str = "", **play: Any) -> Any:
     ("verbosity", "words"), [(-1, []), (0, []), (1, ["-v"]), (2, ["-vv"]), (7, ["-vvvvvvv"]), (9, ["-vvvvvvvvv"])]
 )
 @pytest.mark.parametrize("is_role", [True, False])
-def test_the_command_line_is_the_go_runners(tmp_path: Path, verbosity: int, words: list[str], *, is_role: bool) -> None:
+def test_command_line_is_the_go_runners(tmp_path: Path, verbosity: int, words: list[str], *, is_role: bool) -> None:
     (tmp_path / "site.yml").write_text("[]")
     (tmp_path / "roles" / "thing" / "tasks").mkdir(parents=True)
     content = {"role": f"{tmp_path}/roles/thing"} if is_role else {"playbook": f"{tmp_path}/site.yml"}
@@ -83,41 +69,39 @@ def test_the_command_line_is_the_go_runners(tmp_path: Path, verbosity: int, word
         ("", []),
     ],
 )
-def test_words_of_ansible_args_are_split_as_a_shell_does_and_come_first(
-    tmp_path: Path, text: str, words: list[str]
-) -> None:
+def test_ansible_args_are_split_as_in_a_shell_and_come_first(tmp_path: Path, text: str, words: list[str]) -> None:
     (tmp_path / "site.yml").write_text("[]")
     command = configured(tmp_path, text, playbook=f"{tmp_path}/site.yml").command
     assert command[1 : 1 + len(words)] == words
     assert command[1 + len(words)] == "-i"  # so that the object's variables win over an -e among the words
 
 
-def test_a_role_is_the_only_one_of_a_play_on_localhost_and_finds_its_neighbours(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("gathering", "gathers"), [(None, True), ("explicit", False), ("smart", True)])
+def test_role_runs_on_localhost_and_finds_its_neighbors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gathering: str | None, *, gathers: bool
+) -> None:
+    if gathering:
+        monkeypatch.setenv("ANSIBLE_GATHERING", gathering)
     (tmp_path / "roles" / "thing" / "tasks").mkdir(parents=True)
     config = configured(tmp_path, role=f"{tmp_path}/roles/thing")
     [play] = json.loads(Path(config.command[-1]).read_text())
     assert (play["hosts"], [role["name"] for role in play["roles"]]) == ("localhost", ["thing"])
+    assert play.get("gather_facts", True) is gathers
     assert config.env["ANSIBLE_ROLES_PATH"].split(":")[0] == f"{tmp_path}/roles/"
 
 
-def test_the_collection_lies_where_ansible_looks_for_collections() -> None:
-    assert COLLECTIONS.name == "collections"
-    assert COLLECTIONS.parent.name == "rolecall"
+def test_collections_are_where_ansible_looks_for_them() -> None:
+    assert COLLECTIONS.parts[-2:] == ("rolecall", "collections")
 
 
-def test_lines_reach_the_operator() -> None:
+def test_lines_reach_the_operator_until_it_stops_reading() -> None:
     reading, writing = os.pipe()
-    Output(writing).write("one")
+    output = Output(writing)
+    output.write("one")
     assert os.read(reading, 100) == b"one\n"
     os.close(reading)
-
-
-def test_lines_are_dropped_when_nobody_reads_any_more() -> None:
-    reading, writing = os.pipe()
-    lines = Output(writing)
-    os.close(reading)
-    lines.write("one")
-    lines.write("two")
+    output.write("two")
+    output.write("three")
     os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
 
 
@@ -142,30 +126,30 @@ except (ArtifactsTooLargeError, OSError) as error:
 
 
 def store(folder: Path, limit_bytes: int, output: str, count: int, *, letter: str = "x") -> list[str]:
-    """Store events that print a letter a thousand times each, then write a file of 50 KB; return what was answered."""
+    """Store events that print a letter a thousand times each, then write a file of 50 KB; return the output."""
     command = [sys.executable, "-c", STORE, str(folder), str(limit_bytes), output, str(count), letter]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_an_event_is_stored_without_what_it_prints(tmp_path: Path) -> None:
+def test_event_is_stored_without_its_output(tmp_path: Path) -> None:
     assert store(tmp_path, 0, "once", 1) == ["False"]
     path = tmp_path / "job_events" / "0-a.json"
     assert json.loads(path.read_text()) == {"uuid": "a", "counter": 0, "start_line": 0}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_ansible_runner_stores_an_event_with_what_it_prints(tmp_path: Path) -> None:
+def test_ansible_runner_stores_an_event_with_its_output(tmp_path: Path) -> None:
     assert store(tmp_path, 0, "repeats", 1) == ["True"]
     assert list((tmp_path / "job_events").iterdir()) == []
 
 
-def test_events_count_with_what_they_print(tmp_path: Path) -> None:
+def test_events_count_with_their_output(tmp_path: Path) -> None:
     *answers, error = store(tmp_path, 10_240, "once", 100)
     assert len(answers) == 9
-    assert error.startswith("the run was ended, because its artifacts have more than 10Ki")
+    assert error.startswith("the run was stopped, because its artifacts have more than 10Ki")
 
 
-def test_what_is_counted_is_what_lies_on_the_disk(tmp_path: Path) -> None:
+def test_counted_bytes_are_those_on_disk(tmp_path: Path) -> None:
     """The command with its environment counts too, and letters beyond ASCII with each of their bytes."""
     (tmp_path / "command").write_text("x" * 5000)
     assert "more than 20Ki" in store(tmp_path, 20_480, "once", 100, letter="é")[-1]
@@ -173,31 +157,29 @@ def test_what_is_counted_is_what_lies_on_the_disk(tmp_path: Path) -> None:
     assert 18_000 < stored <= 20_480
 
 
-def test_a_single_file_cannot_be_larger_than_all_may_be(tmp_path: Path) -> None:
+def test_single_file_is_limited_too(tmp_path: Path) -> None:
     assert "File too large" in store(tmp_path, 10_240, "once", 1)[-1]
     assert (tmp_path / "large").stat().st_size <= 10_240
 
 
-def test_without_a_limit_nothing_is_limited(tmp_path: Path) -> None:
+def test_nothing_is_limited_without_a_limit(tmp_path: Path) -> None:
     assert store(tmp_path, 0, "once", 100) == ["False"] * 100
     assert (tmp_path / "large").stat().st_size == 50_000
 
 
-def test_hidden_text_is_not_in_json() -> None:
-    assert json.dumps({"TOKEN": HiddenText("s3cret")}) == '{"TOKEN": ["hidden"]}'
+def test_hidden_text_is_neither_in_json_nor_printed() -> None:
+    hidden = HiddenText("s3cret")
+    assert json.dumps({"TOKEN": hidden}) == '{"TOKEN": ["hidden"]}'
+    assert "s3cret" not in f"{hidden} {hidden!r}"
 
 
-def test_hidden_text_is_in_nobodys_print() -> None:
-    assert "s3cret" not in f"{HiddenText('s3cret')} {HiddenText('s3cret')!r}"
-
-
-def test_a_process_gets_hidden_text_in_clear() -> None:
+def test_process_receives_hidden_text_in_the_clear() -> None:
     environment = os.environ | {"TOKEN": cast("str", HiddenText("s3cret"))}
     command = [sys.executable, "-c", "import os; print(os.environ['TOKEN'])"]
     assert subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout == "s3cret\n"
 
 
-def test_only_what_is_known_to_be_harmless_is_shown() -> None:
+def test_only_harmless_variables_are_shown() -> None:
     hidden = hide_environment({"PATH": "/bin", "ANSIBLE_FORKS": "5", "DB_PASSWORD": "x"})
     assert (hidden["PATH"], hidden["ANSIBLE_FORKS"]) == ("/bin", "5")
     assert isinstance(hidden["DB_PASSWORD"], HiddenText)
@@ -208,22 +190,68 @@ def test_secrets_are_replaced_at_every_depth() -> None:
     assert redact(value, ["s3cret", ""]) == {"a": ["x (hidden) y", {"b": "(hidden)"}, 3, None], "c": "fine"}
 
 
-def test_what_was_printed_is_cleaned(tmp_path: Path) -> None:
+def test_output_is_redacted_and_partial_events_are_removed(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_text("token is s3cret\n")
     (tmp_path / "stderr").write_text("nothing\n")
-    redact_folder(tmp_path, ["s3cret"])
-    assert (tmp_path / "stdout").read_text() == "token is (hidden)\n"
-    assert (tmp_path / "stderr").read_text() == "nothing\n"
-
-
-def test_half_written_events_are_removed(tmp_path: Path) -> None:
     (tmp_path / "job_events").mkdir()
     for name in ("a-partial.json", "b-partial.json.tmp", "1-c.json"):
         (tmp_path / "job_events" / name).touch()
-    redact_folder(tmp_path, [])
+    redact_directory(tmp_path, ["s3cret"])
+    assert (tmp_path / "stdout").read_text() == "token is (hidden)\n"
+    assert (tmp_path / "stderr").read_text() == "nothing\n"
     assert [path.name for path in (tmp_path / "job_events").iterdir()] == ["1-c.json"]
+    redact_directory(tmp_path / "missing", ["s3cret"])
 
 
-def test_a_run_that_left_nothing_is_clean(tmp_path: Path) -> None:
-    redact_folder(tmp_path / "gone", ["s3cret"])
-    assert not (tmp_path / "gone").exists()
+EAT = """
+import subprocess, sys
+from rolecall.runner.runs.runner_process import PeakMemory, limit_memory
+memory = PeakMemory()
+limit_memory(int(sys.argv[1]))
+eat = "x = bytearray(240 << 20); x[::4096] = b'y' * len(x[::4096])"
+print(subprocess.run([sys.executable, "-c", eat], stderr=subprocess.DEVNULL).returncode, memory.max_bytes >> 20)
+"""
+START = """
+import subprocess, sys
+x = bytearray(200 << 20); x[::4096] = b'y' * len(x[::4096])
+peak = "from rolecall.runner.runs.runner_process import PeakMemory; print(PeakMemory().max_bytes >> 20)"
+subprocess.run([sys.executable, "-c", peak], check=True)
+"""
+FORK = """
+import os
+from rolecall.runner.runs.runner_process import PeakMemory
+shared = bytearray(200 << 20); shared[::4096] = b'y' * len(shared[::4096])
+if os.fork() == 0:
+    memory = PeakMemory()
+    before = memory.max_bytes
+    own = bytearray(50 << 20); own[::4096] = b'y' * len(own[::4096])
+    print((memory.max_bytes - before) >> 20)
+else:
+    os.wait()
+"""
+
+
+def printed(program: str, *arguments: str) -> list[int]:
+    """Return the numbers that a program prints."""
+    command = [sys.executable, "-c", program, *arguments]
+    return [int(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+
+
+def test_memory_limit_holds_for_child_processes() -> None:
+    code, peak = printed(EAT, str(150 << 20))
+    assert code == 1
+    assert peak < 150
+
+
+def test_peak_memory_is_that_of_the_largest_process() -> None:
+    code, peak = printed(EAT, "0")
+    assert code == 0
+    assert 200 < peak < 300
+
+
+def test_memory_of_the_parent_is_not_in_the_peak_of_a_started_process() -> None:
+    assert printed(START)[0] < 100
+
+
+def test_memory_shared_with_the_parent_is_not_in_the_peak_of_a_forked_process() -> None:
+    assert 45 < printed(FORK)[0] < 60

@@ -11,7 +11,6 @@ from rolecall.runner.runs.variables import (
     extra_vars,
     is_reserved,
     object_variable,
-    reserved_among,
     snake_case,
     snake_case_keys,
 )
@@ -25,36 +24,43 @@ def an_object(spec: Any = None, **metadata: str) -> dict[str, Any]:
     return obj if spec is None else {**obj, "spec": spec}
 
 
+def variables_of(spec: Any = None, **request: Any) -> dict[str, Any]:
+    """Return the extra vars for an object with this spec."""
+    return extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, **request))
+
+
 def test_spec_keys_become_snake_case_and_the_raw_spec_keeps_them() -> None:
-    variables = extra_vars(ExtraVarsRequest(an_object({"serviceAccount": {"tierName": "Web"}}), MEMCACHED))
+    variables = variables_of({"serviceAccount": {"tierName": "Web"}})
     assert variables["service_account"] == {"tier_name": "Web"}
     assert variables["_cache_example_com_memcached_spec"] == {"serviceAccount": {"tierName": "Web"}}
 
 
 def test_spec_keys_stay_when_snake_case_is_off() -> None:
-    variables = extra_vars(ExtraVarsRequest(an_object({"serviceAccount": 1}), MEMCACHED, snake_case=False))
+    variables = variables_of({"serviceAccount": 1}, snake_case=False)
     assert variables["serviceAccount"] == 1
     assert "service_account" not in variables
 
 
-def test_the_whole_object_is_passed() -> None:
+def test_whole_object_is_passed() -> None:
     obj = an_object({"size": 1}) | {"status": {"conditions": []}}
     assert extra_vars(ExtraVarsRequest(obj, MEMCACHED))["_cache_example_com_memcached"] == obj
 
 
-def test_meta_names_the_object() -> None:
-    meta = extra_vars(ExtraVarsRequest(an_object(), MEMCACHED))["ansible_operator_meta"]
-    assert meta == {"name": "sample", "namespace": "default"}
-
-
-def test_a_cluster_scoped_object_has_an_empty_namespace() -> None:
-    meta = extra_vars(ExtraVarsRequest({"metadata": {"name": "x"}}, MEMCACHED))["ansible_operator_meta"]
-    assert meta == {"name": "x", "namespace": ""}
+@pytest.mark.parametrize(
+    ("metadata", "meta"),
+    [
+        ({"name": "x", "namespace": "default"}, {"name": "x", "namespace": "default"}),
+        ({"name": "x"}, {"name": "x", "namespace": ""}),
+    ],
+    ids=["namespaced", "cluster-scoped"],
+)
+def test_meta_names_the_object(metadata: dict[str, str], meta: dict[str, str]) -> None:
+    assert extra_vars(ExtraVarsRequest({"metadata": metadata}, MEMCACHED))["ansible_operator_meta"] == meta
 
 
 @pytest.mark.parametrize("spec", [None, "text", ["list"], 7])
-def test_a_spec_that_is_no_mapping_counts_as_empty(spec: Any) -> None:
-    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))
+def test_spec_that_is_not_a_mapping_counts_as_empty(spec: Any) -> None:
+    variables = variables_of(spec)
     assert variables["_cache_example_com_memcached_spec"] == {}
 
 
@@ -66,26 +72,25 @@ def test_a_spec_that_is_no_mapping_counts_as_empty(spec: Any) -> None:
         (GVK("my-group.io", "v1", "My-Kind"), "_my_group_io_my_kind"),
     ],
 )
-def test_the_variable_of_the_object_is_named_after_group_and_kind(gvk: GVK, name: str) -> None:
+def test_variable_of_the_object_is_named_after_group_and_kind(gvk: GVK, name: str) -> None:
     assert object_variable(gvk) == name
 
 
-def test_meta_beats_spec_and_vars_of_the_watch_beat_meta() -> None:
+def test_watch_vars_override_meta_and_meta_overrides_the_spec() -> None:
     spec = {"ansible_operator_meta": "spec", "size": "spec", "color": "spec"}
-    assert extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))["ansible_operator_meta"]["name"] == "sample"
+    assert variables_of(spec)["ansible_operator_meta"]["name"] == "sample"
     watch = {"ansible_operator_meta": "watch", "size": "watch"}
-    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, watch_vars=watch))
+    variables = variables_of(spec, watch_vars=watch)
     assert (variables["ansible_operator_meta"], variables["size"], variables["color"]) == ("watch", "watch", "spec")
 
 
-def test_finalizer_vars_beat_everything_in_a_finalizer_run() -> None:
-    request = ExtraVarsRequest(
-        an_object({"state": "spec"}), MEMCACHED, watch_vars={"state": "watch"}, finalizer_vars={"state": "absent"}
-    )
-    assert extra_vars(request)["state"] == "absent"
+def test_finalizer_vars_override_everything_in_a_finalizer_run() -> None:
+    spec, watch = {"state": "spec"}, {"state": "watch", "more": 1}
+    variables = variables_of(spec, watch_vars=watch, finalizer_vars={"state": "absent"})
+    assert (variables["state"], variables["more"]) == ("absent", 1)
 
 
-def test_texts_of_the_object_are_marked_unsafe_and_nothing_else() -> None:
+def test_only_strings_of_the_object_are_marked_unsafe() -> None:
     obj = an_object({"jsonPath": ["{{ x }}", 3, True]})
     variables = extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True, watch_vars={"mine": "{{ y }}"}))
     marked = [{"__ansible_unsafe": "{{ x }}"}, 3, True]
@@ -99,34 +104,28 @@ def test_texts_of_the_object_are_marked_unsafe_and_nothing_else() -> None:
     assert variables["mine"] == "{{ y }}"
 
 
-def test_the_object_itself_is_not_changed() -> None:
+def test_object_is_not_changed() -> None:
     obj = an_object({"jsonPath": "{{ x }}"})
     extra_vars(ExtraVarsRequest(obj, MEMCACHED, mark_unsafe=True))
     assert obj == an_object({"jsonPath": "{{ x }}"})
 
 
-def test_keys_of_the_spec_that_convert_to_nothing_or_to_the_same_do_no_harm() -> None:
+def test_blank_and_colliding_keys_of_the_spec_are_accepted() -> None:
     spec = {"": 1, "  ": 2, "fooBar": 3, "foo_bar": 4}
-    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED))
+    variables = variables_of(spec)
     assert (variables[""], variables["  "], variables["foo_bar"]) == (1, 2, 4)
     assert variables["_cache_example_com_memcached_spec"] == spec
 
 
-def test_a_spec_cannot_take_the_place_of_the_object() -> None:
+def test_spec_cannot_replace_the_object() -> None:
     spec = {"_cache_example_com_memcached": "spoof", "_cache_example_com_memcached_spec": "spoof"}
-    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, snake_case=False))
+    variables = variables_of(spec, snake_case=False)
     assert variables["_cache_example_com_memcached_spec"] == spec
     assert variables["_cache_example_com_memcached"]["spec"] == spec
 
 
-def test_a_finalizer_run_has_the_variables_of_the_watch_too() -> None:
-    request = ExtraVarsRequest(an_object(), MEMCACHED, watch_vars={"a": 1, "b": 1}, finalizer_vars={"b": 2})
-    variables = extra_vars(request)
-    assert (variables["a"], variables["b"]) == (1, 2)
-
-
 @given(JSON, st.booleans(), st.booleans())
-def test_no_spec_is_too_odd(spec: Any, snake: bool, unsafe: bool) -> None:  # noqa: FBT001 - hypothesis gives them by place
+def test_any_spec_is_accepted(spec: Any, snake: bool, unsafe: bool) -> None:  # noqa: FBT001 - hypothesis gives them by place
     obj = {"metadata": {"name": "sample", "namespace": "default"}, "spec": spec}
     fields = spec if isinstance(spec, dict) else {}
     assume(not any(map(is_reserved, snake_case_keys(fields) if snake else fields)))  # a test below has these
@@ -138,78 +137,41 @@ def test_no_spec_is_too_odd(spec: Any, snake: bool, unsafe: bool) -> None:  # no
 
 
 @pytest.mark.parametrize("key", ["ansible_remote_tmp", "ansiblePythonInterpreter", "AnsibleConfigDebug"])
-def test_a_spec_that_sets_what_ansible_acts_on_is_refused_by_name(key: str) -> None:
+def test_spec_with_a_reserved_variable_is_rejected_by_name(key: str) -> None:
     with pytest.raises(ValueError, match=r"ansible_.* which Ansible itself acts on"):
-        extra_vars(ExtraVarsRequest({"metadata": {"name": "x"}, "spec": {key: "$(id)"}}, GVK("a", "v1", "A")))
+        variables_of({key: "$(id)"}, allowed=frozenset({"ansible_user"}))
 
 
-def test_a_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
-    request = ExtraVarsRequest(
-        {"metadata": {"name": "x"}, "spec": {"ansibleUser": "me"}},
-        GVK("a", "v1", "A"),
-        allowed=frozenset({"ansible_user"}),
-    )
-    assert extra_vars(request)["ansible_user"] == "me"
+def test_reserved_variable_that_the_watch_allows_is_passed_on() -> None:
+    assert variables_of({"ansibleUser": "me"}, allowed=frozenset({"ansible_user"}))["ansible_user"] == "me"
 
 
-def test_only_declared_fields_become_variables_of_their_own() -> None:
+def test_only_declared_fields_become_variables() -> None:
     spec = {"podCount": 2, "found": "overrides a register", "ansibleRemoteTmp": "elsewhere"}
-    variables = extra_vars(ExtraVarsRequest(an_object(spec), MEMCACHED, declared=frozenset({"pod_count", "other"})))
+    variables = variables_of(spec, declared=frozenset({"pod_count", "other"}))
     assert variables["pod_count"] == 2
     assert variables["_cache_example_com_memcached_spec"] == spec
     assert not variables.keys() & {"found", "ansible_remote_tmp", "other"}
 
 
-def test_a_role_may_declare_that_it_takes_nothing() -> None:
-    request = ExtraVarsRequest(an_object({"size": 1}), MEMCACHED, declared=frozenset(), watch_vars={"tier": "web"})
-    assert "size" not in extra_vars(request)
-    assert extra_vars(request)["tier"] == "web"
+def test_role_may_declare_no_fields() -> None:
+    variables = variables_of({"size": 1}, declared=frozenset(), watch_vars={"tier": "web"})
+    assert "size" not in variables
+    assert variables["tier"] == "web"
+
+
+RESERVED = """
+ansible_remote_tmp ansible_shell_executable ansible_python_interpreter ansible_connection _ansible_debug
+inventory_hostname inventory_hostname_short group_names omit lxd_become_method passwordstore sops_binary wsl_user
+"""
+FREE = "connection environment port tags timeout size my_ansible_thing ansible groups_wanted host"
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "ansible_remote_tmp",
-        "ansible_shell_executable",
-        "ansible_python_interpreter",
-        "ansible_connection",
-        "_ansible_debug",
-        "inventory_hostname",
-        "inventory_hostname_short",
-        "group_names",
-        "omit",
-        "lxd_become_method",
-        "passwordstore",
-        "sops_binary",
-        "wsl_user",
-    ],
+    ("name", "expected"), [(name, True) for name in RESERVED.split()] + [(name, False) for name in FREE.split()]
 )
-def test_what_ansible_acts_on_is_reserved(name: str) -> None:
-    assert is_reserved(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "connection",
-        "environment",
-        "port",
-        "tags",
-        "timeout",
-        "size",
-        "my_ansible_thing",
-        "ansible",
-        "groups_wanted",
-        "host",
-    ],
-)
-def test_fields_that_do_nothing_as_variables_stay_free(name: str) -> None:
-    assert not is_reserved(name)
-
-
-def test_a_watch_allows_by_name() -> None:
-    names = ["ansible_user", "ansible_host", "size"]
-    assert reserved_among(names, frozenset({"ansible_user"})) == ["ansible_host"]
+def test_names_of_variables_that_change_ansible_are_reserved(name: str, *, expected: bool) -> None:
+    assert is_reserved(name) is expected
 
 
 TABLE = """
@@ -262,21 +224,17 @@ two__under two__under
 
 
 @pytest.mark.parametrize(("key", "expected"), [line.split() for line in TABLE.strip().splitlines()])
-def test_keys_become_what_the_go_runner_makes_of_them(key: str, expected: str) -> None:
+def test_keys_are_converted_as_by_the_go_runner(key: str, expected: str) -> None:
     assert snake_case(key) == expected
 
 
-def test_a_blank_separates_words() -> None:
-    assert snake_case("with space") == "with_space"
-
-
-@pytest.mark.parametrize("key", ["", " ", "   "])
-def test_a_key_without_characters_stays_as_it_is(key: str) -> None:
-    assert snake_case(key) == key
+@pytest.mark.parametrize(("key", "expected"), [("with space", "with_space"), ("", ""), (" ", " "), ("   ", "   ")])
+def test_blanks_separate_words_and_a_blank_key_is_unchanged(key: str, expected: str) -> None:
+    assert snake_case(key) == expected
 
 
 @given(st.text())
-def test_no_key_raises(key: str) -> None:
+def test_any_key_is_accepted(key: str) -> None:
     assert isinstance(snake_case(key), str)
 
 
@@ -292,6 +250,6 @@ def test_keys_are_converted_at_every_depth() -> None:
     }
 
 
-def test_of_two_keys_with_the_same_result_the_alphabetically_last_wins() -> None:
+def test_alphabetically_last_of_colliding_keys_wins() -> None:
     assert snake_case_keys({"foo_bar": 1, "fooBar": 2}) == {"foo_bar": 1}
     assert snake_case_keys({"fooBar": 2, "foo_bar": 1}) == {"foo_bar": 1}

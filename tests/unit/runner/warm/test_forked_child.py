@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.runs.run_processes import RUN_VARIABLE, RUNNER_MODULE
+from rolecall.runner.runs.process_marks import RUN_VARIABLE, RUNNER_MODULE
 from rolecall.runner.warm.forked_child import (
     SLOT_VALUE,
     SLOT_VARIABLE,

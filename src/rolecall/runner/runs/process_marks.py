@@ -1,7 +1,7 @@
-"""The processes of a run, found by the marks that each carries in its environment: its run, and its operator.
+"""The marks in the environment of each process of a run: the run, and its operator. They find processes anywhere.
 
 The process of a run ends everything below itself. If it is killed, its descendants become children of the operator, or
-of whatever started that; the marks find them wherever they are.
+of the operator's parent.
 """
 
 import os
@@ -19,16 +19,16 @@ OPERATOR_VARIABLE = "ROLECALL_OPERATOR"
 """Names the operator there; see ``operator_mark``."""
 
 RUNNER_MODULE = "rolecall.runner.runs.runner_process"
-"""The program in which a run is carried out."""
+"""The program of the process of a run."""
 
 _START_TIME = 19
-"""The place of the start time, in ticks, behind the name of a process in its ``stat``."""
+"""The position of the start time, in ticks, after the name of a process in its ``stat``."""
 
 
 def operator_mark(pid: int | None = None) -> str:
-    """Return what tells an operator, by default this process, from every other process that is or was.
+    """Return a mark that no other process has or had; by default that of this process.
 
-    Raises OSError if there is no such process. Numbers of processes are used again, and mean others elsewhere.
+    Raises OSError if there is no such process. Process ids are reused, and each container has its own.
     """
     found = pid or os.getpid()
     started = Path(f"/proc/{found}/stat").read_text(errors="replace").rpartition(")")[2].split()[_START_TIME]
@@ -41,10 +41,10 @@ def processes_of_run(ident: str) -> list[psutil.Process]:
 
 
 def kill_run_processes(ident: str) -> list[int]:
-    """Kill every process that carries the mark of a run and return the ids of those that survived. Blocks.
+    """Kill every process that carries the mark of a run and return the ids of survivors. Blocks.
 
-    Call it after the process of the run has ended and was reaped: the processes below it have become children of this
-    one, which reaps them too, so that no zombies stay.
+    Call it after the process of the run was reaped: the processes below it have become children of this one, which
+    reaps them too, so that no zombies remain.
     """
     killed, survivors = kill_all(lambda: processes_of_run(ident), KILL_LIMIT_SECONDS)
     for pid in killed:
@@ -54,10 +54,7 @@ def kill_run_processes(ident: str) -> list[int]:
 
 
 def kill_abandoned_runs() -> list[str]:
-    """Kill this user's runs whose operator is gone, because it was killed. Blocks.
-
-    Return their names.
-    """
+    """Kill this user's runs whose operator was killed, and return their names. Blocks."""
     abandoned = [ident for ident, found in processes_by_run().items() if all(map(_is_abandoned, found))]
     for ident in abandoned:
         kill_run_processes(ident)
@@ -65,7 +62,7 @@ def kill_abandoned_runs() -> list[str]:
 
 
 def processes_by_run() -> dict[str, list[psutil.Process]]:
-    """Return all living processes, except this one, that carry the mark of any run, by the name of the run."""
+    """Return all living processes, except this one, that carry the mark of a run, by the name of the run."""
     found: dict[str, list[psutil.Process]] = {}
     for pid in psutil.pids():
         ident = _variable(pid, RUN_VARIABLE)
@@ -76,7 +73,7 @@ def processes_by_run() -> dict[str, list[psutil.Process]]:
 
 
 def _is_abandoned(process: psutil.Process) -> bool:
-    """Return whether the operator of a process was of this namespace, and is gone."""
+    """Return whether the operator of a process was in this namespace and has ended."""
     namespace, _, rest = (mark := _variable(process.pid, OPERATOR_VARIABLE)).partition(":")
     if namespace != _namespace():
         return False
@@ -87,12 +84,12 @@ def _is_abandoned(process: psutil.Process) -> bool:
 
 
 def _namespace() -> str:
-    """Return which numbers of processes are meant: a container has its own."""
+    """Return the id of the PID namespace: a container has its own process ids."""
     return str(Path("/proc/self/ns/pid").stat().st_ino)
 
 
 def _variable(pid: int, name: str) -> str:
-    """Return a variable of a process as it was started, empty if it has none or is gone."""
+    """Return a variable from the start of a process, empty if it isn't set or the process has ended."""
     prefix = f"{name}=".encode()
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
