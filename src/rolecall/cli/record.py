@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from rolecall.runner.record.files import SUFFIX  # noqa: PLC0415 - the other commands need not pay for it
+    from rolecall.runner.record.files import SUFFIX  # noqa: PLC0415 - only this command needs it
     from rolecall.runner.record.timeline import table  # noqa: PLC0415
 
     directory: Path = options.directory
@@ -64,14 +64,14 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from rolecall.runner.record.timeline import Rendering  # noqa: PLC0415
+    from rolecall.runner.record.timeline import rendered  # noqa: PLC0415
 
     try:
         record = read_record(options.file)
     except RecordError as error:
         return _fail(error)
-    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    sys.stdout.writelines(f"{line}\n" for line in Rendering(record, is_coloured).lines())
+    is_colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    sys.stdout.writelines(f"{line}\n" for line in rendered(record, is_colored=is_colored))
     return 0
 
 

@@ -6,7 +6,7 @@ those of Kubernetes: ``apps/v1, Kind=Deployment`` for a kind and ``namespace/nam
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 RawObject = dict[str, Any]
 """An object as the API server sends it: plain JSON, nothing converted."""
@@ -39,6 +39,11 @@ class GVK:
     def __str__(self) -> str:
         """Return the text that Kubernetes controllers log, ``/v1, Kind=Pod`` for the core group."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+SECRET: Final = GVK("", "v1", "Secret")
+SECRETS: Final = ("", "secrets")
+"""The group and resource of requests for Secrets."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

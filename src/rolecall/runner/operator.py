@@ -33,7 +33,8 @@ from rolecall.runner.proxy import Proxy
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.record.recorder import Recorder, RecordMemory
+from rolecall.runner.record.memory import RecordMemory
+from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.traces import exporting, tracer_of
 from rolecall.runner.runs.api_access import SharedDiscovery
 from rolecall.runner.runs.artifacts import ArtifactBudget

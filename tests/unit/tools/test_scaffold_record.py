@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.scaffold_record.generalise import DOMAIN, KIND, template_of
 
-from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.document import document_of
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.events import RunEvent
@@ -22,7 +22,7 @@ def recorded(tmp_path: Path) -> str:
     record.on_event(RunEvent(name="playbook_on_task_start", task="Write", task_id="task-2", task_path=place))
     record.on_event(RunEvent(name="runner_on_ok", task="Write", task_id="task-2", host="localhost"))
     path = tmp_path / "one.jsonl"
-    path.write_text(document_of(record, Surroundings(versions={"content": "sha256:1"})).text)
+    path.write_text(document_of(record, versions={"content": "sha256:1"}).text)
     return template_of(path, tmp_path / "project")
 
 

@@ -37,8 +37,8 @@ from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership
 from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reconcile.status import conditions_of
+from rolecall.runner.record.memory import RunLine
 from rolecall.runner.record.reader import StoredRecord
-from rolecall.runner.record.recorder import RunLine
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rolecall.runner.dashboard.views import RequestView, RunView, Span, TaskView
 from rolecall.runner.record.reader import StoredRecord, read_text
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.timeline import RequestStory, Story, TaskStory, as_yaml, story_of
+from rolecall.runner.record.timeline import RunTimeline, TimelineRequest, TimelineTask, as_yaml, timeline_of
 from rolecall.system.blocking_work import run_in_thread
 
 MOST_REQUESTS: Final = 1000
@@ -32,11 +32,11 @@ _WHOLE: Final = 1000
 
 def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
     """Return the run of a record."""
-    head, end, story = record.head, record.end, story_of(record)
+    head, end, timeline = record.head, record.end, timeline_of(record)
     metadata = head["object"].get("metadata", {})
-    scale = _Scale.of(head["started"], end["seconds"], story)
+    scale = _Scale.of(head["started"], end["seconds"], timeline)
     room = _Room(MOST_REQUESTS)
-    tasks = tuple(room.task(task, scale) for task in story.tasks[:MOST_TASKS])
+    tasks = tuple(room.task(task, scale) for task in timeline.tasks[:MOST_TASKS])
     watch = head["watch"]
     return RunView(
         replica=replica_view(sources),
@@ -56,7 +56,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         failures=tuple(end["failures"]),
         status=_cut(as_yaml(end["status"])) if end["status"] else (),
         tasks=tasks,
-        other_requests=room.requests(story.rest, scale),
+        other_requests=room.requests(timeline.rest, scale),
         left_out=max(0, len(record.exchanges) - MOST_REQUESTS),
     )
 
@@ -69,10 +69,10 @@ class _Scale:
     seconds: float
 
     @classmethod
-    def of(cls, started: str, seconds: float, story: Story) -> "_Scale":
+    def of(cls, started: str, seconds: float, timeline: RunTimeline) -> "_Scale":
         start = _seconds(started) or 0.0
-        requests = [*story.rest, *(request for task in story.tasks for request in task.requests)]
-        spans: list[Any] = [*story.tasks, *requests]
+        requests = [*timeline.rest, *(request for task in timeline.tasks for request in task.requests)]
+        spans: list[Any] = [*timeline.tasks, *requests]
         ends = [(begin - start) + each.seconds for each in spans if (begin := _seconds(each.started)) is not None]
         return cls(start, max([seconds, *ends, 0.001]))
 
@@ -91,7 +91,7 @@ class _Room:
 
     left: int
 
-    def task(self, task: TaskStory, scale: _Scale) -> TaskView:
+    def task(self, task: TimelineTask, scale: _Scale) -> TaskView:
         return TaskView(
             name=task.name,
             host=task.host,
@@ -105,13 +105,13 @@ class _Room:
             requests=self.requests(task.requests, scale),
         )
 
-    def requests(self, requests: tuple[RequestStory, ...], scale: _Scale) -> tuple[RequestView, ...]:
+    def requests(self, requests: tuple[TimelineRequest, ...], scale: _Scale) -> tuple[RequestView, ...]:
         shown = tuple(islice(requests, self.left))
         self.left -= len(shown)
         return tuple(_request(each, scale) for each in shown)
 
 
-def _request(request: RequestStory, scale: _Scale) -> RequestView:
+def _request(request: TimelineRequest, scale: _Scale) -> RequestView:
     return RequestView(
         verb=request.verb,
         target=request.target,
@@ -119,7 +119,7 @@ def _request(request: RequestStory, scale: _Scale) -> RequestView:
         has_failed=request.has_failed,
         seconds=request.seconds,
         span=scale.span(request.started, request.seconds),
-        notes=tuple(f"{name} left out: {reason}" for name, reason in request.omitted),
+        notes=tuple(f"{name} omitted: {reason}" for name, reason in request.omitted),
         effects=_cut(list(request.effects)),
     )
 

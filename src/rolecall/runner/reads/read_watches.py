@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 from rolecall.kube.client import Selection
-from rolecall.kube.references import GVK, ObjectKey
+from rolecall.kube.references import GVK, SECRET, ObjectKey
 from rolecall.kube.selectors import LabelSelector, label_selector
 from rolecall.runner.controller.informer import ListerWatcher
 from rolecall.runner.reads.observed_state import (
@@ -24,7 +24,7 @@ from rolecall.runner.reads.observed_state import (
     key_hash,
     namespace_of,
 )
-from rolecall.runner.reads.scope import SECRET, Delivery, Scope
+from rolecall.runner.reads.scope import Delivery, Scope
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 

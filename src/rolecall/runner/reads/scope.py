@@ -18,7 +18,7 @@ from rolecall.kube.metadata import (
     shared_labels,
     uid_of,
 )
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.controller.informer import ListerWatcher, Reflector
 from rolecall.runner.controller.store import content_digest
 from rolecall.runner.reads.observed_state import (
@@ -40,7 +40,6 @@ from rolecall.system.logs import get_logger
 
 logger = get_logger("reads")
 
-SECRET: Final = GVK("", "v1", "Secret")
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 

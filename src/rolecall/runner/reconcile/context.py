@@ -11,7 +11,7 @@ from rolecall.kube.metadata import annotation_of
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.record.run_record import RunRecord
-from rolecall.runner.record.traces import UNTRACED, ReconcileTrace
+from rolecall.runner.record.traces import ReconcileTrace
 from rolecall.runner.runs.events import RunSummary
 
 
@@ -36,7 +36,7 @@ class ReconcileContext:
     record: RunRecord | None = None
     written_status: RawObject | None = None
     """The status that the reconcile has written, None if it has written none."""
-    trace: ReconcileTrace = UNTRACED
+    trace: ReconcileTrace = field(default_factory=ReconcileTrace)
 
     @property
     def status(self) -> RawObject:

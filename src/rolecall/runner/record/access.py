@@ -1,13 +1,13 @@
-"""The access set of a kind: what its runs have asked the API server for, and which tasks did.
+"""The access set of a kind: the requests of its runs to the API server, and the tasks that sent them.
 
-It is the base of the rules that the operator needs (``rolecall rbac``), so it is kept for as long as the operator runs.
-It holds no values: verbs, resources, names, and the places of tasks. A name that is a secret value of the run is left
-out. Of names that differ from object to object only a bounded number is kept.
+``rolecall rbac`` derives the rules for the operator from it, so it is kept as long as the operator runs. It contains
+verbs, resources, names, and the files and lines of tasks, but no values. It omits names that are a secret value of the
+run, and names beyond a limit for each resource and verb.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,25 +19,22 @@ from rolecall.runner.record.run_record import KeptExchange, RunRecord
 
 FORMAT: Final = 1
 ANY: Final = "*"
-"""Stands for a name if there are too many to keep."""
+"""Replaces a name if there are too many."""
 
 OWN: Final = "."
-"""Stands for the namespace of the object that the run is for."""
+"""Replaces the namespace of the primary."""
 
 MAX_NAMES: Final = 50
+_IMPERSONATED: Final = {"impersonate-user": "users", "impersonate-group": "groups", "impersonate-uid": "uids"}
 _SEVERAL: Final = 2
 _CREATED: Final = 201
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 
 
-def _nothing(_: str) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Access:
-    """One thing that runs have asked for."""
+    """One kind of request that runs have sent."""
 
     group: str
     resource: str
@@ -49,40 +46,36 @@ class Access:
 
 @dataclass(slots=True)
 class Usage:
-    """Who has asked for it: the places of tasks (empty for an unknown task), and up to two primaries."""
+    """The tasks that sent it, by file and line (empty for an unknown task), and up to two primaries."""
 
     tasks: set[str] = field(default_factory=set)
     primaries: set[str] = field(default_factory=set)
-    is_refused: bool = False
+    is_forbidden: bool = False
     details: set[str] = field(default_factory=set)
-    """For a binding, the roles that were given."""
-
-    def add(self, task: str, primary: str, status: int | None) -> None:
-        """Add one request."""
-        self.tasks.add(task)
-        if len(self.primaries) < _SEVERAL:
-            self.primaries.add(primary)
-        self.is_refused |= status == _FORBIDDEN
+    """For a binding, its roles."""
 
 
 @dataclass(slots=True)
 class AccessSet:
-    """The access set of one kind. ``add`` returns whether a run has added something new."""
+    """The access set of one kind."""
 
     gvk: GVK
     content: str
     usages: dict[Access, Usage] = field(default_factory=dict)
     dependents: set[tuple[str, str]] = field(default_factory=set)
-    """The resources of objects that name a primary as their owner."""
+    """The resources of objects with a primary as their owner."""
     blocks_deletion: bool = False
-    """Whether runs have written owner references that block the deletion of a primary."""
+    """Whether runs have written owner references that block a primary's deletion."""
     exercised: set[str] = field(default_factory=set)
-    """The places of the tasks of the role or playbook that have run and were not skipped."""
+    """The tasks of the role or playbook that have run and weren't skipped, by file and line."""
     is_written: bool = False
-    """Whether there is a file of it."""
+    """Whether it has a file."""
 
-    def add(self, record: RunRecord, hides: Callable[[str], bool] = _nothing) -> bool:
-        """Add what a run has asked for; ``hides`` tells whether a text has a secret value of the run."""
+    def add(self, record: RunRecord, hides: Callable[[str], bool] = lambda _: False) -> bool:
+        """Add the requests of a run, and return whether any is new.
+
+        ``hides`` returns whether a text contains a secret value of the run.
+        """
         before = self._size
         hides = lru_cache(maxsize=None)(hides)
         places = {task.ident: task.path for task in record.tasks.values()}
@@ -94,21 +87,24 @@ class AccessSet:
             for access in self._accesses(exchange, record):
                 shown = replace(access, namespace=_shown(access.namespace, hides), name=_shown(access.name, hides))
                 usage = self.usages.setdefault(self._bounded(shown), Usage())
-                usage.add(places.get(exchange.origin.task, ""), primary, exchange.status)
+                usage.tasks.add(places.get(exchange.origin.task, ""))
+                if len(usage.primaries) < _SEVERAL:
+                    usage.primaries.add(primary)
+                usage.is_forbidden |= exchange.status == _FORBIDDEN
                 if len(usage.details) < MAX_NAMES:
                     usage.details |= {detail for detail in _details(record, kept) if not hides(detail)}
             self._add_references(record, kept)
-        taken = {task.path for task in record.tasks.values() if task.has_run}
-        self.exercised |= {place for place in taken if place.startswith(f"{self.folder}/")}
+        own = f"{self.directory}/"
+        self.exercised |= {task.path for task in record.tasks.values() if task.has_run and task.path.startswith(own)}
         return self._size != before
 
     @property
-    def folder(self) -> str:
+    def directory(self) -> str:
         """The directory of the role, or that of the playbook."""
         return self.content.rpartition("/")[0] if self.content.endswith((".yml", ".yaml")) else self.content
 
     def to_json(self, plurals: Mapping[GVK, str]) -> dict[str, Any]:
-        """Return the set as it stands in its file, with the plural names of the kinds in the watch."""
+        """Return the set as it is in its file, with the plural names of the kinds in the watch."""
         return {
             "format": FORMAT,
             "group": self.gvk.group,
@@ -126,7 +122,7 @@ class AccessSet:
         info = kept.exchange.info
         resource = (info.group, info.resource)
         if resource in self.dependents and (self.blocks_deletion or not info.is_write):
-            return  # nothing new, and to look takes time
+            return  # nothing new, and the search takes time
         for reference in _references(record, kept):
             self.dependents.add(resource)
             self.blocks_deletion |= info.is_write and reference.get("blockOwnerDeletion") is True
@@ -134,19 +130,15 @@ class AccessSet:
     @property
     def _size(self) -> int:
         inner = sum(len(each.tasks) + len(each.primaries) + len(each.details) for each in self.usages.values())
-        flags = self.blocks_deletion + sum(each.is_refused for each in self.usages.values())
+        flags = self.blocks_deletion + sum(each.is_forbidden for each in self.usages.values())
         return inner + flags + len(self.usages) + len(self.dependents) + len(self.exercised)
 
     def _bounded(self, access: Access) -> Access:
-        """Return the access with any name, if too many names are known already."""
+        """Return the access with any name, if there are too many names."""
         if access in self.usages:
             return access
-        alike = sum(
-            (known.group, known.resource, known.subresource, known.verb)
-            == (access.group, access.resource, access.subresource, access.verb)
-            for known in self.usages
-        )
-        return access if alike < MAX_NAMES else Access(*_without_name(access), ANY)
+        alike = sum(astuple(known)[:4] == astuple(access)[:4] for known in self.usages)
+        return access if alike < MAX_NAMES else replace(access, name=ANY)
 
     def _accesses(self, exchange: Exchange, record: RunRecord) -> Iterator[Access]:
         info = exchange.info
@@ -168,23 +160,12 @@ def _shown(text: str, hides: Callable[[str], bool]) -> str:
     return ANY if hides(text) else text
 
 
-_IMPERSONATED: Final = {
-    "impersonate-user": "users",
-    "impersonate-group": "groups",
-    "impersonate-uid": "uids",
-}
-
-
-def _without_name(access: Access) -> tuple[str, str, str, str, str]:
-    return access.group, access.resource, access.subresource, access.verb, access.namespace
-
-
 def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
-    """Yield the owner references to the primary in an answer."""
+    """Yield the owner references to the primary in a response."""
     uid = str(metadata_of(record.obj).get("uid") or "")
-    if not uid or kept.answer is None or not kept.may_refer or not kept.exchange.info.is_resource:
+    if not uid or kept.response is None or not kept.may_refer or not kept.exchange.info.is_resource:
         return
-    body = decompress(record.bodies.get(kept.answer), MAX_INSPECTED_BYTES)
+    body = decompress(record.bodies.get(kept.response), MAX_INSPECTED_BYTES)
     if body and uid.encode() in body:
         for obj in objects_in(decode(body, kept.exchange.response_type)):
             references = metadata_of(obj).get("ownerReferences") or ()
@@ -192,7 +173,7 @@ def _references(record: RunRecord, kept: KeptExchange) -> Iterator[RawObject]:
 
 
 def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:
-    """Yield the role that a request for a binding gives away."""
+    """Yield the role that a request for a binding grants."""
     exchange = kept.exchange
     if exchange.info.group != "rbac.authorization.k8s.io" or kept.body is None:
         return
@@ -203,14 +184,9 @@ def _details(record: RunRecord, kept: KeptExchange) -> Iterator[str]:
 
 def _to_json(access: Access, usage: Usage) -> dict[str, Any]:
     return {
-        "group": access.group,
-        "resource": access.resource,
-        "subresource": access.subresource,
-        "verb": access.verb,
-        "namespace": access.namespace,
-        "name": access.name,
+        **asdict(access),
         "primaries": sorted(usage.primaries),
         "tasks": sorted(usage.tasks),
-        "refused": usage.is_refused,
+        "refused": usage.is_forbidden,
         "details": sorted(usage.details),
     }

@@ -1,8 +1,8 @@
-"""The files of ``--record-dir``: records, the discovery that they refer to, and access sets.
+"""The files in ``--record-dir``: records, the discovery that they refer to, and access sets.
 
-All files have mode 0600 and directories 0700, because a record shows what a role works with. When records take more
-than ``--record-dir-max-size``, the oldest are removed, those of successes before those of failures, and then the
-discovery that only they can refer to. Access sets are small, one for each kind, and are never removed.
+All files have mode 0600 and directories 0700, because a record shows the data of a role. When records take more than
+``--record-dir-max-size``, the oldest are removed, those of successes before those of failures, and then the discovery
+that only they can refer to. Access sets are small, one for each kind, and are never removed.
 """
 
 import json
@@ -27,23 +27,26 @@ ACCESS: Final = "access"
 _UNSAFE: Final = re.compile(r"[^a-zA-Z0-9.-]+")
 _NAME_CHARACTERS: Final = 100
 _ROUNDING: Final = timedelta(milliseconds=1)
-"""How much later than it is a time of a file counts: a name has microseconds, a file's time may have less."""
+"""Added to the time of a file: it may be less precise than a name, which has microseconds."""
 
 
 @dataclass(slots=True)
 class RecordFiles:
-    """Writes to one directory; calls may come from several threads. ``keep_bytes`` bounds what records take."""
+    """Writes to one directory, from several threads. ``max_bytes`` limits the total size of records."""
 
     directory: Path
-    keep_bytes: int
+    max_bytes: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _budget: DiskBudget | None = None
-    """The records in the directory; None before the first look."""
+    """The records in the directory; None before the first write."""
 
     def write(self, record: RunRecord, document: Document) -> Path:
-        """Write the record of a run and return its file. Raises OSError."""
+        """Write the record of a run and return its file. Raise OSError."""
         is_failed = record.ending is not None and record.ending.outcome == "failed"
-        path = self.directory / (_name_of(record) + (FAILED_SUFFIX if is_failed else SUFFIX))
+        parts = (record.gvk.kind.lower(), record.key.namespace, record.key.name)
+        what = "-".join(_UNSAFE.sub("_", part) for part in parts if part)[:_NAME_CHARACTERS]
+        name = f"{_time_in_name(record.started)}-{what}-{record.ident}"  # sorts by time
+        path = self.directory / (name + (FAILED_SUFFIX if is_failed else SUFFIX))
         content = document.text.encode()
         with self._lock:
             self._make_directory(self.directory / DISCOVERY)
@@ -57,20 +60,19 @@ class RecordFiles:
         return path
 
     def write_access(self, gvk: GVK, content: Mapping[str, Any]) -> None:
-        """Write the access set of a kind. Raises OSError."""
-        folder = self.directory / ACCESS
+        """Write the access set of a kind. Raise OSError."""
+        name = "_".join(part for part in (gvk.kind, gvk.version, gvk.group) if part)
         with self._lock:
-            self._make_directory(folder)
-            name = "_".join(part for part in (gvk.kind, gvk.version, gvk.group) if part)
-            write_private(folder / f"{name}.json", json.dumps(content, indent=1) + "\n")
+            self._make_directory(self.directory / ACCESS)
+            write_private(self.directory / ACCESS / f"{name}.json", json.dumps(content, indent=1) + "\n")
 
     def _store_discovery(self, digest: str, body: bytes, used_at: datetime) -> None:
-        """Write discovery that is new; the time of its file is the start of the last run that has used it."""
+        """Write new discovery; the time of its file is the start of the last run that used it."""
         stored = self.directory / DISCOVERY / f"{digest.replace(':', '-')}.json"
-        if not stored.exists():
+        is_new = not stored.exists()
+        if is_new:
             write_private(stored, body)
-            os.utime(stored, (used_at.timestamp(),) * 2)
-        elif stored.stat().st_mtime < used_at.timestamp():
+        if is_new or stored.stat().st_mtime < used_at.timestamp():
             os.utime(stored, (used_at.timestamp(),) * 2)
 
     def _remove_unused_discovery(self, budget: DiskBudget) -> None:
@@ -81,23 +83,15 @@ class RecordFiles:
                 stored.unlink(missing_ok=True)
 
     def _make_directory(self, path: Path) -> None:
-        for each in (self.directory, path):  # what is made as a parent does not get the mode
+        for each in (self.directory, path):  # a directory created as a parent doesn't get the mode
             make_own_directory(each)
 
     def _known_records(self) -> DiskBudget:
         if self._budget is None:
-            self._budget = DiskBudget(self.keep_bytes, lambda path: path.unlink(missing_ok=True))
-            for path in sorted(self.directory.glob(f"*{SUFFIX}")):  # a name begins with the time of its record
+            self._budget = DiskBudget(self.max_bytes, lambda path: path.unlink(missing_ok=True))
+            for path in sorted(self.directory.glob(f"*{SUFFIX}")):  # names start with the time of the record
                 self._budget.add(path, path.stat().st_size, is_failed=path.name.endswith(FAILED_SUFFIX))
         return self._budget
-
-
-def _name_of(record: RunRecord) -> str:
-    """Return a name that sorts by time and says what the run was for."""
-    key = record.key
-    parts = (record.gvk.kind.lower(), key.namespace, key.name)
-    what = "-".join(_UNSAFE.sub("_", part) for part in parts if part)[:_NAME_CHARACTERS]
-    return f"{_time_in_name(record.started)}-{what}-{record.ident}"
 
 
 def _time_in_name(when: datetime) -> str:

@@ -1,26 +1,28 @@
-"""Finds the secret values in the decoded bodies of requests and answers, and masks them where they stand.
+"""Decides which values are secret, and masks those in decoded bodies in place.
 
-Secret are: what is in a Secret and in its annotations, apart from what identifies it; tokens that the API server gives
-or is asked about; and every text and long number in the requests and answers of a task with ``no_log``, apart from what
-identifies objects. Masking in place covers short values too; the text of the whole record is masked afterwards, by
-``Mask.apply``.
+Secret values are the content and annotations of a Secret, except identifying fields; tokens that the API server issues
+or reviews; and each string and long number in the requests and responses of a task with ``no_log``, except identifying
+fields. So are the values of variables whose names suggest it, and the fields that a watch lists in ``sensitive``.
+Masking in place also covers short values; ``Mask.apply`` masks the text of the whole record afterwards.
 """
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import SECRETS, RawObject
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.record.masking import MIN_ANYWHERE, Mask, to_text
+from rolecall.runner.record.masking import MIN_ANYWHERE, Mask, map_scalars, texts_in
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KNOWN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "helm.sh", "operator-sdk")
 _TOKENS: Final = {"TokenRequest": ("status", "token"), "TokenReview": ("spec", "token")}
 _WORDS: Final = (b"Secret", *(kind.encode() for kind in _TOKENS))
 _OF_SECRETS: Final = frozenset({"apiVersion", "immutable", "kind", "metadata", "type"})
-"""The fields of a Secret that hold no secret. A field that the API server does not know may be one with a mistake."""
+"""The harmless fields of a Secret. A field that the API server doesn't know may be a misspelled one."""
 
 _OF_REFERENCES: Final = frozenset(
     {
@@ -36,7 +38,7 @@ _OF_REFERENCES: Final = frozenset(
         "uid",
     }
 )
-"""The fields of what refers to an object: owner references, and references of Events and of many other kinds."""
+"""The fields of references to objects: owner references, and those in Events and many other kinds."""
 
 _OF_DELETIONS: Final = frozenset(
     {"dryRun", "gracePeriodSeconds", "orphanDependents", "preconditions", "propagationPolicy"}
@@ -73,7 +75,7 @@ _HARMLESS_PARAMETERS: Final = frozenset(
         "watch",
     }
 )
-"""What a task with ``no_log`` does not hide of a query. The command of an exec is not among them."""
+"""The query parameters that a task with ``no_log`` shows. They don't include the command of an exec."""
 
 IDENTIFYING: Final = frozenset(
     {
@@ -95,32 +97,85 @@ IDENTIFYING: Final = frozenset(
         "uid",
     }
 )
-"""What a task with ``no_log`` does not hide: without it nobody could tell what its requests were."""
+"""The fields that a task with ``no_log`` shows: without them its requests couldn't be identified."""
+
+_CONTAINERS: Final = frozenset({"items", "object", "rows"})
+"""The keys where lists, watch events, and tables have their objects."""
+
+_SENSITIVE_NAME: Final = re.compile(r"pass|secret|token|credential|api_?key|private_?key", re.IGNORECASE)
+"""Names of variables whose values count as secret."""
 
 
 def is_about_secrets(info: RequestInfo) -> bool:
     """Return whether a request is for Secrets."""
-    return (info.group, info.resource) == ("", "secrets")
+    return (info.group, info.resource) == SECRETS
 
 
 def may_have_secrets(body: bytes, info: RequestInfo) -> bool:
-    """Return whether a body has to be searched; most have not, and the search takes longer than this look."""
+    """Return whether a body has to be searched. Most don't, and this check is faster than the search."""
     return is_about_secrets(info) or any(word in body for word in _WORDS)
+
+
+def secret_texts(watch: Watch, environment: Mapping[str, str]) -> list[str]:
+    """Return the values of sensitive variables, by their names: of the environment and of the watch's ``vars``."""
+    finalizer = watch.finalizer.variables if watch.finalizer else {}
+    found = [*_sensitive_values(environment), *_sensitive_values(watch.variables), *_sensitive_values(finalizer)]
+    return [text for text in found if len(text) >= MIN_ANYWHERE and not text.startswith("/")]
+
+
+def marked_texts(watch: Watch, obj: RawObject) -> list[str]:
+    """Return the strings of an object that the watch marks as sensitive."""
+    return [text for path in watch.sensitive for match in path.find(obj) for text in texts_in(match.value)]
+
+
+def _sensitive_values(value: Any, *, is_secret: bool = False) -> Iterator[str]:
+    """Yield the strings and numbers below a sensitive name, or next to one in ``{name: …, value: …}``."""
+    if isinstance(value, Mapping):
+        named = {"value"} if _SENSITIVE_NAME.search(str(value.get("name", ""))) else set()
+        for name, inner in value.items():
+            is_named = name in named or bool(_SENSITIVE_NAME.search(str(name)))
+            yield from _sensitive_values(inner, is_secret=is_secret or is_named)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _sensitive_values(inner, is_secret=is_secret)
+    elif is_secret and isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
 
 
 def mask_body(mask: Mask, body: Any, info: RequestInfo, *, is_hidden: bool) -> Any:
     """Return a decoded body with its secret values masked; ``is_hidden`` for a body of a task with ``no_log``."""
     body = _mask(mask, body, is_secret=is_about_secrets(info))
-    return _mask_texts(mask, body) if is_hidden else body
+    return _mask_hidden(mask, body) if is_hidden else body
 
 
 def mask_query(mask: Mask, query: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the query of a task with ``no_log`` with its values masked."""
-    return [(name, value if name in _HARMLESS_PARAMETERS else _mask_texts(mask, value)) for name, value in query]
+    return [(name, value if name in _HARMLESS_PARAMETERS else _mask_hidden(mask, value)) for name, value in query]
+
+
+def _mask_hidden(mask: Mask, value: Any) -> Any:
+    """Mask each string and long number that doesn't identify an object. Short strings are only masked in place."""
+
+    def masked(scalar: str | float) -> str | float:
+        text = _text_of(scalar)
+        if len(text) >= MIN_ANYWHERE:
+            return mask.add(text)
+        return mask.add_here(text) if isinstance(scalar, str) else scalar
+
+    return map_scalars(value, masked, kept=IDENTIFYING)
+
+
+def _mask_all(mask: Mask, value: Any) -> Any:
+    """Mask each string and number; a number becomes a string."""
+    return map_scalars(value, lambda scalar: mask.add(_text_of(scalar)))
+
+
+def _text_of(scalar: str | float) -> str:
+    return scalar if isinstance(scalar, str) else json.dumps(scalar)
 
 
 def _mask(mask: Mask, value: Any, *, is_secret: bool) -> Any:
-    """Mask the Secrets in a value; with ``is_secret`` the value is one itself, a list of them, or a patch of one."""
+    """Mask the Secrets in a value; with ``is_secret`` the value itself is a Secret, a list of them, or a patch."""
     if isinstance(value, list):
         if is_secret and any(isinstance(each, dict) and "op" in each for each in value):
             return [_mask_operation(mask, operation) for operation in value]
@@ -130,22 +185,24 @@ def _mask(mask: Mask, value: Any, *, is_secret: bool) -> Any:
     value = {key: _mask(mask, inner, is_secret=is_secret and key in _CONTAINERS) for key, inner in value.items()}
     kind = value.get("kind")
     if kind in _TOKENS:
-        return _mask_token(mask, value)
+        part, name = _TOKENS[kind]
+        review = value.get(part)
+        if not isinstance(review, dict) or not isinstance(review.get(name), str):
+            return value
+        return value | {part: review | {name: mask.add(review[name])}}
     is_other = kind == "Status" or value.keys() & _CONTAINERS
     is_named_so = kind == "Secret" and not value.keys() <= _OF_REFERENCES
     return _mask_secret(mask, value) if is_named_so or (is_secret and not is_other) else value
 
 
-_CONTAINERS: Final = frozenset({"items", "object", "rows"})
-"""The keys below which lists, watch events and tables have their objects."""
-
-
 def _mask_secret(mask: Mask, secret: RawObject) -> RawObject:
     harmless = _OF_SECRETS if secret.get("kind") == "Secret" else _OF_SECRETS | _OF_DELETIONS
-    changed = {
-        key: value if key in harmless else _map_texts(value, mask.add_base64 if key == "data" else mask.add)
-        for key, value in secret.items()
-    }
+    changed: RawObject = {}
+    for key, value in secret.items():
+        if key == "data":
+            changed[key] = map_scalars(value, lambda scalar: mask.add_base64(_text_of(scalar)))
+        else:
+            changed[key] = value if key in harmless else _mask_all(mask, value)
     if isinstance(changed.get("data"), dict) and metadata_of(secret).get("namespace"):
         changed["data"] |= {key: value for key, value in secret["data"].items() if key == "namespace"}
     if "metadata" in secret:
@@ -158,10 +215,10 @@ def _mask_metadata(mask: Mask, metadata: Any) -> Any:
         return metadata
     annotations = metadata["annotations"]
     if isinstance(annotations, dict):
-        return metadata | {
-            "annotations": {name: _mask_annotation(mask, name, value) for name, value in annotations.items()}
-        }
-    return metadata | {"annotations": _map_texts(annotations, mask.add)}
+        masked: Any = {name: _mask_annotation(mask, name, value) for name, value in annotations.items()}
+    else:
+        masked = _mask_all(mask, annotations)
+    return metadata | {"annotations": masked}
 
 
 def _mask_annotation(mask: Mask, name: str, value: Any) -> Any:
@@ -173,7 +230,7 @@ def _mask_annotation(mask: Mask, name: str, value: Any) -> Any:
         return json.dumps(applied, ensure_ascii=False, separators=(",", ":"))
     domain = name.partition("/")[0] if "/" in name else ""
     is_known = any(f".{domain}".endswith(f".{known}") for known in _KNOWN_DOMAINS)
-    return value if is_known else _map_texts(value, mask.add)
+    return value if is_known else _mask_all(mask, value)
 
 
 def _mask_operation(mask: Mask, operation: Any) -> Any:
@@ -183,44 +240,14 @@ def _mask_operation(mask: Mask, operation: Any) -> Any:
     field, _, below = str(operation.get("path", "")).lstrip("/").partition("/")
     value = operation["value"]
     if not field:
-        return operation | {"value": _mask(mask, value, is_secret=True)}
-    if field == "metadata":
+        masked = _mask(mask, value, is_secret=True)
+    elif field != "metadata":
+        masked = _mask_secret(mask, {field: value})[field]
+    elif below.startswith("annotations/"):
         name = below.removeprefix("annotations/").replace("~1", "/").replace("~0", "~")
-        if below.startswith("annotations/"):
-            return operation | {"value": _mask_annotation(mask, name, value)}
-        whole = _mask_metadata(mask, {below: value} if below else value)
-        return operation | {"value": whole[below] if below else whole}
-    return operation | {"value": _mask_secret(mask, {field: value})[field]}
-
-
-def _mask_token(mask: Mask, review: RawObject) -> RawObject:
-    part, name = _TOKENS[review["kind"]]
-    found = review.get(part)
-    if not isinstance(found, dict) or not isinstance(found.get(name), str):
-        return review
-    return review | {part: found | {name: mask.add(found[name])}}
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Change every text and number in a value of JSON; a number becomes text."""
-    if isinstance(value, dict):
-        return {key: _map_texts(inner, change) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_map_texts(inner, change) for inner in value]
-    if value is None or isinstance(value, bool):
-        return value
-    return change(value if isinstance(value, str) else to_text(value))
-
-
-def _mask_texts(mask: Mask, value: Any) -> Any:
-    """Mask every text that does not identify an object, and long numbers. Short texts are masked in this place only."""
-    if isinstance(value, dict):
-        return {key: inner if key in IDENTIFYING else _mask_texts(mask, inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_mask_texts(mask, inner) for inner in value]
-    if value is None or isinstance(value, bool):
-        return value
-    text = value if isinstance(value, str) else to_text(value)
-    if len(text) >= MIN_ANYWHERE:
-        return mask.add(text)
-    return mask.add_here(text) if isinstance(value, str) else value
+        masked = _mask_annotation(mask, name, value)
+    elif below:
+        masked = _mask_metadata(mask, {below: value})[below]
+    else:
+        masked = _mask_metadata(mask, value)
+    return operation | {"value": masked}

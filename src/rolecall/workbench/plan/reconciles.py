@@ -12,8 +12,6 @@ ended. The folder must exist, be empty and belong to this run alone; it holds th
 the real ones, so remove it afterwards. See docs/concepts/planned-runs.md for what is withheld.
 """
 
-import base64
-import binascii
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,9 +32,9 @@ from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
 from rolecall.runner.reconcile.reconciler import Reconciler
 from rolecall.runner.reconcile.status import Readiness
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter
-from rolecall.runner.record.recorder import marked_texts, secret_texts
+from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.record.secret_values import is_about_secrets
+from rolecall.runner.record.secret_values import is_about_secrets, marked_texts, secret_texts
 from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
@@ -67,8 +65,8 @@ def secrets_of(watch: Watch, records: Iterable[RunRecord], environment: Mapping[
 
 def _texts_read(record: RunRecord) -> Iterator[str]:
     for kept in record.exchanges:
-        if kept.answer is not None and is_about_secrets(kept.exchange.info):
-            answer = decode(record.bodies.get(kept.answer), kept.exchange.response_type)
+        if kept.response is not None and is_about_secrets(kept.exchange.info):
+            answer = decode(record.bodies.get(kept.response), kept.exchange.response_type)
             for secret in _secrets_in(answer):
                 yield from _values_of(secret)
 
@@ -82,9 +80,10 @@ def _secrets_in(answer: Any) -> Iterator[dict[str, Any]]:
 def _values_of(secret: Mapping[str, Any]) -> Iterator[str]:
     data = secret.get("data")
     for value in data.values() if isinstance(data, dict) else ():
+        content = decode_base64(value)
         try:
-            yield base64.b64decode(str(value), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+            yield str(value) if content is None else content.decode()
+        except UnicodeDecodeError:
             yield str(value)
 
 

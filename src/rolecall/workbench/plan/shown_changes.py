@@ -9,7 +9,6 @@ A secret value becomes ``(sensitive)`` wherever it occurs, as in records. A name
 uid of an object that is only planned and a time while the runs ran become words that are the same in every plan.
 """
 
-import base64
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rolecall.kube.metadata import is_being_deleted, metadata_of, uid_of
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import decode
 from rolecall.runner.proxy.request_info import RequestInfo, parse
 from rolecall.runner.reconcile.status import says_the_same
-from rolecall.runner.record.masking import Mask
+from rolecall.runner.record.masking import Mask, decode_base64
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED, mask_body
 from rolecall.runner.record.timeline import TIME, diff_lines, seconds_of, without_server_fields
 from rolecall.workbench.plan.model import ExitCode, ObjectChange, ObjectPlan, Plan, PlannedWrite, TaskName
@@ -70,7 +69,7 @@ class ShownTexts:
     def __init__(self, plan: ObjectPlan, generated: Mapping[str, str]) -> None:
         self._generated = generated
         self._from, self._until = plan.started - _PRECISION_SECONDS, plan.ended + _PRECISION_SECONDS
-        self._hide: Callable[[str], str] = _mask_of(plan).hider(SENSITIVE)
+        self._hide: Callable[[str], str] = _mask_of(plan).redactor(SENSITIVE)
         self._shown: dict[str, str] = {}  # most texts are keys and values that are there many times
 
     def shown(self, text: str) -> str:
@@ -129,7 +128,6 @@ def _mask_of(plan: ObjectPlan) -> Mask:
 
 _SET_BY_CONTROLLERS: Final = frozenset({LAST_APPLIED, "deployment.kubernetes.io/revision"})
 _SET_AT_DELETION: Final = "deletionGracePeriodSeconds"
-_SECRET: Final = GVK("", "v1", "Secret")
 _Show = Callable[[str], str]
 
 
@@ -238,7 +236,7 @@ def _changed(change: ObjectChange, texts: ShownTexts, *, with_status: bool) -> C
         before, after = before and _without_owner_uids(before), after and _without_owner_uids(after)
     if before == after:
         return None
-    if (change.gvk.group, change.gvk.kind) == (_SECRET.group, _SECRET.kind):
+    if (change.gvk.group, change.gvk.kind) == (SECRET.group, SECRET.kind):
         difference = _difference_of_secrets(before, after, texts.shown)
     elif any(task.is_hidden for task in change.tasks):
         difference = _difference(before, after, lambda _: SENSITIVE, texts.shown)
@@ -328,10 +326,8 @@ def _marked_as_changed(text: str) -> str:
 
 
 def _encoded_size(text: str) -> str:
-    try:
-        return f"(sensitive, {len(base64.b64decode(text, validate=True))} bytes)"
-    except ValueError:
-        return SENSITIVE
+    content = decode_base64(text)
+    return SENSITIVE if content is None else f"(sensitive, {len(content)} bytes)"
 
 
 def _size(text: str) -> str:

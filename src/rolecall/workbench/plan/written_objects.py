@@ -158,7 +158,7 @@ class Changes:
                 if place[:2] == wanted and info.namespace in ("", place[2].namespace):
                     yield place, None
             return
-        answer = decode_object(record.bodies.get(kept.answer), kept.exchange.response_type) if kept.answer else None
+        answer = decode_object(record.bodies.get(kept.response), kept.exchange.response_type) if kept.response else None
         key = info.key if info.name else ObjectKey.of_object(answer or {})
         if not key.name:
             return

@@ -201,7 +201,7 @@ def outcome_of(record: StoredRecord, replayed: ReplayedRun) -> Replay:
     )
     is_same_failure = bool(failure) == bool(recorded) and _is_same_message(compared.equality, recorded, failure)
     status = None if replayed.stopped_at else _status(compared.equality, record, ending)
-    hide = _hider(replayed.secrets)
+    hide = _redactor(replayed.secrets)
     return Replay(
         path=record.path,
         kind=record.kind,
@@ -227,11 +227,11 @@ def _verdict(compared: Compared, stopped_at: str, failure: str, *, is_same: bool
     return Verdict.FAILED if failure else Verdict.DIFFERENT
 
 
-def _hider(secrets: tuple[str, ...]) -> Callable[[str], str]:
+def _redactor(secrets: tuple[str, ...]) -> Callable[[str], str]:
     mask = Mask()
     for text in secrets:
         mask.add(text)
-    return mask.hider(SENSITIVE)
+    return mask.redactor(SENSITIVE)
 
 
 def _hidden_in(difference: Difference, hide: Callable[[str], str]) -> Difference:

@@ -11,7 +11,6 @@ values of Secrets are placeholders in a record, and stay so.
 """
 
 import base64
-import binascii
 import copy
 import uuid
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,10 @@ from typing import Any, Final
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import GVK, SECRETS, ObjectKey, RawObject
 from rolecall.kube.selectors import selects
 from rolecall.runner.proxy.request_info import WRITE_VERBS
+from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.workbench.replay.recorded_kinds import RecordedKinds
 
@@ -246,7 +246,6 @@ def _plain(body: Any) -> RawObject | None:
 
 
 _NAMESPACES: Final = ("", "namespaces")
-_SECRETS: Final = ("", "secrets")
 _NAMESPACE: Final = {"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"}}
 _SERVICE_ACCOUNT: Final = {"apiVersion": "v1", "kind": "ServiceAccount"}
 """That of pods which name no other one."""
@@ -318,16 +317,12 @@ def _is_in(key: Key, resource: ApiResource, namespace: str) -> bool:
 def _importable(obj: RawObject, resource: ApiResource) -> RawObject:
     """Return a copy of an object with its kind, and for a Secret with data that the API server takes."""
     found: RawObject = {"apiVersion": resource.gvk.api_version, "kind": resource.gvk.kind, **copy.deepcopy(obj)}
-    if (resource.gvk.group, resource.plural) == _SECRETS and isinstance(found.get("data"), dict):
+    if (resource.gvk.group, resource.plural) == SECRETS and isinstance(found.get("data"), dict):
         found["data"] = dict(_decodable(found["data"]))
     return found
 
 
 def _decodable(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in data.items():
-        try:
-            base64.b64decode(value, validate=True)
-        except (binascii.Error, TypeError, ValueError):
-            yield name, base64.b64encode(str(value).encode()).decode()
-        else:
-            yield name, value
+        is_encoded = decode_base64(value) is not None
+        yield name, value if is_encoded else base64.b64encode(str(value).encode()).decode()

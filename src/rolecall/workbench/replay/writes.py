@@ -10,8 +10,6 @@ The lines of a run that has just ended are not masked: they stay in memory.
 Text in base64.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,10 +17,11 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from rolecall.kube.metadata import metadata_of
-from rolecall.kube.references import RawObject
+from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
+from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.runner.runs.planned.clock import TaskStart
@@ -100,7 +99,7 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
         "query": parse_qsl(query, keep_blank_values=True),
         "status": exchange.status,
     }
-    bodies = (("request", kept.body, exchange.content_type), ("answer", kept.answer, exchange.response_type))
+    bodies = (("request", kept.body, exchange.content_type), ("answer", kept.response, exchange.response_type))
     for name, digest, content_type in bodies:
         if digest is not None:
             body = decompress(record.bodies.get(digest), MAX_INSPECTED_BYTES) or b""
@@ -111,8 +110,8 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
 def decoded(text: str) -> str:
     """Return the text that is encoded in another one, empty if there is none."""
     try:
-        return base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, ValueError):
+        return (decode_base64(text) or b"").decode()
+    except UnicodeDecodeError:
         return ""
 
 
@@ -235,7 +234,7 @@ def _has_read_secret(exchange: Line) -> bool:
 
 
 def _is_about_secrets(exchange: Line) -> bool:
-    return (exchange.get("group"), exchange.get("resource")) == ("", "secrets")
+    return (exchange.get("group"), exchange.get("resource")) == SECRETS
 
 
 def _text_of_reads(exchanges: Iterable[Line]) -> str:

@@ -12,7 +12,8 @@ from rolecall.runner.dashboard.guard import Guard
 from rolecall.runner.dashboard.server import page_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy import Exchange
-from rolecall.runner.record.recorder import Recorder, RecordMemory, RunHistory
+from rolecall.runner.record.memory import RecordMemory, RunHistory
+from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.runner.runs.events import RunSummary
 from tests.integration.things import THING
@@ -71,6 +72,6 @@ async def _unknown(*_: object) -> None:
 def shown(cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setattr(cluster, "resource_for_path", _unknown)
     bench = Bench(cluster, tmp_path)
-    recorder = Recorder(cluster, RecordMemory(1 << 20, most_runs=3), history=RunHistory())
+    recorder = Recorder(cluster, RecordMemory(1 << 20, max_runs=3), history=RunHistory())
     sources = Sources("1.2.3", (Kind.of(bench.controller),), bench.manager, bench.clock, recorder)
     return Shown(bench, sources, recorder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.document import document_of
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary
 from tests.unit.runner.proxy.conftest import DEMO
@@ -58,5 +58,5 @@ def make_record(
 
 def write_record(path: Path, *exchanges: Exchange) -> Path:
     """Write a record into a file."""
-    path.write_text(document_of(make_record(*exchanges), Surroundings()).text)
+    path.write_text(document_of(make_record(*exchanges)).text)
     return path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.document import document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.run_record import Ending
 from tests.unit.runner.proxy.conftest import DEMO
@@ -21,7 +21,7 @@ def write(
 ) -> Path:
     record = make_record(exchange("GET", "/api/v1", None, dict(discovery)))
     record = replace(record, started=record.started + timedelta(seconds=seconds), ending=Ending(outcome))
-    return files.write(record, document_of(record, Surroundings()))
+    return files.write(record, document_of(record))
 
 
 def test_files_are_private_and_discovery_is_stored_once_beside_them(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_one_word_can_stand_for_every_value() -> None:
     mask = Mask()
     mask.add("correct horse")
     mask.add("abc")
-    hide = mask.hider("(hidden)")
+    hide = mask.redactor("(hidden)")
     assert hide("u:correct horse@h, correct+horse") == "u:(hidden)@h, (hidden)"
     assert hide(base64.b64encode(b"correct horse").decode()) == "(hidden)"
     assert (hide("abc"), hide("abcd")) == ("(hidden)", "abcd")

@@ -13,7 +13,7 @@ from aiohttp import web
 from rolecall.cli.main import main
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.record.document import Document, Surroundings, document_of
+from rolecall.runner.record.document import Document, document_of
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure, cut
@@ -69,7 +69,7 @@ class Recorded:
         """Return the document of the run."""
         summary = RunSummary("failed", failures=tuple(TaskFailure("Write", "", failure) for failure in failures))
         self.record.ending = Ending(outcome, summary, {"message": "\n".join(failures)})
-        return document_of(self.record, Surroundings(**surroundings))
+        return document_of(self.record, **surroundings)
 
 
 @pytest.fixture

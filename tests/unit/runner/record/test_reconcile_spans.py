@@ -15,9 +15,8 @@ from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.forward import TraceContext
 from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.masking import Mask
-from rolecall.runner.record.reconcile_spans import Traced, Writer, changed_nothing, start_attributes
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.record.span_export import PresetIds
+from rolecall.runner.record.spans import FinishedReconcile, PresetIds, SpanWriter, changed_nothing, start_attributes
 from rolecall.runner.runs.events import RunEvent, RunSummary
 
 DEMO = GVK("demo.example.com", "v1", "Demo")
@@ -45,10 +44,10 @@ class Sdk:
         """Return the spans of a reconcile, the last that ended first."""
         attributes = start_attributes(DEMO, ObjectKey("ns", "one"), "42")
         span = self.tracer.start_span("reconcile Demo", attributes=attributes)
-        writer = Writer(self.tracer, self.ids, "https://api:6443", mask)
+        writer = SpanWriter(self.tracer, self.ids, "https://api:6443", mask or Mask())
         started = int(START * 1e9)
-        traced = Traced(span, OBJ, record, ending, ("Demo created",), "demo", started, started + 10**10)
-        writer.write(traced, started + 10**10)
+        finished = FinishedReconcile(span, OBJ, record, ending, ("Demo created",), "demo", started, started + 10**10)
+        writer.write(finished, started + 10**10)
         return [*reversed(self.seen.get_finished_spans())]
 
 

@@ -21,18 +21,12 @@ from rolecall.runner.config.content import Content, PlaybookContent, RoleContent
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.record import recorder as recorder_module
-from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.document import document_of
+from rolecall.runner.record.memory import MAX_LINES, RecordMemory, RunHistory
 from rolecall.runner.record.reader import read_record
-from rolecall.runner.record.recorder import (
-    MOST_RUNS,
-    Recorder,
-    RecordMemory,
-    RunHistory,
-    digest_of_content,
-    marked_texts,
-    secret_texts,
-)
+from rolecall.runner.record.recorder import Recorder, digest_of_content
 from rolecall.runner.record.run_record import Bodies
+from rolecall.runner.record.secret_values import marked_texts, secret_texts
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
 from tests.unit.fake_cluster import FakeCluster
@@ -107,7 +101,7 @@ async def test_a_record_that_cannot_be_written_does_not_fail_the_run(rig: Rig, t
 async def test_what_goes_wrong_is_logged_without_what_was_recorded(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ValueError("planted-text of a record")
 
     monkeypatch.setattr(recorder_module, "document_of", fail)
@@ -196,12 +190,12 @@ def test_equal_bodies_are_stored_once_and_compressed() -> None:
 
 def test_a_run_that_needs_more_room_is_recorded_without_further_bodies() -> None:
     record = make_record(*[exchange("GET", f"{CONFIG_MAPS}/{number}", None, LONG) for number in range(3)], room=1000)
-    assert [kept.answer for kept in record.exchanges] == [None, None, None]
+    assert [kept.response for kept in record.exchanges] == [None, None, None]
     assert not record.is_complete
 
 
 def test_several_records_of_an_object_are_kept_if_somebody_looks() -> None:
-    memory = RecordMemory(1 << 20, most_runs=2)
+    memory = RecordMemory(1 << 20, max_runs=2)
     records = [make_record(exchange("GET", CONFIG_MAPS, None, LONG), bodies=memory.bodies) for _ in range(3)]
     for number, record in enumerate(records):
         record.ident = str(number)
@@ -212,7 +206,7 @@ def test_several_records_of_an_object_are_kept_if_somebody_looks() -> None:
 
 
 def test_earlier_records_go_before_the_last_record_of_any_object() -> None:
-    memory = RecordMemory(8000, most_runs=9)
+    memory = RecordMemory(8000, max_runs=9)
     for ident, name in enumerate("abbbb"):
         record = make_record(name=name, bodies=memory.bodies)
         record.ident = str(ident)
@@ -226,10 +220,10 @@ def test_a_snapshot_stays_whole_when_its_record_is_dropped() -> None:
     record = make_record(exchange("GET", CONFIG_MAPS, None, LONG), bodies=memory.bodies)
     memory.add(record)
     snapshot = record.snapshot()
-    before = document_of(record, Surroundings()).text
+    before = document_of(record).text
     memory.forget(DEMO, key("one"))
     assert memory.bodies.stored_bytes == 0
-    assert document_of(snapshot, Surroundings()).text == before
+    assert document_of(snapshot).text == before
 
 
 def add(history: RunHistory, *idents: str, name: str = "one") -> None:
@@ -255,12 +249,12 @@ def test_a_line_says_when_how_long_why_and_how_it_ended() -> None:
 
 def test_the_newest_lines_of_an_object_come_first_and_are_bounded() -> None:
     history = RunHistory()
-    add(history, *map(str, range(MOST_RUNS + 2)))
-    assert idents(history) == [str(number) for number in reversed(range(2, MOST_RUNS + 2))]
+    add(history, *map(str, range(MAX_LINES + 2)))
+    assert idents(history) == [str(number) for number in reversed(range(2, MAX_LINES + 2))]
 
 
 def test_the_last_line_of_an_object_stays_whatever_happens_to_others() -> None:
-    history = RunHistory(most_earlier=3)
+    history = RunHistory(max_earlier=3)
     add(history, "a", name="quiet")
     add(history, *"bcdefgh", name="busy")
     assert idents(history, "quiet") == ["a"]

@@ -19,8 +19,7 @@ from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.masking import Mask
 from rolecall.runner.record.recorder import Recorder
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
-from rolecall.runner.record.span_export import Exporting, PresetIds
-from rolecall.runner.record.tracer import Trace, Tracer
+from rolecall.runner.record.spans import Exporting, PresetIds, Trace, Tracer
 from rolecall.runner.runs.events import RunSummary
 
 DEMO = GVK("demo.example.com", "v1", "Demo")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.runner.record.span_export import FLUSH_SECONDS
+from rolecall.runner.record.spans import FLUSH_SECONDS
 from rolecall.runner.record.traces import (
     asks_for_traces,
     exporting,
@@ -55,7 +55,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 
 
 async def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.span_export")]:
+    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.spans")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with capture_logs() as logs:

@@ -9,7 +9,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy import Exchange, RequestOrigin
 from rolecall.runner.proxy.request_info import parse
-from rolecall.runner.record.document import Surroundings, document_of
+from rolecall.runner.record.document import document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
@@ -105,7 +105,7 @@ def record_of(tmp_path: Path, *exchanges: Exchange, hidden: tuple[str, ...] = ()
 
 def stored(tmp_path: Path, run: RunRecord) -> StoredRecord:
     """Return what is read back of a run that was written into a file."""
-    document = document_of(run, Surroundings(resources=RESOURCES))
+    document = document_of(run, resources=RESOURCES)
     return read_record(RecordFiles(tmp_path, 1 << 20).write(run, document))
 
 

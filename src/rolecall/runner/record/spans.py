@@ -1,0 +1,425 @@
+"""The spans of reconciles: decided and numbered at the start, made from the record at the end, and exported.
+
+The trace of a reconcile and its sampling are decided when it starts, so that each request can carry its trace; a run
+has no other overhead. Names and attributes follow OpenTelemetry's semantic conventions where they exist. A span has no
+body, query, header, or failure message; secret values of the run are masked in the rest, as in its record.
+
+Spans wait in a queue of limited length for a thread that sends them; a slow or unavailable collector costs spans,
+nothing else. The SDK reads its own variables: endpoint, headers, sampler, resource, limits. The operator logs the SDK's
+warnings, each once until spans are sent again.
+
+This module needs OpenTelemetry; ``traces`` imports it only if traces are exported.
+"""
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
+from opentelemetry.trace import Tracer as SdkTracer
+from yarl import URL
+
+from rolecall.kube.metadata import uid_of
+from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.watches import Watch
+from rolecall.runner.controller.work_queue import Cause
+from rolecall.runner.proxy import Exchange
+from rolecall.runner.proxy.request_info import READ_VERBS
+from rolecall.runner.record.masking import Mask
+from rolecall.runner.record.recorder import Recorder
+from rolecall.runner.record.run_record import Ending, RunRecord, TaskRecord
+from rolecall.runner.record.timeline import seconds_of
+from rolecall.runner.record.traces import (
+    GRPC,
+    HTTP,
+    ReconcileTrace,
+    ReconcileTracer,
+    propagates,
+    protocol_in,
+    service_attributes,
+)
+from rolecall.system.blocking_work import run_in_thread
+from rolecall.system.logs import get_logger
+
+logger = get_logger("traces")
+
+Attributes = dict[str, str | bool | int | float | list[str]]
+
+FLUSH_SECONDS: Final = 3.0
+"""How long sending the last spans may take when the operator stops."""
+
+_LIBRARY: Final = "opentelemetry"
+_MAX_CHARACTERS: Final = 500
+_SAMPLED: Final = 1
+"""The only flag that requests carry: propagators of older libraries reject a ``traceparent`` with others."""
+
+_NANOSECONDS: Final = 1_000_000_000
+_FAILED: Final = frozenset({"failed", "unreachable", "unfinished"})
+_FIRST_ERROR, _NOT_FOUND = 400, 404
+
+
+@dataclass(frozen=True, slots=True)
+class Tracer(ReconcileTracer):
+    """Traces reconciles. ``server`` is the URL of the API server."""
+
+    exporting: "Exporting"
+    recorder: Recorder
+    server: str
+    traces_unchanged: bool = True
+
+    def start(self, watch: Watch, key: ObjectKey, ident: str, causes: tuple[Cause, ...]) -> "Trace":
+        """Return the trace of a reconcile that starts now."""
+        attributes = start_attributes(watch.gvk, key, ident)
+        span = self.exporting.tracer.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes)
+        return Trace(self, watch, span, tuple(cause.text for cause in causes))
+
+
+@dataclass(slots=True)
+class Trace(ReconcileTrace):
+    """The trace of one reconcile."""
+
+    tracer: Tracer
+    watch: Watch
+    span: Span
+    causes: tuple[str, ...]
+    run_started_ns: int = 0
+    run_ended_ns: int = 0
+
+    def run_started(self, record: RunRecord | None) -> None:
+        """Record that the run starts; each of its requests will carry its own span id."""
+        self.run_started_ns = time.time_ns()
+        if record is not None and self.tracer.exporting.propagates:
+            record.new_traceparent = self._new_traceparent
+
+    def run_ended(self) -> None:
+        """Record that the run has ended."""
+        self.run_ended_ns = time.time_ns()
+
+    async def finish(self, obj: RawObject, record: RunRecord | None, ending: Ending) -> None:
+        """Make the spans, unless nothing changed and such reconciles aren't traced; never raise."""
+        ended_ns = time.time_ns()
+        if not self.span.is_recording():
+            return
+        if not self.tracer.traces_unchanged and changed_nothing(record, ending):
+            return  # a span that doesn't end is never sent
+        content, mask = "", Mask()
+        try:
+            if record is not None:
+                content = self.watch.content_for(finalizing=record.is_finalizing).path.name
+                mask = await self.tracer.recorder.mask_of(self.watch, record)
+            finished = FinishedReconcile(
+                self.span, obj, record, ending, self.causes, content, self.run_started_ns, self.run_ended_ns
+            )
+            writer = SpanWriter(self.tracer.exporting.tracer, self.tracer.exporting.ids, self.tracer.server, mask)
+            await run_in_thread(partial(writer.write, finished, ended_ns))
+        except Exception as error:  # noqa: BLE001 - a trace must not fail a reconcile; its text may contain a secret
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            logger.warning("A trace is lost", error=f"{type(error).__name__} at {place.filename}:{place.lineno}")
+
+    def _new_traceparent(self) -> str:
+        context, exporting = self.span.get_span_context(), self.tracer.exporting
+        span_id = format_span_id(exporting.ids.generate_span_id())
+        return f"00-{format_trace_id(context.trace_id)}-{span_id}-{context.trace_flags & _SAMPLED:02x}"
+
+
+def start_attributes(gvk: GVK, key: ObjectKey, ident: str) -> Attributes:
+    """Return the attributes of a reconcile that are known at its start, for samplers."""
+    attributes: Attributes = {
+        "k8s.object.api_version": gvk.api_version,
+        "k8s.object.kind": gvk.kind,
+        "k8s.object.name": key.name,
+        "rolecall.job": ident,
+    }
+    return attributes | ({"k8s.namespace.name": key.namespace} if key.namespace else {})
+
+
+def changed_nothing(record: RunRecord | None, ending: Ending) -> bool:
+    """Return whether a reconcile succeeded and its run sent no write and changed nothing elsewhere."""
+    if ending.outcome != "succeeded":
+        return False
+    if record is None:
+        return True
+    has_written = any(kept.exchange.info.is_write and not kept.exchange.info.is_dry_run for kept in record.exchanges)
+    has_changed = any(task.result == "changed" for task in record.tasks.values())
+    return not (record.is_finalizing or has_written or has_changed)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedReconcile:
+    """A reconcile that has ended, and its span, which has not.
+
+    ``content`` is the name of the role or playbook; the times are those of its run. All are empty without a run.
+    """
+
+    span: Span
+    obj: RawObject
+    record: RunRecord | None
+    ending: Ending
+    causes: tuple[str, ...] = ()
+    content: str = ""
+    run_started_ns: int = 0
+    run_ended_ns: int = 0
+
+
+class SpanWriter:
+    """Makes the spans of one reconcile: reconcile, run, tasks, requests. ``mask`` has the secret values of its run."""
+
+    def __init__(self, tracer: SdkTracer, ids: "PresetIds", server: str, mask: Mask) -> None:
+        self._tracer, self._ids, self._mask = tracer, ids, mask
+        url = URL(server)
+        self._server: Attributes = {"server.address": url.host or "", "server.port": url.port or 0}
+
+    def write(self, finished: FinishedReconcile, ended_ns: int) -> None:
+        """End the span of the reconcile, with those below it."""
+        span, ending = finished.span, finished.ending
+        if uid := uid_of(finished.obj):
+            span.set_attribute("k8s.object.uid", uid)
+        span.set_attribute("rolecall.causes", [self._masked(text) for text in finished.causes])
+        if ending.requeue_after_seconds is not None:
+            span.set_attribute("rolecall.requeue_after_seconds", ending.requeue_after_seconds)
+        if finished.record is not None:
+            self._run(finished, finished.record)
+        if ending.outcome != "succeeded":
+            _fail(span, ending.summary.status if ending.summary and not ending.summary.is_successful else "reconcile")
+        span.end(ended_ns)
+
+    def _run(self, finished: FinishedReconcile, record: RunRecord) -> None:
+        summary, name = finished.ending.summary, finished.content
+        attributes: Attributes = {"rolecall.finalizing": record.is_finalizing, "rolecall.content": name}
+        if summary is not None and summary.completion:
+            counts = summary.counts
+            attributes |= {f"ansible.tasks.{each}": getattr(counts, each) for each in ("ok", "changed", "skipped")}
+        above = set_span_in_context(finished.span)
+        run = self._tracer.start_span(f"run {name}", above, attributes=attributes, start_time=finished.run_started_ns)
+        below = set_span_in_context(run)
+        spans: dict[tuple[str, str], Context] = {}
+        for where, task in record.tasks.items():
+            if task.has_run and (started := seconds_of(task.started)) is not None:
+                spans[where] = self._task(task, below, int((started + task.duration_seconds) * _NANOSECONDS))
+        last = record.unfinished_task
+        if last is not None and seconds_of(last.started) is not None:
+            hosts = {each.exchange.origin.host for each in record.exchanges if each.exchange.origin.task == last.ident}
+            spans |= dict.fromkeys(
+                ((last.ident, host) for host in hosts), self._task(last, below, finished.run_ended_ns)
+            )
+        for kept in record.exchanges:
+            origin = kept.exchange.origin
+            self._request(kept.exchange, spans.get((origin.task, origin.host), below))
+        if summary is None or not summary.is_successful:
+            _fail(run, summary.status if summary else "unknown")
+        run.end(finished.run_ended_ns)
+
+    def _task(self, task: TaskRecord, above: Context, ended_ns: int) -> Context:
+        name = self._masked(task.name)
+        path, _, line = task.path.rpartition(":")
+        result = task.result or "unfinished"
+        attributes: Attributes = {
+            "ansible.task.name": name,
+            "ansible.task.action": task.action,
+            "ansible.task.result": result,
+        }
+        attributes |= {"ansible.host": self._masked(task.host)} if task.host else {}
+        attributes |= {"code.file.path": path, "code.line.number": int(line)} if line.isdecimal() else {}
+        started_ns = int((seconds_of(task.started) or 0.0) * _NANOSECONDS)
+        span = self._tracer.start_span(name or "task", above, attributes=attributes, start_time=started_ns)
+        if result in _FAILED:
+            _fail(span, result)
+        span.end(max(ended_ns, started_ns))
+        return set_span_in_context(span)
+
+    def _request(self, exchange: Exchange, above: Context) -> None:
+        info, context = exchange.info, exchange.context
+        resource = f"{info.resource}.{info.group}" if info.group else info.resource
+        resource += f"/{info.subresource}" if info.subresource else ""
+        attributes: Attributes = {
+            **self._server,
+            "http.request.method": exchange.method,
+            "url.path": self._mask.apply_to_path(exchange.target.partition("?")[0]),
+            "rolecall.verb": info.verb,
+        }
+        if exchange.status is not None:
+            attributes["http.response.status_code"] = exchange.status
+        if context.given:
+            self._ids.preset(int(_parts(context.given)[1], 16))
+        started_ns = int(exchange.started * _NANOSECONDS)
+        span = self._tracer.start_span(
+            f"{exchange.method} {resource}" if info.is_resource else exchange.method,
+            above,
+            SpanKind.CLIENT,
+            attributes,
+            tuple(_links(context.carried)),
+            started_ns,
+        )
+        if error := _error_of(exchange):
+            _fail(span, error)
+        span.end(started_ns + int(exchange.duration_seconds * _NANOSECONDS))
+
+    def _masked(self, text: str) -> str:
+        return str(self._mask.apply_to(text))
+
+
+def _error_of(exchange: Exchange) -> str:
+    """Return the error that ended a request, or an empty string; for a read or a delete, 404 isn't an error."""
+    status, info = exchange.status, exchange.info
+    if status is None:
+        return "" if info.is_long_running else "no_answer"
+    if status < _FIRST_ERROR or (status == _NOT_FOUND and (info.verb in READ_VERBS or info.is_removal)):
+        return ""
+    return str(status)
+
+
+def _fail(span: Span, error_type: str) -> None:
+    span.set_attribute("error.type", error_type)
+    span.set_status(StatusCode.ERROR)
+
+
+def _links(carried: str) -> Iterator[Link]:
+    """Yield a link to the trace that a request carried when it arrived."""
+    if carried:
+        trace, span, flags = _parts(carried)
+        context = SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+        yield Link(context)
+
+
+def _parts(traceparent: str) -> tuple[str, str, str]:
+    """Return the trace, the span, and the flags of a ``traceparent``."""
+    _, trace, span, flags, *_ = traceparent.split("-")
+    return trace, span, flags
+
+
+class PresetIds(RandomIdGenerator):
+    """Generates random span ids, unless a request was sent with an id before its span exists."""
+
+    def __init__(self) -> None:
+        self._preset = threading.local()
+
+    def preset(self, span_id: int) -> None:
+        """Give the next span of this thread this id."""
+        self._preset.span_id = span_id
+
+    def generate_span_id(self) -> int:
+        """Return the id of a new span."""
+        span_id: int = getattr(self._preset, "span_id", 0)
+        self._preset.span_id = 0
+        return span_id or super().generate_span_id()
+
+
+@dataclass(frozen=True, slots=True)
+class Exporting:
+    """Sends spans; ``ids`` can preset the id of the next span."""
+
+    tracer: SdkTracer
+    ids: PresetIds
+    propagates: bool
+    _provider: TracerProvider
+    _exporter: SpanExporter
+    _sdk_logs: "SdkLogHandler"
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str]) -> "Exporting":
+        """Start as configured in the environment of this process.
+
+        Raise ImportError if the exporter for the protocol isn't installed, and ValueError if a variable is invalid.
+        """
+        sdk_logs = SdkLogHandler()
+        own_version = version("rolecall")
+        exporter = _Exporter(_exporter_for(protocol_in(environment)), sdk_logs)
+        ids = PresetIds()
+        resource = Resource.create(service_attributes(environment, own_version))
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        library = logging.getLogger(_LIBRARY)
+        library.addHandler(sdk_logs)
+        library.propagate = False
+        tracer = provider.get_tracer("rolecall", own_version)
+        return cls(tracer, ids, propagates(environment), provider, exporter, sdk_logs)
+
+    async def stop(self) -> None:
+        """Send the remaining spans, for at most ``FLUSH_SECONDS``."""
+        # A daemon, which ends with the process: a request to an unresponsive collector can't be interrupted.
+        last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        last.start()
+        await run_in_thread(lambda: last.join(FLUSH_SECONDS))
+        if last.is_alive():
+            logger.warning("The last spans are lost: the collector takes too long", limit_seconds=FLUSH_SECONDS)
+        library = logging.getLogger(_LIBRARY)  # later warnings of the SDK's thread don't matter
+        library.removeHandler(self._sdk_logs)
+        library.addHandler(logging.NullHandler())
+        self._exporter.shutdown()
+
+
+def _exporter_for(protocol: str) -> SpanExporter:
+    if protocol == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as grpc  # noqa: PLC0415 - may be missing
+
+        return grpc.OTLPSpanExporter()
+    if protocol == HTTP:
+        from opentelemetry.exporter.otlp.proto.http import trace_exporter as http  # noqa: PLC0415 - as above
+
+        return http.OTLPSpanExporter()
+    raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL: found {protocol!r}, expected {HTTP} or {GRPC}")
+
+
+class _Exporter(SpanExporter):
+    """Notifies the log handler when spans are sent."""
+
+    def __init__(self, exporter: SpanExporter, sdk_logs: "SdkLogHandler") -> None:
+        self._exporter, self._sdk_logs = exporter, sdk_logs
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans."""
+        result = self._exporter.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            self._sdk_logs.reset()
+        return result
+
+    def shutdown(self) -> None:
+        """Cancel sending."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Return immediately: there is no buffer here."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+class SdkLogHandler(logging.Handler):
+    """Puts the warnings of the SDK into the operator's log, each kind once until ``reset``."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._logged: set[tuple[str, str]] = set()
+
+    def reset(self) -> None:
+        """Log each warning again, because spans are sent."""
+        if self._logged:
+            self._logged.clear()
+            logger.info("Spans are sent again")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a warning, unless it was logged before."""
+        kind = (record.name, str(record.msg))
+        if kind not in self._logged:
+            self._logged.add(kind)
+            text = record.getMessage()[:_MAX_CHARACTERS]
+            logger.warning("Spans may be lost; logged once until they are sent again", error=text)
