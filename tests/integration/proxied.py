@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.runner.proxy import Owner, Ownership, Proxy, ProxyCredentials, SessionSpec
 from rolecall.workbench.controlplane import ControlPlane
 from tests.integration.world import PATIENCE, World
 
@@ -97,10 +97,7 @@ async def run(world: World, defined: ControlPlane, tmp_path: Path) -> AsyncItera
     written: list[RawObject] = []
     dependents: list[tuple[GVK, Ownership]] = []
     spec = SessionSpec(
-        request_gvk=CONFIG_MAP,
-        key=ObjectKey(world.namespace, "primary"),
-        uid=primary["metadata"]["uid"],
-        namespaced=True,
+        owner=Owner(CONFIG_MAP, ObjectKey(world.namespace, "primary"), primary["metadata"]["uid"], namespaced=True),
         on_write=written.append,
         on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),
     )

@@ -25,7 +25,7 @@ from rolecall.kube.connection import Request
 from rolecall.kube.discovery import AGGREGATED, AggregatedDiscovery
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy import Exchange, NewTraceparent, Proxy
-from rolecall.runner.proxy.forward import Upstream, buffered_response, upstream_headers
+from rolecall.runner.proxy.forward import buffered_response, send, upstream_headers
 from rolecall.runner.reconcile.own_writes import OwnWrites
 from rolecall.runner.runs.api_access import ApiAccess, SharedDiscovery
 from rolecall.runner.runs.events import RunSummary
@@ -121,7 +121,6 @@ def with_stale_apps(_path: str, body: bytes) -> bytes:
 @asynccontextmanager
 async def standing_before(client: Client, change: Change, *, is_classic: bool) -> AsyncIterator[Client]:
     """Give a client of a server that answers as the API server does, but for discovery."""
-    upstream = Upstream(client)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = upstream_headers(request.headers)
@@ -130,7 +129,7 @@ async def standing_before(client: Client, change: Change, *, is_classic: bool) -
             headers.pop("If-None-Match", None)
             headers["Accept"] = "application/json" if is_classic else headers["Accept"]
         body = await request.read()
-        async with await upstream.send(request.method, request.raw_path, headers, body or None) as found:
+        async with await send(client, request.method, request.raw_path, headers, data=body or None) as found:
             content = await found.read()
             return buffered_response(found, change(request.path, content) if is_aggregated else content)
 
@@ -141,7 +140,6 @@ async def standing_before(client: Client, change: Change, *, is_classic: bool) -
         Client(Configuration(host=str(server.make_url("/")).rstrip("/"))) as before,
     ):
         yield before
-    await upstream.close()
 
 
 @dataclass

@@ -27,7 +27,7 @@ async def test_what_kubectl_creates_is_owned_and_noted(run: Run) -> None:
     ):
         code, output = await run.kubectl(*arguments, text=text)
         assert code == 0, output
-        assert await run.owners(name) == [run.spec.uid]
+        assert await run.owners(name) == [run.spec.owner.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
     assert set(run.dependents) == {(CONFIG_MAP, Ownership.OWNER_REFERENCE)}
 
@@ -37,13 +37,13 @@ async def test_what_is_owned_stays_owned_when_it_is_applied_or_replaced(run: Run
     for arguments in (("apply", "--server-side"), ("apply", "--server-side"), ("replace",)):
         code, output = await run.kubectl(*arguments, "-f", "-", text=text)
         assert code == 0, output
-        assert await run.owners("cm") == [run.spec.uid]
+        assert await run.owners("cm") == [run.spec.owner.uid]
     assert len(run.noted()) <= 2, "a replace that changes nothing is no write"
 
 
 async def test_a_users_object_is_not_adopted_unless_the_annotation_asks(run: Run) -> None:
     await run.world.client.create(config_map(run.world, "users"))
-    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.spec.uid])):
+    for value, annotations, expected in (("2", {}, []), ("3", {"rolecall.dev/adopt": "true"}, [run.spec.owner.uid])):
         text = json.dumps(config_map(run.world, "users", value, annotations=annotations))
         code, output = await run.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=text)
         assert code == 0, output
@@ -124,7 +124,7 @@ async def test_modules_of_kubernetes_core_create_own_and_note(run: Run, tmp_path
     code, output = await run.command(str(Path(sys.executable).parent / "ansible-playbook"), str(playbook), *variables)
     assert code == 0, output
     for name in ("plain", "threeway", "server"):
-        assert await run.owners(name) == [run.spec.uid]
+        assert await run.owners(name) == [run.spec.owner.uid]
         assert (await run.metadata(name))["resourceVersion"] in run.noted()
 
 

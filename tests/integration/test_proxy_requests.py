@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy.forward import Upstream
+from rolecall.runner.proxy.forward import send
 from tests.integration.proxied import Run, config_map
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, PATIENCE, eventually, names
 
@@ -22,8 +22,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 class Asking:
     """The same request, once through the proxy and once directly."""
 
-    def __init__(self, run: Run, session: aiohttp.ClientSession, upstream: Upstream) -> None:
-        self.run, self._session, self._upstream = run, session, upstream
+    def __init__(self, run: Run, session: aiohttp.ClientSession) -> None:
+        self.run, self._session = run, session
         self.path = f"/api/v1/namespaces/{run.world.namespace}/configmaps"
 
     async def proxy(self, method: str, target: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
@@ -36,17 +36,15 @@ class Asking:
     async def api_server(self, method: str, target: str, body: bytes | None = None, **headers: str) -> bytes:
         """Ask the API server itself."""
         given = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
-        async with await self._upstream.send(method, target, given, body) as answer:
+        async with await send(self.run.world.client, method, target, given, data=body) as answer:
             return await answer.read()
 
 
 @pytest.fixture
 async def asking(run: Run) -> AsyncIterator[Asking]:
     headers = {"Authorization": f"Bearer {run.credentials.secret}"}
-    upstream = Upstream(run.world.client)
     async with aiohttp.ClientSession(run.proxy.url, headers=headers) as session:
-        yield Asking(run, session, upstream)
-    await upstream.close()
+        yield Asking(run, session)
 
 
 def owners(obj: RawObject) -> list[str]:
@@ -57,7 +55,7 @@ async def test_whatever_kubectl_does_works(run: Run) -> None:
     """create, get, get -w, label, patch, scale, rollout, apply and delete; what is created is owned."""
     code, output = await run.kubectl("create", "deployment", "web", "--image=none")
     assert code == 0, output
-    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.spec.uid]
+    assert owners(await run.world.get(DEPLOYMENT, "web")) == [run.spec.owner.uid]
     for arguments in (
         ("label", "deployment", "web", "tier=front"),
         ("annotate", "deployment", "web", "a=b"),
@@ -98,13 +96,13 @@ async def test_what_is_created_in_protobuf_is_owned(asking: Asking) -> None:
     status, answer = await asking.proxy("POST", asking.path, body, Content_Type=PROTOBUF, Accept=PROTOBUF)
     assert (status, answer[:4]) == (201, b"k8s\x00")
     metadata = await asking.run.metadata("binary")
-    assert owners({"metadata": metadata}) == [asking.run.spec.uid]
+    assert owners({"metadata": metadata}) == [asking.run.spec.owner.uid]
     assert metadata["finalizers"] == ["example.com/none"]
     await asking.run.world.patch(CONFIG_MAP, "binary", {"metadata": {"finalizers": None}})
 
 
 async def test_generated_names_dry_runs_and_puts_that_create_are_owned(asking: Asking) -> None:
-    world, uid = asking.run.world, asking.run.spec.uid
+    world, uid = asking.run.world, asking.run.spec.owner.uid
     generated = config_map(world, "") | {"metadata": {"generateName": "made-"}}
     status, answer = await asking.proxy("POST", asking.path, generated)
     assert (status, owners(json.loads(answer))) == (201, [uid])
@@ -127,7 +125,7 @@ async def test_a_list_that_is_posted_is_the_api_servers_to_refuse(asking: Asking
 
 
 async def test_a_reference_that_the_role_wrote_is_left_as_it_is(asking: Asking) -> None:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.spec.uid}
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": asking.run.spec.owner.uid}
     written = [reference | {"controller": True, "blockOwnerDeletion": True}]
     obj = config_map(asking.run.world, "own", ownerReferences=written)
     status, answer = await asking.proxy("POST", asking.path, obj)
@@ -173,7 +171,7 @@ async def test_no_oddity_creates_what_nobody_owns(asking: Asking, oddity: str, h
     writer.close()
     found = await run.world.find(CONFIG_MAP, "odd")
     assert (status == 201) == (found is not None)
-    assert found is None or owners(found) == [run.spec.uid]
+    assert found is None or owners(found) == [run.spec.owner.uid]
 
 
 async def test_lists_tables_and_watches_are_the_api_servers(asking: Asking) -> None:
@@ -246,7 +244,7 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
         await eventually(answers, lambda status: status == 503, PATIENCE, "the group answers that it is not there")
         code, output = await run.kubectl("apply", "-f", "-", text=json.dumps(config_map(run.world, "applied")))
         assert code == 0, output
-        assert await run.owners("applied") == [run.spec.uid]
+        assert await run.owners("applied") == [run.spec.owner.uid]
         playbook = tmp_path / "playbook.yml"
         task = {"kubernetes.core.k8s": {"definition": config_map(run.world, "by-module")}}
         playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
@@ -255,6 +253,6 @@ async def test_a_group_whose_server_is_gone_spoils_nothing_else(asking: Asking, 
             program, str(playbook), "-e", f"ansible_python_interpreter={sys.executable}", HOME=str(tmp_path)
         )
         assert code == 0, output
-        assert await run.owners("by-module") == [run.spec.uid]
+        assert await run.owners("by-module") == [run.spec.owner.uid]
     finally:
         await run.world.client.delete(API_SERVICE, ObjectKey("", f"v1.{group}"))

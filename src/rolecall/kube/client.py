@@ -1,46 +1,26 @@
-"""A client for the Kubernetes API on asyncio.
+"""A client for the Kubernetes API on asyncio, in terms of kinds and objects.
 
-Objects stay plain dictionaries, because a controller holds many objects and reads few of their fields. Every failure is
-one of ``errors``. Lists are read in pages and watches as a stream, so that a list of a large cluster is never in memory
-as a whole.
+Objects stay plain dictionaries, because a controller stores many objects and reads few of their fields. Every failure
+is one of ``errors``. Lists are read in pages and watches as a stream, so that a list in a large cluster is never in
+memory as a whole.
 
-Lists of a kind, page by page, whatever the size and the content of its objects.
+A page has as many objects as fit into a few megabytes. Sizes of objects differ by a factor of a thousand: 500 releases
+of helm in one page would be hundreds of megabytes. So the number of objects follows the size of those in the previous
+page, and a page that is still much too large, because large objects follow small ones, is requested again with fewer.
 
-A page has as many objects as fit into a few megabytes, see ``paging``. An object that cannot be read is logged and
-comes with its metadata alone, see ``partial_metadata``, so that the objects behind it are read too.
-
-How many objects a page of a list has: as many as fit into a few megabytes.
-
-Objects differ by a factor of a thousand: 500 releases of helm in one page would be hundreds of megabytes. So the number
-follows the size of the objects in the page before. A page that is much too large nevertheless, because small objects
-are followed by large ones, is not read to its end but asked for again with fewer objects.
-
-The events of a watch, whatever its objects contain.
-
-An object that cannot be read is logged and comes with its metadata alone, see ``partial_metadata``. The watch goes on
-behind it.
-
-Lists and watches of a part of a collection: one object by its name, or the metadata of objects alone.
-
-A list or watch of one name needs no more permission than a role with ``resourceNames`` gives, and metadata alone never
-brings the content of a Secret into this process. An object whose content is not read, or cannot be, comes with the kind
-that it has and with its version in place of its content: see ``UNREAD``.
-
-Objects of which only the metadata can be read.
-
-An object may be nested more deeply than Python's JSON parser can go, or be longer than we want to hold. The API server
-then sends its metadata alone, as PartialObjectMetadata. So the object can be named and skipped, and everything after it
-is read.
+An object may be too long, or too deeply nested for Python's JSON parser. It must not hide other objects, so it is
+logged and requested again as PartialObjectMetadata: its metadata without its content.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
+import aiohttp
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Reader, Request, read_event, read_object
+from rolecall.kube.connection import REQUEST_SECONDS, Connection, OnRequest, Request, read_event, read_object
 from rolecall.kube.credentials import ConfigurationSource
 from rolecall.kube.discovery import ApiResource, Discovery, contradicts_discovery
 from rolecall.kube.errors import ApiError, UnreachableError, UnreadableError
@@ -48,173 +28,47 @@ from rolecall.kube.metadata import resource_version_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.system.logs import get_logger
 
-FIRST_OBJECTS: Final = 100
-MOST_OBJECTS: Final = 500
-WANTED_BYTES: Final = 2 << 20
-MOST_BYTES: Final = 8 << 20
-_FEWER: Final = 8
-_MORE: Final = 5
-"""The next page may be the one that was too large, so their number grows step by step."""
-
-
-@dataclass(slots=True)
-class PageSize:
-    """The size of the next page: ``objects`` to ask for, and ``most_bytes`` to read, None for any number."""
-
-    objects: int = FIRST_OBJECTS
-
-    @property
-    def most_bytes(self) -> int | None:
-        """A single object is read whatever its size, and so is a list from a server that knows no pages."""
-        return MOST_BYTES if self.objects > 1 else None
-
-    def fit(self, objects: int, size: int) -> None:
-        """Choose the size of the next page after one with so many objects and bytes."""
-        fitting = WANTED_BYTES * max(1, objects) // max(1, size)
-        self.objects = max(1, min(MOST_OBJECTS, _MORE * self.objects, fitting))
-
-    def reduce(self) -> None:
-        """Ask for fewer objects after a page that was too large."""
-        self.objects = max(1, self.objects // _FEWER)
-
-
 logger = get_logger("client")
-
-ACCEPT_PARTIAL_OBJECT: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-ACCEPT_PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-_KIND: Final = "PartialObjectMetadata"
-# The last field of the metadata. In a JSON string the quotes would be escaped, and an annotation is no list.
-_MANAGED_FIELDS: Final = b',"managedFields":['
-
-
-def is_partial(obj: RawObject) -> bool:
-    """Return whether an object has only its metadata, because the rest cannot be read."""
-    return obj.get("kind") == _KIND
-
-
-def partial_object(obj: RawObject) -> RawObject:
-    """Return the metadata of an object, in a form that ``is_partial`` recognizes."""
-    return {"apiVersion": "meta.k8s.io/v1", "kind": _KIND, "metadata": obj.get("metadata") or {}}
-
-
-def without_managed_fields(text: bytes, closing: bytes) -> bytes:
-    """Return the JSON of one object's metadata without its managed fields, which are nested like the object itself.
-
-    ``closing`` are the brackets that follow the metadata's fields. The text of several objects is returned unchanged.
-    """
-    if text.count(_MANAGED_FIELDS) != 1:
-        return text
-    return text.partition(_MANAGED_FIELDS)[0] + closing
-
-
-def log_unreadable(gvk: GVK, obj: RawObject, reason: str) -> None:
-    """Log that an object is skipped, with its name and version."""
-    logger.error(
-        "Skipping an object that cannot be read; make it smaller or less deeply nested, or delete it",
-        gvk=str(gvk),
-        object=str(ObjectKey.of_object(obj)),
-        resource_version=resource_version_of(obj),
-        reason=reason,
-    )
-
 
 Page = tuple[list[RawObject], str]
 """Objects, and the resourceVersion of the list."""
 
-
-async def pages_of(connection: Reader, gvk: GVK, path: str) -> AsyncIterator[Page]:
-    """Yield the pages of the list at a path. Raise GoneError if it must be restarted: the continue token expired."""
-    size = PageSize()
-    query: dict[str, str] = {}
-    while True:
-        query["limit"] = str(size.objects)
-        answer = await _page(connection, gvk, Request("GET", path, query=query), size)
-        if answer is None:
-            continue
-        metadata = answer.get("metadata") or {}
-        yield answer.get("items") or [], str(metadata.get("resourceVersion") or "")
-        token = metadata.get("continue")
-        if not token:
-            return
-        query["continue"] = token
-
-
-async def _page(connection: Reader, gvk: GVK, request: Request, size: PageSize) -> RawObject | None:
-    """Return a page, None if it has to be asked for again with fewer objects."""
-    body = await connection.receive_up_to(request, size.most_bytes)
-    if body is None:
-        size.reduce()
-        return None
-    try:
-        answer = read_object(body, f"GET {request.path}")
-    except UnreadableError as error:
-        if size.objects > 1:
-            size.reduce()
-            return None
-        answer = await _page_without_content(connection, gvk, request, str(error))
-    size.fit(len(answer.get("items") or []), len(body))
-    return answer
-
-
-async def _page_without_content(connection: Reader, gvk: GVK, request: Request, reason: str) -> RawObject:
-    """Return a page of a single object, of which only the metadata is read."""
-    wanted = replace(request, accept=ACCEPT_PARTIAL_LIST)
-    answer = read_object(without_managed_fields(await connection.receive(wanted), b"}}]}"), f"GET {request.path}")
-    items = answer.get("items") or []
-    for item in items:
-        log_unreadable(gvk, item, reason)
-    return answer | {"items": [partial_object(item) for item in items]}
-
-
 Event = tuple[str, RawObject]
-"""The type and the object of an event."""
+"""The type and the object of a watch event."""
 
-_LAG_SECONDS = 15.0
-"""How much later than it was asked to the API server may end a watch."""
+MERGE_PATCH: Final = "application/merge-patch+json"
+ACCEPT_PARTIAL_OBJECT: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+ACCEPT_PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+UNREAD: Final = "unreadContentOfVersion"
+"""The field that replaces the content of an object whose metadata alone was read; its value is the resourceVersion."""
+
+FIRST_OBJECTS: Final = 100
+MAX_OBJECTS: Final = 500
+PREFERRED_BYTES: Final = 2 << 20
+MAX_PAGE_BYTES: Final = 8 << 20
+_GROWTH: Final = 5
+_REDUCTION: Final = 8
+"""A page grows more slowly than it shrinks: the next page may be the one that was too large."""
+
+_LAG_SECONDS: Final = 15.0
+"""How much later than requested the API server may end a watch."""
+
+_PARTIAL_KIND: Final = "PartialObjectMetadata"
+# The last field of the metadata. In a JSON string the quotes would be escaped, and an annotation is no list.
+_MANAGED_FIELDS: Final = b',"managedFields":['
 
 
-async def events_after(
-    connection: Reader, gvk: GVK, path: str, resource_version: str, timeout_seconds: float
-) -> AsyncGenerator[Event, None]:
-    """Yield each event after a resourceVersion, including bookmarks, until the timeout.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects of a collection to read (an empty name: all), and whether their metadata suffices.
 
-    Raise GoneError if the resourceVersion is too old, UnreachableError if the connection breaks.
+    A list or watch of one name needs no more permission than a role with ``resourceNames`` grants. With
+    ``metadata_only`` the content of a Secret never reaches this process.
     """
-    query = {
-        "watch": "true",
-        "allowWatchBookmarks": "true",
-        "resourceVersion": resource_version,
-        "timeoutSeconds": str(int(timeout_seconds)),
-    }
-    request = Request("GET", path, query=query, timeout_seconds=timeout_seconds + _LAG_SECONDS)
-    async with aclosing(connection.lines(request)) as lines:
-        async for line in lines:
-            try:
-                event_type, obj = read_event(line)
-            except UnreadableError as error:
-                event_type, obj = await _next_event_without_content(connection, gvk, request, str(error))
-            query["resourceVersion"] = resource_version_of(obj) or query["resourceVersion"]
-            yield event_type, obj
 
-
-async def _next_event_without_content(connection: Reader, gvk: GVK, request: Request, reason: str) -> Event:
-    """Return the next event, of which only the metadata is read; a deleted object needs no more."""
-    wanted = replace(request, accept=ACCEPT_PARTIAL_OBJECT, timeout_seconds=REQUEST_SECONDS)
-    try:
-        async with aclosing(connection.lines(wanted)) as lines:
-            async for line in lines:
-                event_type, obj = read_event(without_managed_fields(line, b"}}}"))
-                if event_type == "DELETED":
-                    return event_type, obj | {"apiVersion": gvk.api_version, "kind": gvk.kind}
-                if event_type != "BOOKMARK":
-                    log_unreadable(gvk, obj, reason)
-                    return event_type, partial_object(obj)
-    except UnreadableError as error:
-        reason = str(error)
-    raise UnreachableError(f"the watch on {gvk} broke at an event that cannot be read: {reason}")
-
-
-MERGE_PATCH = "application/merge-patch+json"
+    name: str = ""
+    metadata_only: bool = False
 
 
 class Client(Connection):
@@ -229,10 +83,14 @@ class Client(Connection):
         super().__init__(configuration, on_request, source)
         self._discovery = Discovery(self._get_json)
 
-    def note_error(self, request: Request, error: ApiError) -> None:
-        """Look again at what is served if an error contradicts what is known of it."""
-        if contradicts_discovery(error):
-            self._discovery.expire(request.path)
+    async def open(self, request: Request) -> aiohttp.ClientResponse:
+        """Send a request; an error that contradicts discovery makes the next request discover again."""
+        try:
+            return await super().open(request)
+        except ApiError as error:
+            if contradicts_discovery(error):
+                self._discovery.expire(request.path)
+            raise
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of a kind. Raise UnknownKindError."""
@@ -251,127 +109,197 @@ class Client(Connection):
         """Create an object and return it as the API server stored it."""
         resource = await self.resource(GVK.of_object(obj))
         path = resource.path(ObjectKey.of_object(obj).namespace)
-        return await self._send(Request("POST", path, body=obj))
+        return await self._send_object(Request("POST", path, body=obj))
 
     async def replace(self, obj: RawObject, subresource: str = "") -> RawObject:
         """Replace an object or its subresource; its resourceVersion guards against concurrent changes."""
         resource = await self.resource(GVK.of_object(obj))
         path = resource.path_of(ObjectKey.of_object(obj), subresource)
-        return await self._send(Request("PUT", path, body=obj))
+        return await self._send_object(Request("PUT", path, body=obj))
 
     async def patch(self, gvk: GVK, key: ObjectKey, patch: object, subresource: str = "") -> RawObject:
         """Change an object with a JSON merge patch."""
         resource = await self.resource(gvk)
         path = resource.path_of(key, subresource)
-        return await self._send(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
+        return await self._send_object(Request("PATCH", path, body=patch, content_type=MERGE_PATCH))
 
     async def delete(self, gvk: GVK, key: ObjectKey) -> None:
         """Delete an object, with background propagation to its dependents. Raise NotFoundError."""
         resource = await self.resource(gvk)
-        await self._send(Request("DELETE", resource.path_of(key), body={"propagationPolicy": "Background"}))
+        await self._send_object(Request("DELETE", resource.path_of(key), body={"propagationPolicy": "Background"}))
 
-    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[Page]:
+    async def list_pages(
+        self, gvk: GVK, namespace: str | None = None, selection: Selection | None = None
+    ) -> AsyncIterator[Page]:
         """Yield the objects of a kind page by page, each with the list's resourceVersion.
 
-        An object that cannot be read is logged and comes with its metadata alone, see ``partial_metadata``. Raise
-        GoneError if the list must be restarted because its continue token has expired.
+        An unreadable object is logged and has its metadata only, see ``is_partial``. Raise GoneError if the list must
+        be restarted because its continue token has expired.
         """
-        resource = await self.resource(gvk)
-        async for page in pages_of(self, gvk, resource.path(namespace or "")):
-            yield page
+        path = (await self.resource(gvk)).path(namespace or "")
+        request = _selected(Request("GET", path, query={}), selection, ACCEPT_PARTIAL_LIST)
+        limit, token = FIRST_OBJECTS, ""
+        while True:
+            query = {**(request.query or {}), "limit": str(limit)} | ({"continue": token} if token else {})
+            # A single object is read regardless of its size, and so is a list of a server without pagination.
+            page_request = replace(request, query=query)
+            body = await self.receive_up_to(page_request, MAX_PAGE_BYTES if limit > 1 else None)
+            response = None if body is None else await self._read_page(gvk, page_request, body, limit)
+            if body is None or response is None:
+                limit = max(1, limit // _REDUCTION)
+                continue
+            items: list[RawObject] = response.get("items") or []
+            metadata = response.get("metadata") or {}
+            yield [_shown(gvk, item, selection) for item in items], str(metadata.get("resourceVersion") or "")
+            token = str(metadata.get("continue") or "")
+            if not token:
+                return
+            fitting = PREFERRED_BYTES * max(1, len(items)) // max(1, len(body))
+            limit = max(1, min(MAX_OBJECTS, _GROWTH * limit, fitting))
+
+    async def _read_page(self, gvk: GVK, request: Request, body: bytes, limit: int) -> RawObject | None:
+        """Return a page; if it is unreadable, None or, for a page of one object, only that object's metadata."""
+        try:
+            return read_object(body, f"GET {request.path}")
+        except UnreadableError as error:
+            if limit > 1:
+                return None
+            reason = str(error)
+        body = await self.receive(replace(request, accept=ACCEPT_PARTIAL_LIST))
+        response = read_object(without_managed_fields(body, b"}}]}"), f"GET {request.path}")
+        items = response.get("items") or []
+        for item in items:
+            _log_unreadable(gvk, item, reason)
+        return response | {"items": [partial_object(item) for item in items]}
 
     async def watch(
-        self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
+        self,
+        gvk: GVK,
+        namespace: str | None,
+        resource_version: str,
+        timeout_seconds: float,
+        selection: Selection | None = None,
     ) -> AsyncIterator[Event]:
         """Yield (type, object) for each change after a resourceVersion, including bookmarks, until the timeout.
 
-        An object that cannot be read is logged and comes with its metadata alone, see ``partial_metadata``. Raise
-        GoneError if the resourceVersion is too old, UnreachableError if the connection breaks.
+        An unreadable object is logged and has its metadata only, see ``is_partial``. Raise GoneError if the
+        resourceVersion is too old, UnreachableError if the connection breaks.
         """
-        resource = await self.resource(gvk)
-        path = resource.path(namespace or "")
-        async with aclosing(events_after(self, gvk, path, resource_version, timeout_seconds)) as events:
-            async for event in events:
-                yield event
+        path = (await self.resource(gvk)).path(namespace or "")
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(timeout_seconds)),
+        }
+        request = Request("GET", path, query=query, timeout_seconds=timeout_seconds + _LAG_SECONDS)
+        request = _selected(request, selection, ACCEPT_PARTIAL_OBJECT)
+        async with aclosing(self.lines(request)) as lines:
+            async for line in lines:
+                try:
+                    event_type, obj = read_event(line)
+                except UnreadableError as error:
+                    after = replace(request, query={**(request.query or {}), "resourceVersion": resource_version})
+                    event_type, obj = await self._next_event_without_content(gvk, after, str(error))
+                resource_version = resource_version_of(obj) or resource_version
+                yield event_type, _shown(gvk, obj, selection)
+
+    async def _next_event_without_content(self, gvk: GVK, request: Request, reason: str) -> Event:
+        """Return the next event with the metadata of its object; for a deleted object that is sufficient."""
+        partial = replace(request, accept=ACCEPT_PARTIAL_OBJECT, timeout_seconds=REQUEST_SECONDS)
+        try:
+            async with aclosing(self.lines(partial)) as lines:
+                async for line in lines:
+                    event_type, obj = read_event(without_managed_fields(line, b"}}}"))
+                    if event_type == "DELETED":
+                        return event_type, obj | {"apiVersion": gvk.api_version, "kind": gvk.kind}
+                    if event_type != "BOOKMARK":
+                        _log_unreadable(gvk, obj, reason)
+                        return event_type, partial_object(obj)
+        except UnreadableError as error:
+            reason = str(error)
+        raise UnreachableError(f"the watch on {gvk} broke at an unreadable event: {reason}")
 
     async def _get_json(self, path: str) -> RawObject:
-        return await self._send(Request("GET", path))
+        return await self._send_object(Request("GET", path))
 
-    async def _send(self, request: Request) -> RawObject:
+    async def _send_object(self, request: Request) -> RawObject:
         return read_object(await self.receive(request), f"{request.method} {request.path}")
-
-
-UNREAD: Final = "unreadContentOfVersion"
-"""The field that stands for all content of an object of which only the metadata was read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a collection to read (an empty name: all), and whether their metadata is enough."""
-
-    name: str = ""
-    metadata_only: bool = False
-
-
-class KindReader(Reader, Protocol):
-    """What is needed of a client."""
-
-    async def resource(self, gvk: GVK) -> ApiResource:
-        """Return the API resource of a kind. Raise UnknownKindError."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedReads:
-    """Lists and watches what a selection says; implements ``rolecall.runner.controller.informer.ListerWatcher``."""
+    """Lists and watches the selected objects; implements ``rolecall.runner.controller.informer.ListerWatcher``.
 
-    connection: KindReader
+    An object without its content has the kind that it has, and ``UNREAD`` instead of the content.
+    """
+
+    client: Client
     selection: Selection
 
     async def resource(self, gvk: GVK) -> ApiResource:
         """Return the API resource of a kind. Raise UnknownKindError."""
-        return await self.connection.resource(gvk)
+        return await self.client.resource(gvk)
 
-    async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[Page]:
+    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[Page]:
         """Yield the objects page by page, each with the list's resourceVersion. Raise GoneError."""
-        resource = await self.resource(gvk)
-        async for items, version in pages_of(self, gvk, resource.path(namespace or "")):
-            yield [self._shown(gvk, item) for item in items], version
+        return self.client.list_pages(gvk, namespace, self.selection)
 
-    async def watch(
+    def watch(
         self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
     ) -> AsyncIterator[Event]:
         """Yield (type, object) for each event and bookmark until the timeout. Raise GoneError."""
-        resource = await self.resource(gvk)
-        path = resource.path(namespace or "")
-        async with aclosing(events_after(self, gvk, path, resource_version, timeout_seconds)) as events:
-            async for event_type, obj in events:
-                yield event_type, self._shown(gvk, obj)
+        return self.client.watch(gvk, namespace, resource_version, timeout_seconds, self.selection)
 
-    async def receive(self, request: Request) -> bytes:
-        """Send a request for the selection and return the body of the answer."""
-        return await self.connection.receive(self._selected(request, ACCEPT_PARTIAL_LIST))
 
-    async def receive_up_to(self, request: Request, most_bytes: int | None) -> bytes | None:
-        """Send a request for the selection and return the body of the answer, None if it is too long."""
-        return await self.connection.receive_up_to(self._selected(request, ACCEPT_PARTIAL_LIST), most_bytes)
+def _selected(request: Request, selection: Selection | None, partial: str) -> Request:
+    """Return a request for the selected objects, in the ``partial`` format if their metadata suffices."""
+    if selection is None:
+        return request
+    query = dict(request.query or {})
+    if selection.name:
+        query["fieldSelector"] = f"metadata.name={selection.name}"
+    return replace(request, query=query, accept=partial if selection.metadata_only else request.accept)
 
-    def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """Send a request for the selection and yield each line of the answer."""
-        return self.connection.lines(self._selected(request, ACCEPT_PARTIAL_OBJECT))
 
-    def _selected(self, request: Request, partial: str) -> Request:
-        query = dict(request.query or {})
-        if self.selection.name:
-            query["fieldSelector"] = f"metadata.name={self.selection.name}"
-        accept = partial if self.selection.metadata_only else request.accept
-        return replace(request, query=query, accept=accept)
+def _shown(gvk: GVK, obj: RawObject, selection: Selection | None) -> RawObject:
+    """Return an object as its reader expects it: with a selection, ``UNREAD`` replaces content that was not read."""
+    if selection is None or not (selection.metadata_only or is_partial(obj)):
+        return obj
+    return {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "metadata": obj.get("metadata") or {},
+        UNREAD: resource_version_of(obj),
+    }
 
-    def _shown(self, gvk: GVK, obj: RawObject) -> RawObject:
-        if not (self.selection.metadata_only or is_partial(obj)):
-            return obj
-        return {
-            "apiVersion": gvk.api_version,
-            "kind": gvk.kind,
-            "metadata": obj.get("metadata") or {},
-            UNREAD: resource_version_of(obj),
-        }
+
+def is_partial(obj: RawObject) -> bool:
+    """Return whether an object has only its metadata, because its content is unreadable."""
+    return obj.get("kind") == _PARTIAL_KIND
+
+
+def partial_object(obj: RawObject) -> RawObject:
+    """Return the metadata of an object, in a form that ``is_partial`` recognizes."""
+    return {"apiVersion": "meta.k8s.io/v1", "kind": _PARTIAL_KIND, "metadata": obj.get("metadata") or {}}
+
+
+def without_managed_fields(text: bytes, closing: bytes) -> bytes:
+    """Return the JSON of one object's metadata without its managed fields, which are nested like the object itself.
+
+    ``closing`` are the brackets that follow the metadata's fields. The text of several objects is returned unchanged.
+    """
+    if text.count(_MANAGED_FIELDS) != 1:
+        return text
+    return text.partition(_MANAGED_FIELDS)[0] + closing
+
+
+def _log_unreadable(gvk: GVK, obj: RawObject, reason: str) -> None:
+    """Log that an object is skipped, with its name and version."""
+    logger.error(
+        "Skipping an object that cannot be read; make it smaller or less deeply nested, or delete it",
+        gvk=str(gvk),
+        object=str(ObjectKey.of_object(obj)),
+        resource_version=resource_version_of(obj),
+        reason=reason,
+    )

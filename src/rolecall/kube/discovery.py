@@ -1,21 +1,21 @@
 """Discovery of API resources: kinds, their plural names, their scope and their verbs.
 
-Resource lists are cached for each group and version, because every request needs one. If a cached list lacks a kind or
-plural, it is fetched again, so that a CRD that is installed later is found at once. Missing kinds are not cached. A
-list is fetched again after some seconds too, and after an answer that contradicts it, because a CRD may get a
-subresource or another scope at any time. If that fetch fails, the list that is known is used.
+``Discovery`` looks up single kinds. Resource lists are cached for each group and version, because every request needs
+one. If a cached list lacks a kind or plural, it is fetched again, so that a CRD that is installed later is found
+immediately. Missing kinds are not cached. A list is also fetched again after some seconds, and after a response that
+contradicts it, because a CRD may get a subresource or another scope at any time. If that fetch fails, the cached list
+is used.
 
-Everything that an API server serves, in two requests: aggregated discovery.
-
-The answers are kept with their ETags, so that a look at what has not changed costs two short answers. A version that
-the API server marks as stale, because the server behind it did not answer, and each version of an API server without
-aggregated discovery, has no resources here: whoever needs it asks for it directly.
+``AggregatedDiscovery`` fetches everything that an API server serves, in two requests. Responses are cached with their
+ETags, so that unchanged ones are short. A version that the API server marks as stale, because the server behind it did
+not respond, and each version of an API server without aggregated discovery has no resources here: a client that needs
+them requests them directly.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKind
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 MAX_AGE_SECONDS: Final = 30.0
-"""How long a resource list is used without another look."""
+"""How long a resource list is used before it is fetched again."""
 
 _NOT_SERVED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 
@@ -41,20 +41,18 @@ class ApiResource:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether objects of this kind are not stored (such as reviews): they cannot be read, listed and watched."""
+        """Whether objects of this kind are not stored (such as reviews), so that they cannot be read or watched."""
         return not {"get", "list", "watch"} <= self.verbs
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of the collection, of an object, or of a subresource."""
-        return "/".join(part for part in (self._collection(namespace), name, subresource) if part)
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        collection = f"{group_version_path(self.gvk.group, self.gvk.version)}{scope}/{self.plural}"
+        return "/".join(part for part in (collection, name, subresource) if part)
 
     def path_of(self, key: ObjectKey, subresource: str = "") -> str:
         """Return the URL path of an object."""
         return self.path(key.namespace, key.name, subresource)
-
-    def _collection(self, namespace: str) -> str:
-        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return f"{group_version_path(self.gvk.group, self.gvk.version)}{scope}/{self.plural}"
 
 
 def group_version_path(group: str, version: str) -> str:
@@ -66,7 +64,7 @@ def group_version_path(group: str, version: str) -> str:
 class Discovery:
     """Fetch and cache the resource list of each group and version.
 
-    ``fetch`` takes a URL path and returns the decoded answer; it raises NotFoundError for an unknown group or version.
+    ``fetch`` takes a URL path and returns the decoded response. It raises NotFoundError for an unknown version.
     """
 
     fetch: Callable[[str], Awaitable[dict[str, Any]]]
@@ -89,9 +87,9 @@ class Discovery:
         found = next(filter(wanted, self._cache.get((group, version), ())), None)
         if found is not None and self.now() < self._expiries.get((group, version), 0.0):
             return found
-        self._expiries[(group, version)] = self.now() + MAX_AGE_SECONDS  # meanwhile others use what is known
+        self._expiries[(group, version)] = self.now() + MAX_AGE_SECONDS  # concurrent calls use the cached list
         try:
-            answer = await self.fetch(group_version_path(group, version))
+            response = await self.fetch(group_version_path(group, version))
         except NotFoundError:
             self._cache.pop((group, version), None)
             return None
@@ -99,24 +97,24 @@ class Discovery:
             if found is None:
                 raise
             return found
-        self._cache[(group, version)] = resources = read_resource_list(group, version, answer)
+        self._cache[(group, version)] = resources = read_resource_list(group, version, response)
         return next(filter(wanted, resources), None)
 
     def expire(self, path: str) -> None:
-        """Fetch the resource list of a URL path again before it is used, because an answer has contradicted it."""
+        """Fetch the resource list of a URL path again before its next use, because a response has contradicted it."""
         for group, version in self._cache:
             if path.startswith(f"{group_version_path(group, version)}/"):
                 self._expiries.pop((group, version), None)
 
 
 def contradicts_discovery(error: ApiError) -> bool:
-    """Return whether an error says that a path or method is not served; a missing object has its name in the error."""
+    """Return whether a path or method is not served, according to an error; that of a missing object has its name."""
     return error.status in _NOT_SERVED and not error.details.get("name")
 
 
-def read_resource_list(group: str, version: str, answer: dict[str, Any]) -> tuple[ApiResource, ...]:
+def read_resource_list(group: str, version: str, response: dict[str, Any]) -> tuple[ApiResource, ...]:
     """Return the resources of an APIResourceList, with the names of their subresources."""
-    items = answer.get("resources") or ()
+    items = response.get("resources") or ()
     subresources: dict[str, set[str]] = {}
     for item in items:
         plural, slash, rest = str(item["name"]).partition("/")
@@ -140,7 +138,6 @@ ACCEPT: Final = f"{_AGGREGATED.format('v2')},{_AGGREGATED.format('v2beta1')},app
 AGGREGATED: Final = "APIGroupDiscoveryList"
 _CORE, _GROUPS, _VERSION = "/api", "/apis", "/version"
 _SECONDS: Final = 5.0
-_STALE: Final = "Stale"
 
 Resources = list[dict[str, Any]]
 """The resources of a version and their subresources, as in an APIResourceList."""
@@ -150,8 +147,8 @@ Resources = list[dict[str, Any]]
 class Served:
     """What an API server serves.
 
-    ``groups`` has the versions of each group, the preferred one first, and the resources of each version; None if the
-    API server has to be asked for them. The core group has the name "". ``version`` is the answer of ``/version``.
+    ``groups`` has the versions of each group, the preferred one first, and the resources of each version, None if they
+    have to be requested. The core group has the name "". ``version`` is the response of ``/version``.
     """
 
     groups: Mapping[str, Mapping[str, Resources | None]]
@@ -160,90 +157,73 @@ class Served:
 
 @dataclass(slots=True)
 class AggregatedDiscovery:
-    """Asks one API server what it serves."""
+    """Everything that one API server serves."""
 
     connection: Connection
-    _known: dict[str, ETagResponse] = field(default_factory=dict)
-    _told: tuple[bytes, bytes] | None = None
+    _cache: dict[str, ETagResponse] = field(default_factory=dict)
+    _returned: tuple[bytes, bytes] | None = None
 
     async def changed(self) -> Served | None:
-        """Return what is served; None if that has not changed since it was returned last. Raise KubeError."""
-        core, groups = await asyncio.gather(self._look(_CORE), self._look(_GROUPS))
-        if (core, groups) == self._told:
+        """Return everything that is served, None if it has not changed since the last call. Raise KubeError."""
+        core, groups = await asyncio.gather(self._fetch(_CORE), self._fetch(_GROUPS))
+        if (core, groups) == self._returned:
             return None
-        version = read_object(await self.connection.receive(self._request(_VERSION)), _VERSION)
+        request = Request("GET", _VERSION, timeout_seconds=_SECONDS)
+        version = read_object(await self.connection.receive(request), _VERSION)
         served = Served({**_groups_of(read_object(core, _CORE)), **_groups_of(read_object(groups, _GROUPS))}, version)
-        self._told = (core, groups)
+        self._returned = (core, groups)
         return served
 
-    async def _look(self, path: str) -> bytes:
-        """Return an answer, which is fetched unless it is the one that is known."""
-        known = self._known.get(path)
-        request = replace(self._request(path), accept=ACCEPT, known_etag=known.etag if known else "")
-        found = await self.connection.receive_changed(request) or known
+    async def _fetch(self, path: str) -> bytes:
+        """Return the body of a response, from the cache if it has not changed."""
+        cached = self._cache.get(path)
+        etag = "" if cached is None else cached.etag
+        request = Request("GET", path, timeout_seconds=_SECONDS, accept=ACCEPT, known_etag=etag)
+        found = await self.connection.receive_changed(request) or cached
         if found is None:
-            raise KubeError(f"GET {path}: the answer is 304 Not Modified, but nothing is known that it could mean")
-        self._known[path] = found
+            raise KubeError(f"GET {path}: the response is 304 Not Modified, but there is no earlier response")
+        self._cache[path] = found
         return found.body
 
-    def _request(self, path: str) -> Request:
-        return Request("GET", path, timeout_seconds=_SECONDS)
 
-
-def _groups_of(answer: RawObject) -> dict[str, dict[str, Resources | None]]:
-    """Return the groups of an answer to ``/api`` or ``/apis``, aggregated or not."""
-    if answer.get("kind") == AGGREGATED:
+def _groups_of(response: RawObject) -> dict[str, dict[str, Resources | None]]:
+    """Return the groups of a response to ``/api`` or ``/apis``, aggregated or not."""
+    if response.get("kind") == AGGREGATED:
         return {
             str(group["metadata"].get("name") or ""): {
                 each["version"]: _resources_of(each) for each in group.get("versions") or ()
             }
-            for group in answer.get("items") or ()
+            for group in response.get("items") or ()
         }
-    if "versions" in answer:  # APIVersions, the answer to /api
-        return {"": dict.fromkeys(answer["versions"])}
-    return {group["name"]: dict.fromkeys(_versions_of(group)) for group in answer.get("groups") or ()}
-
-
-def _versions_of(group: RawObject) -> list[str]:
-    """Return the versions of a group of an APIGroupList, the preferred one first."""
-    versions = [each["version"] for each in group.get("versions") or ()]
-    preferred = (group.get("preferredVersion") or {}).get("version")
-    return sorted(versions, key=lambda version: version != preferred)
+    if "versions" in response:  # APIVersions, the response to /api
+        return {"": dict.fromkeys(response["versions"])}
+    groups: dict[str, dict[str, Resources | None]] = {}
+    for group in response.get("groups") or ():  # APIGroupList
+        versions = [each["version"] for each in group.get("versions") or ()]
+        preferred = (group.get("preferredVersion") or {}).get("version")
+        groups[group["name"]] = dict.fromkeys(sorted(versions, key=lambda version: version != preferred))
+    return groups
 
 
 def _resources_of(version: RawObject) -> Resources | None:
-    if version.get("freshness") == _STALE:
+    if version.get("freshness") == "Stale":
         return None
-    return [item for resource in version.get("resources") or () for item in _items_of(resource)]
+    items: Resources = []
+    for resource in version.get("resources") or ():
+        if resource.get("responseKind"):  # otherwise only its subresources are served
+            optional = {name: resource[name] for name in ("shortNames", "categories") if resource.get(name)}
+            names = {"name": resource["resource"], "singularName": resource.get("singularResource", "")}
+            items.append(_item(resource, resource, names | optional))
+        for each in resource.get("subresources") or ():
+            names = {"name": f"{resource['resource']}/{each['subresource']}", "singularName": ""}
+            items.append(_item(resource, each, names))
+    return items
 
 
-def _items_of(resource: RawObject) -> Iterator[dict[str, Any]]:
-    """Yield a resource and its subresources; one that has subresources alone is not served itself."""
+def _item(resource: RawObject, served: RawObject, names: dict[str, Any]) -> dict[str, Any]:
+    """Return the APIResource of a resource, or of a subresource: its names, kind, scope and verbs."""
+    kind = served.get("responseKind") or {}
+    group_version = {name: str(kind[name]) for name in ("group", "version") if kind.get(name)}
     is_namespaced = resource.get("scope") == "Namespaced"
-    plural = resource["resource"]
-    if kind := resource.get("responseKind"):
-        yield {
-            **_kind_of(kind),
-            "name": plural,
-            "singularName": resource.get("singularResource", ""),
-            "namespaced": is_namespaced,
-            "verbs": resource.get("verbs") or [],
-            **_present(resource, ("shortNames", "categories")),
-        }
-    for each in resource.get("subresources") or ():
-        yield {
-            **_kind_of(each.get("responseKind") or {}),
-            "name": f"{plural}/{each['subresource']}",
-            "singularName": "",
-            "namespaced": is_namespaced,
-            "verbs": each.get("verbs") or [],
-        }
-
-
-def _kind_of(response_kind: RawObject) -> dict[str, str]:
-    named = {name: str(response_kind[name]) for name in ("group", "version") if response_kind.get(name)}
-    return {"kind": str(response_kind.get("kind") or ""), **named}
-
-
-def _present(values: RawObject, names: Iterable[str]) -> dict[str, Any]:
-    return {name: values[name] for name in names if values.get(name)}
+    verbs = served.get("verbs") or []
+    return {"kind": str(kind.get("kind") or ""), **group_version, **names, "namespaced": is_namespaced, "verbs": verbs}

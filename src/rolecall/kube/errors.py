@@ -1,10 +1,11 @@
 """The errors of requests to the API server.
 
-``client`` translates the exceptions of the official client and of aiohttp; no other module needs to know them. There is
-one class for each answer that is handled separately. Messages are truncated, so that a large or secret payload does not
-end up in a log.
+``connection`` translates the exceptions of the official client and of aiohttp, so that no other module needs to know
+them. There is one class for each status that is handled separately. Messages are truncated, so that a large or secret
+payload is not logged.
 """
 
+from http import HTTPStatus
 from typing import Any
 
 from rolecall.kube.references import GVK
@@ -25,19 +26,19 @@ class UnknownKindError(KubeError):
 
 
 class UnreachableError(KubeError):
-    """No answer: the connection was refused or broken, or the request timed out."""
+    """No response: the connection was refused or broken, or the request timed out."""
 
 
-class NoAnswerInTimeError(UnreachableError):
-    """The connection was accepted, but the answer did not come in time."""
+class ResponseTimeoutError(UnreachableError):
+    """The connection was accepted, but the response was late."""
 
 
 class UnreadableError(KubeError):
-    """An answer that is JSON of the API server, but cannot be read here: nested too deeply or too long."""
+    """JSON of the API server that cannot be read here, because it is too long or too deeply nested."""
 
 
 class ApiError(KubeError):
-    """An answer with an error status.
+    """A response with an error status.
 
     ``status`` is the HTTP status, ``reason`` the machine-readable reason of the Status object (may be empty).
     """
@@ -63,7 +64,7 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resourceVersion is too old; list again."""
+    """410: the resourceVersion is too old, list again."""
 
 
 class TooLargeError(ApiError):
@@ -84,8 +85,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-_TOO_LARGE_FOR_THE_STORAGE = ("request is too large", "message larger than max")
-_FIRST_SERVER_ERROR = 500
+_TOO_LARGE_FOR_ETCD = ("request is too large", "message larger than max")
 
 
 def from_status(status: int, body: object) -> ApiError:
@@ -95,6 +95,6 @@ def from_status(status: int, body: object) -> ApiError:
     else:
         reason, message, details = "", str(body), None
     kind = _BY_STATUS.get(status, ApiError)
-    if status >= _FIRST_SERVER_ERROR and any(words in message for words in _TOO_LARGE_FOR_THE_STORAGE):
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR and any(each in message for each in _TOO_LARGE_FOR_ETCD):
         kind = TooLargeError
     return kind(status, reason, message, details if isinstance(details, dict) else None)

@@ -1,40 +1,39 @@
 """How requests reach the API server: TCP connections, and an HTTP proxy if there is one.
 
-The HTTP proxy is that of the kubeconfig, else that of the environment; it is looked up once and not for each request.
-No netrc file is read: its ``default`` entry would replace the operator's credentials, and aiohttp looks for it in the
-default executor, where a request would have to wait for everything else that is there.
+The HTTP proxy is that of the kubeconfig, else that of the environment; it is looked up once, not for each request. No
+netrc file is read: its ``default`` entry would replace the operator's credentials, and aiohttp reads it in the default
+executor, where a request would have to wait for all other work.
 
-A connection whose other end is gone without a word, as after a power cut, is found dead by TCP itself: a watch may be
-silent for minutes, so silence alone proves nothing. The kernel of an API server that hangs still answers.
+TCP itself detects a peer that is lost without closing the connection, as after a power cut: a watch may be silent for
+minutes, so silence proves nothing. The kernel of an unresponsive API server still acknowledges.
 """
 
 import ipaddress
 import socket
 import urllib.request
-from typing import Any, Final
+from contextlib import suppress
+from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-_PROXY_SCHEMES: Final = ("http", "https")
-
 PROBE_AFTER_SECONDS: Final = 15
 PROBE_EVERY_SECONDS: Final = 5
 DEAD_AFTER_SECONDS: Final = 30
-"""How long a connection may be without an acknowledgement; it is found dead at the next probe."""
+"""How long a connection may lack an acknowledgement; it fails at the next probe."""
 
 
-def new_session(**options: Any) -> aiohttp.ClientSession:
-    """Return a session for requests to the API server; ``options`` are those of ``aiohttp.ClientSession``.
+def new_session() -> aiohttp.ClientSession:
+    """Return a session for requests to the API server. It keeps no cookies.
 
     The number of connections is not limited, because a watch holds its connection for minutes.
     """
     connector = aiohttp.TCPConnector(limit=0, socket_factory=_probed_socket)
-    return aiohttp.ClientSession(connector=connector, trust_env=False, **options)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
 
 def probe_peer(connection: socket.socket) -> None:
-    """Make a connection fail within 35 s if its other end is gone: while it is idle, and while it has data to send."""
+    """Make a connection fail within 35 s if its peer is lost: while it is idle, and while it has data to send."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_AFTER_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_SECONDS)
@@ -49,15 +48,16 @@ def _probed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def http_proxy_of(url: str, configured: str | None) -> str | None:
-    """Return the URL of the HTTP proxy for requests to a URL, None if they go to the server itself.
+    """Return the URL of the HTTP proxy for requests to a URL, None for direct requests.
 
-    ``configured`` is the proxy of the kubeconfig; without one, HTTP_PROXY, HTTPS_PROXY and NO_PROXY count, also in
-    lower case, as in client-go: NO_PROXY may contain networks, and a loopback address is never reached by a proxy.
-    Raise ValueError if the proxy cannot be used.
+    ``configured`` is the proxy of the kubeconfig; without it, HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply, also in lower
+    case, as in client-go: NO_PROXY may contain networks, and requests to loopback addresses never use a proxy. Raise
+    ValueError if the proxy is unusable.
     """
     found = configured or _proxy_of_environment(url)
-    if found and urlsplit(found).scheme not in _PROXY_SCHEMES:
-        raise ValueError(f"expected an HTTP proxy such as http://proxy.example.com:3128, found {_bare(found)!r}")
+    if found and (parts := urlsplit(found)).scheme not in ("http", "https"):
+        without_password = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        raise ValueError(f"expected an HTTP proxy such as http://proxy.example.com:3128, found {without_password!r}")
     return found
 
 
@@ -73,27 +73,15 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 def _is_excluded(host: str, excluded: str) -> bool:
-    """Return whether a host is loopback, or its address is in one of the networks that are excluded."""
+    """Return whether a host is loopback, or its address is in an excluded network."""
     if host == "localhost":
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_loopback or any(address in network for network in _networks(excluded))
-
-
-def _networks(excluded: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    found = []
     for entry in excluded.split(","):
-        try:
-            found.append(ipaddress.ip_network(entry.strip(), strict=False))
-        except ValueError:
-            continue  # a name
-    return found
-
-
-def _bare(url: str) -> str:
-    """Return a URL without the user and the password in it."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        with suppress(ValueError):  # a name
+            if address in ipaddress.ip_network(entry.strip(), strict=False):
+                return True
+    return address.is_loopback

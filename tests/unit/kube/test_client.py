@@ -1,7 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT, UNREAD, Client, SelectedReads, Selection
 from rolecall.kube.connection import Request
-from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import (
     ConflictError,
     GoneError,
     KubeError,
-    NoAnswerInTimeError,
     NotFoundError,
+    ResponseTimeoutError,
     UnreachableError,
 )
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -26,11 +24,12 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 WIDGET = GVK("example.com", "v1", "Widget")
 KEY = ObjectKey("default", "one")
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
-RESOURCES = {
-    "resources": [
+DISCOVERY = {
+    "/api/v1": [{"name": "secrets", "kind": "Secret", "namespaced": True}],
+    "/apis/example.com/v1": [
         {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["get", "list", "watch"]},
         {"name": "widgets/status", "kind": "Widget", "namespaced": True, "verbs": ["get"]},
-    ]
+    ],
 }
 ONE: RawObject = {
     "apiVersion": "example.com/v1",
@@ -59,8 +58,8 @@ class ApiServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
-        if request.path == "/apis/example.com/v1":
-            return web.json_response(RESOURCES)
+        if request.path in DISCOVERY:
+            return web.json_response({"resources": DISCOVERY[request.path]})
         text = await request.text()
         self.requests.append((request.method, request.path_qs, json.loads(text) if text else None))
         self.headers.append(dict(request.headers))
@@ -161,14 +160,14 @@ async def test_a_success_that_is_no_object_is_an_error_of_ours(
 
 async def test_a_server_that_is_away_is_unreachable(unused_tcp_port: int) -> None:
     async with Client(Configuration(host=f"http://127.0.0.1:{unused_tcp_port}")) as client:
-        with pytest.raises(UnreachableError, match=r"GET /apis/example.com/v1 got no answer"):
+        with pytest.raises(UnreachableError, match=r"GET /apis/example.com/v1 got no response"):
             await client.get(WIDGET, KEY)
 
 
 async def cannot_be_sent(client: Client, body: object = None) -> None:
     """Check that a request fails in a way that does not look as if it could be sent later."""
     with pytest.raises(KubeError) as error:
-        await client._send(Request("PUT", "/somewhere", body=body))
+        await client._send_object(Request("PUT", "/somewhere", body=body))
     assert not isinstance(error.value, UnreachableError), "a retry would wait for ever"
 
 
@@ -209,8 +208,8 @@ async def test_a_request_that_takes_too_long_is_unreachable(client: Client, api_
         raise AssertionError
 
     api_server.answer = never
-    with pytest.raises(NoAnswerInTimeError, match="Timeout"):
-        await client._send(Request("GET", "/never", timeout_seconds=0.05))
+    with pytest.raises(ResponseTimeoutError, match="Timeout"):
+        await client._send_object(Request("GET", "/never", timeout_seconds=0.05))
 
 
 async def test_a_list_comes_in_pages_with_the_version_of_each(client: Client, api_server: ApiServer) -> None:
@@ -401,56 +400,28 @@ METADATA = {"name": "login", "namespace": "ns", "resourceVersion": "7"}
 PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": METADATA}
 
 
-@dataclass
-class Answers:
-    """A connection that gives one answer to every request and remembers the requests."""
-
-    answer: object
-    requests: list[Request] = field(default_factory=list)
-
-    async def resource(self, gvk: GVK) -> ApiResource:
-        """Return how the kind is served."""
-        return ApiResource(gvk, "secrets", True, frozenset(), frozenset())  # noqa: FBT003 - namespaced
-
-    async def receive(self, request: Request) -> bytes:
-        """Answer a request."""
-        self.requests.append(request)
-        return json.dumps(self.answer).encode()
-
-    async def receive_up_to(self, request: Request, most_bytes: int | None) -> bytes | None:
-        """Answer a request, whatever the limit."""
-        del most_bytes
-        return await self.receive(request)
-
-    async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """Answer with one line."""
-        yield await self.receive(request)
+SECRETS = "/api/v1/namespaces/ns/secrets"
 
 
-async def test_one_name_is_asked_for_by_a_field_selector() -> None:
-    answers = Answers({"metadata": {"resourceVersion": "9"}, "items": []})
-    pages = [page async for page in SelectedReads(answers, Selection("login")).list_pages(SECRET, "ns")]
+async def test_a_selected_name_is_requested_with_a_field_selector(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = api_server.give({"metadata": {"resourceVersion": "9"}, "items": []})
+    pages = [page async for page in SelectedReads(client, Selection("login")).list_pages(SECRET, "ns")]
     assert pages == [([], "9")]
-    [request] = answers.requests
-    assert (request.path, request.query) == (
-        "/api/v1/namespaces/ns/secrets",
-        {"limit": "100", "fieldSelector": "metadata.name=login"},
-    )
+    [(_, target, _)] = api_server.requests
+    assert target == f"{SECRETS}?fieldSelector=metadata.name%3Dlogin&limit=100"
 
 
-async def test_metadata_alone_is_asked_for_and_shown_as_the_kind_that_it_is() -> None:
-    selection = Selection(metadata_only=True)
+async def test_selected_metadata_is_requested_and_shown_with_its_kind(client: Client, api_server: ApiServer) -> None:
+    reads = SelectedReads(client, Selection(metadata_only=True))
     shown = {"apiVersion": "v1", "kind": "Secret", "metadata": METADATA, UNREAD: "7"}
-    listed = Answers({"metadata": {"resourceVersion": "9"}, "items": [PARTIAL]})
-    assert [page async for page in SelectedReads(listed, selection).list_pages(SECRET)] == [([shown], "9")]
-    watched = Answers({"type": "MODIFIED", "object": PARTIAL})
-    assert [event async for event in SelectedReads(watched, selection).watch(SECRET, None, "6", 1.0)] == [
-        ("MODIFIED", shown)
-    ]
-    assert [each.requests[0].accept for each in (listed, watched)] == [ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT]
+    api_server.answer = api_server.give({"metadata": {"resourceVersion": "9"}, "items": [PARTIAL]})
+    assert [page async for page in reads.list_pages(SECRET)] == [([shown], "9")]
+    api_server.answer = streaming(event("MODIFIED", PARTIAL))
+    assert [found async for found in reads.watch(SECRET, None, "6", 1.0)] == [("MODIFIED", shown)]
+    assert [each["Accept"] for each in api_server.headers] == [ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT]
 
 
-async def test_an_object_that_cannot_be_read_is_shown_by_its_version() -> None:
-    watched = Answers({"type": "ADDED", "object": PARTIAL})
-    events = [event async for event in SelectedReads(watched, Selection()).watch(SECRET, None, "6", 1.0)]
+async def test_an_unreadable_selected_object_is_shown_by_its_version(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = streaming(event("ADDED", PARTIAL))
+    events = [found async for found in SelectedReads(client, Selection()).watch(SECRET, None, "6", 1.0)]
     assert [(kind, obj["kind"], obj[UNREAD]) for kind, obj in events] == [("ADDED", "Secret", "7")]

@@ -21,9 +21,9 @@ from kubernetes.aio.config import incluster_config
 
 from rolecall.kube import credentials
 from rolecall.kube.client import Client
-from rolecall.kube.credentials import AFTER_REFUSAL_SECONDS, CHECK_SECONDS, Credentials, source_of
+from rolecall.kube.credentials import AFTER_REJECTION_SECONDS, CHECK_SECONDS, Credentials, source_of
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError
-from rolecall.runner.proxy.forward import Upstream
+from rolecall.runner.proxy.forward import send
 from rolecall.workbench.controlplane.certificates import CertificateAuthority
 from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer
 
@@ -170,21 +170,19 @@ async def test_a_token_that_is_refused_to_a_run_is_renewed(tmp_path: Path, plugi
     async with serving(api_server) as url:
         api_server.token = "second"  # noqa: S105 - opens nothing
         async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
-            upstream = Upstream(client)
             plugin.gives("second")
-            assert [(await upstream.send("GET", "/api", {})).status for _ in range(2)] == [401, 200]
-            await upstream.close()
+            assert [(await send(client, "GET", "/api", {})).status for _ in range(2)] == [401, 200]
 
 
 async def test_a_plugin_is_not_asked_for_every_refusal(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
     plugin.gives("useless")
     found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
     for _ in range(5):
-        found.refused()
+        found.reject()
         await token_of(found)
     assert plugin.times == 2
-    clock.now += AFTER_REFUSAL_SECONDS
-    found.refused()
+    clock.now += AFTER_REJECTION_SECONDS
+    found.reject()
     await token_of(found)
     assert plugin.times == 3
 
@@ -242,14 +240,14 @@ async def test_a_plugin_that_fails_later_leaves_the_old_credentials(
     plugin.gives("first")
     found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
     (tmp_path / "answer").write_text("no answer")
-    found.refused()
+    found.reject()
     assert await token_of(found) == "first"
-    assert "Could not renew the credentials; keeping the old ones" in capsys.readouterr().out
+    assert "Failed to renew the credentials; keeping the old ones" in capsys.readouterr().out
 
 
 async def test_a_plugin_that_fails_at_the_start_is_an_error(tmp_path: Path, plugin: Plugin) -> None:
     kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user)
-    with pytest.raises(KubeError, match="the credential plugin of the kubeconfig gave no credentials"):
+    with pytest.raises(KubeError, match="the credential plugin of the kubeconfig printed no credentials"):
         await Client.connect(kubeconfig)
 
 
@@ -355,9 +353,7 @@ async def test_certificates_are_read_again_when_their_files_change(
         renew(new)
         await looked_at(client)
         assert await client.get(WIDGET, KEY) == ONE
-        upstream = Upstream(client)
-        assert (await upstream.send("GET", "/apis/example.com/v1", {})).status == 200
-        await upstream.close()
+        assert (await send(client, "GET", "/apis/example.com/v1", {})).status == 200
 
 
 async def looked_at(client: Client) -> None:

@@ -7,13 +7,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
+from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.errors import KubeError
 from rolecall.kube.transport import http_proxy_of
 from rolecall.runner.proxy import upgrade
-from rolecall.runner.proxy.forward import Upstream
+from rolecall.runner.proxy.forward import send
 from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer, Handler
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -138,12 +139,10 @@ async def test_every_connection_to_the_api_server_is_found_dead_within_45_second
 
     api_server.answer = stream
     async with server_of(api_server) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
-        upstream = Upstream(client)
-        responses = [await client.open(Request("GET", "/watch")), await upstream.send("GET", "/watch", {})]
-        _, writer = await upgrade._connect(upstream)
+        responses = [await client.open(Request("GET", "/watch")), await send(client, "GET", "/watch", {})]
+        _, writer = await upgrade._connect(client, URL(client.base_url))
         transports = [response.connection.transport for response in responses if response.connection]
         assert len(transports) == 2
         assert max(map(seconds_until_dead, [*transports, writer.transport])) < 45
         asked.set()
         writer.close()
-        await upstream.close()

@@ -126,5 +126,5 @@ async def test_a_stream_that_ends_within_a_line_is_broken(client: Client, api_se
 
 async def test_reading_one_object_that_is_nested_too_deeply_says_so(client: Client, api_server: ApiServer) -> None:
     api_server.answer = api_server.give(DEEP)
-    with pytest.raises(UnreadableError, match="one: the answer is nested more deeply than the JSON parser of Python 3"):
+    with pytest.raises(UnreadableError, match="one: the response is nested more deeply than the JSON parser of Python"):
         await client.get(WIDGET, KEY)

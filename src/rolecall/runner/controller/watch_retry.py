@@ -15,8 +15,8 @@ from rolecall.kube.errors import (
     ApiError,
     ForbiddenError,
     KubeError,
-    NoAnswerInTimeError,
     NotFoundError,
+    ResponseTimeoutError,
     UnknownKindError,
     UnreachableError,
 )
@@ -52,7 +52,7 @@ class WatchFailure(Enum):
     @classmethod
     def of(cls, error: KubeError) -> "WatchFailure":
         """Return the failure type of an error."""
-        if isinstance(error, NoAnswerInTimeError):
+        if isinstance(error, ResponseTimeoutError):
             return cls.TIMED_OUT
         if isinstance(error, UnreachableError):
             return cls.UNREACHABLE

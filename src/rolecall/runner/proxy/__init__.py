@@ -6,12 +6,13 @@ so that they are watched, and records the run's writes so that they do not trigg
 """
 
 from rolecall.runner.proxy.forward import NewTraceparent
-from rolecall.runner.proxy.ownership import Ownership
-from rolecall.runner.proxy.server import Proxy, ProxyCredentials
+from rolecall.runner.proxy.ownership import Owner, Ownership
+from rolecall.runner.proxy.server import Proxy
 from rolecall.runner.proxy.sessions import (
     Exchange,
     OnExchange,
     ProxiedRequest,
+    ProxyCredentials,
     RequestInterceptor,
     RequestOrigin,
     SessionSpec,
@@ -21,6 +22,7 @@ __all__ = [
     "Exchange",
     "NewTraceparent",
     "OnExchange",
+    "Owner",
     "Ownership",
     "ProxiedRequest",
     "Proxy",

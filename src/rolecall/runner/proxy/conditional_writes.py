@@ -1,32 +1,30 @@
-"""Writes with a precondition, which tell a run's own changes from those of others.
+"""Writes with a precondition, which distinguish a run's own changes from those of other clients.
 
 PATCH and PUT return the object's resourceVersion even if they changed nothing. That version may then come from a user,
 whose change must trigger a reconcile. So the proxy adds a precondition: the object must still have a known version. If
-the write succeeds and returns another version, the run, and nobody else, has changed the object. If the precondition
-fails, the proxy tries once more with the current version, and then sends the write as the run sent it.
-
-Recognition of deletions that are complete when the API server responds.
+the write succeeds and returns another version, only the run has changed the object. If the precondition fails, the
+proxy retries once with the current version, and then sends the write as the run sent it.
 
 The DELETED watch event has a resourceVersion that the response to the DELETE does not contain. So the run's own
 deletions are recognized by the object's uid. Only a deletion that is complete in the response is recorded, because only
-then the run knows that the object is gone. If a finalizer or a terminating pod delays the deletion, the event comes
-later and must trigger a reconcile.
+then the run knows that the object no longer exists. If a finalizer or a terminating pod delays the deletion, the event
+comes later and must trigger a reconcile.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
 
+from rolecall.kube.client import Client
 from rolecall.kube.metadata import is_being_deleted, metadata_of, resource_version_of, uid_of
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy.bodies import BodyWorker, decode, encode, media_type, objects_in
-from rolecall.runner.proxy.forward import Upstream
-from rolecall.runner.proxy.owner_injection import ACCEPT_PARTIAL_METADATA, WriteRequest, read_metadata
+from rolecall.runner.proxy.forward import read_metadata, send
 from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.proxy.sessions import Session
+from rolecall.runner.proxy.sessions import ProxiedRequest
 
 JSON_PATCH: Final = "application/json-patch+json"
 _VERSIONED_SUBRESOURCES: Final = frozenset({"", "status", "scale"})
@@ -78,56 +76,58 @@ def _encoded(content: object, version: str) -> ConditionalBody | None:
 class ConditionalWrites:
     """Sends writes so that their responses show what they have changed."""
 
-    upstream: Upstream
+    client: Client
     worker: BodyWorker
 
-    async def send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
+    async def send(self, request: ProxiedRequest, headers: Mapping[str, str]) -> WriteResult:
         """Send a write; the caller records what it has changed. Raises aiohttp.ClientError and OSError."""
-        if write.info.is_dry_run:
-            return await self._send(session, write, headers)
-        if write.info.verb not in {"update", "patch"} or write.info.subresource not in _VERSIONED_SUBRESOURCES:
-            sent = await self._send(session, write, headers)
-            return await self._with_changed_objects(sent, session.last_seen_version(write.info))
-        known = session.last_seen_version(write.info)
+        session, info = request.session, request.info
+        if info.is_dry_run:
+            return await self._send(request, headers)
+        known = session.last_seen_version(info)
+        if info.verb not in {"update", "patch"} or info.subresource not in _VERSIONED_SUBRESOURCES:
+            return await self._with_changed_objects(await self._send(request, headers), known)
         if known is None:
-            known = await self._current_version(session, write)
-        result = await self._send_conditionally(session, write, headers, known)
-        if result is None and (current := await self._current_version(session, write)) != known:
-            result = await self._send_conditionally(session, write, headers, current)
-        return result or await self._send(session, write, headers)
+            known = await self._current_version(request)
+        result = await self._send_conditionally(request, headers, known)
+        if result is None and (current := await self._current_version(request)) != known:
+            result = await self._send_conditionally(request, headers, current)
+        return result or await self._send(request, headers)
 
     async def _send_conditionally(
-        self, session: Session, write: WriteRequest, headers: Mapping[str, str], version: str
+        self, request: ProxiedRequest, headers: Mapping[str, str], version: str
     ) -> WriteResult | None:
         """Send a write with this version (empty: no object) as its precondition; return None if that failed."""
-        conditional = await self._body_with_precondition(write, version) if version else None
+        body, content_type = request.sent or b"", request.content_type
+        conditional = None
+        if version:
+            conditional = await self.worker.run(body, lambda: with_precondition(body, content_type, version))
         if conditional is None:
-            result = await self._send(session, write, headers)
+            result = await self._send(request, headers)
             is_created = result.response.status == HTTPStatus.CREATED
             return await self._with_changed_objects(result, "") if is_created else result
-        result = await self._send(session, replace(write, body=conditional.body), headers)
+        result = await self._send(request, headers, conditional.body)
         if conditional.is_added and result.response.status in _PRECONDITION_FAILED:
             return None
         return await self._with_changed_objects(result, conditional.version)
 
-    async def _body_with_precondition(self, write: WriteRequest, version: str) -> ConditionalBody | None:
-        return await self.worker.run(write.body, lambda: with_precondition(write.body, write.content_type, version))
-
     async def _with_changed_objects(self, result: WriteResult, version: str | None) -> WriteResult:
         return await self.worker.run(result.body, lambda: _with_changed_objects(result, version))
 
-    async def _send(self, session: Session, write: WriteRequest, headers: Mapping[str, str]) -> WriteResult:
-        if session.is_revoked:
+    async def _send(
+        self, request: ProxiedRequest, headers: Mapping[str, str], body: bytes | None = None
+    ) -> WriteResult:
+        if request.session.is_revoked:
             raise ConnectionAbortedError("the run was revoked before its write was sent")
-        async with await self.upstream.send(write.method, write.target, headers, write.body or None) as response:
+        data = body or request.sent or None
+        async with await send(self.client, request.method, request.target, headers, data=data) as response:
             return WriteResult(response, await response.read())
 
-    async def _current_version(self, session: Session, write: WriteRequest) -> str:
-        """Read and record the object's current version, empty if it does not exist or cannot be read."""
-        async with await self.upstream.send("GET", write.object_path, {"Accept": ACCEPT_PARTIAL_METADATA}) as response:
-            body = await response.read()
-        version = resource_version_of(read_metadata(body)) if response.status == HTTPStatus.OK else ""
-        session.record_version(write.info, version)
+    async def _current_version(self, request: ProxiedRequest) -> str:
+        """Read and record the object's current version, empty if it does not exist or is unreadable."""
+        _, found = await read_metadata(self.client, request.object_path)
+        version = resource_version_of(found)
+        request.session.record_version(request.info, version)
         return version
 
 
@@ -151,11 +151,6 @@ def removed_uid(info: RequestInfo, result: WriteResult) -> str:
     if content.get("kind") == "Status":
         details = content.get("details")
         return str(details.get("uid") or "") if isinstance(details, dict) else ""
-    return uid_of(content) if _is_removed(content) else ""
-
-
-def _is_removed(obj: RawObject) -> bool:
-    """Return whether the returned object no longer exists: no grace period and no finalizer delays its deletion."""
-    metadata = metadata_of(obj)
-    is_terminating = is_being_deleted(obj) and metadata.get("deletionGracePeriodSeconds") != 0
-    return not is_terminating and not metadata.get("finalizers")
+    metadata = metadata_of(content)
+    has_grace_period = is_being_deleted(content) and metadata.get("deletionGracePeriodSeconds") != 0
+    return "" if has_grace_period or metadata.get("finalizers") else uid_of(content)

@@ -2,36 +2,30 @@
 
 Bodies are streamed unless the proxy must inspect them. Nothing is decompressed and no redirect is followed. Watches and
 followed logs have no time limit; for all other requests the read timeout applies. The run's credentials are removed
-from the request and replaced with the operator's.
+from the request and replaced with the operator's. A ``traceparent`` of the request itself is kept; any other request of
+a run with a trace gets one, so that the API server continues the trace.
 
-Error responses of the proxy itself: Status objects, as every Kubernetes client expects.
-
-kubernetes.core and kubectl show the message of a Status to users, so it says what failed and where. Programs evaluate
-the code and the reason, which are the ones that an API server would use.
-
-The W3C trace context of proxied requests: which span of which trace the API server continues.
-
-A request that has a ``traceparent`` of its own keeps it: the role has its reasons, and what it began goes on in the API
-server. Any other gets that of the run's trace, if the run has one. Without a trace nothing is read or changed.
+Errors of the proxy itself are Status objects, as every Kubernetes client expects. kubernetes.core and kubectl show
+their message to users, so it names the failure and its place. Programs evaluate the code and the reason, which are
+those that an API server would use.
 """
 
 import json
 import re
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from rolecall.kube.client import Client
-from rolecall.kube.errors import ApiError, KubeError, UnreachableError
-from rolecall.kube.transport import new_session
+from rolecall.kube.client import ACCEPT_PARTIAL_OBJECT, Client, without_managed_fields
+from rolecall.kube.connection import read_object
+from rolecall.kube.errors import ApiError, KubeError, UnreachableError, UnreadableError
+from rolecall.kube.references import RawObject
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 READ_TIMEOUT_SECONDS: Final = 120.0
@@ -51,14 +45,49 @@ _HOP_BY_HOP_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
-_LONG_RUNNING_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
-_REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(
+LONG_RUNNING_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
+REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(
     total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=READ_TIMEOUT_SECONDS
 )
 _REPLACED_HEADERS: Final = frozenset({"authorization", "expect", "host"})
+_ACCEPT_PARTIAL_OBJECT: Final = f"{ACCEPT_PARTIAL_OBJECT},application/json"
+_AUTO_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
-Body = bytes | aiohttp.StreamReader | None
 Headers = CIMultiDict[str]
+
+
+_TRACEPARENT: Final = "traceparent"
+_VALID: Final = re.compile(r"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+NewTraceparent = Callable[[], str]
+"""Returns the ``traceparent`` for the next request of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """The ``traceparent`` that a request had (``carried``), or that the proxy has added (``given``)."""
+
+    given: str = ""
+    carried: str = ""
+
+    @classmethod
+    def of_request(cls, headers: CIMultiDictProxy[str] | Headers, new_traceparent: NewTraceparent | None) -> Self:
+        """Return the context of a request; it is empty if its run has no trace."""
+        if new_traceparent is None:
+            return cls()
+        found = headers.getall(_TRACEPARENT, [])
+        if len(found) == 1 and _VALID.fullmatch(found[0]):
+            return cls(carried=found[0])
+        return cls(given=new_traceparent())
+
+    def add_to(self, headers: Headers) -> None:
+        """Replace a ``traceparent`` with the given one; a ``tracestate`` belongs to the replaced one."""
+        if self.given:
+            headers.popall("tracestate", None)
+            headers[_TRACEPARENT] = self.given
+
+
+NO_CONTEXT: Final = TraceContext()
 
 
 def end_to_end_headers(headers: CIMultiDictProxy[str] | Headers) -> Headers:
@@ -69,10 +98,13 @@ def end_to_end_headers(headers: CIMultiDictProxy[str] | Headers) -> Headers:
     )
 
 
-def upstream_headers(headers: CIMultiDictProxy[str] | Headers) -> Headers:
-    """Return a run's request headers that are forwarded: end-to-end, and without the run's credentials."""
+def upstream_headers(headers: CIMultiDictProxy[str] | Headers, context: TraceContext = NO_CONTEXT) -> Headers:
+    """Return the headers to forward: the end-to-end ones of a request, with its trace but not the run's credentials."""
     forwarded = end_to_end_headers(headers)
-    return CIMultiDict((name, value) for name, value in forwarded.items() if name.lower() not in _REPLACED_HEADERS)
+    for name in _REPLACED_HEADERS:
+        forwarded.popall(name, None)
+    context.add_to(forwarded)
+    return forwarded
 
 
 @dataclass(slots=True)
@@ -97,62 +129,32 @@ class BodyCapture:
         return b"".join(self._chunks) if self._length <= self.limit else None
 
 
-class Upstream:
-    """The HTTP client for the API server, shared by the requests of all runs."""
+async def send(
+    client: Client, method: str, target: str, headers: Mapping[str, str], **options: Any
+) -> aiohttp.ClientResponse:
+    """Send a request as the operator and return the response with its body unread; the caller releases it.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    ``target`` is the path and query as in the request line; ``options`` are those of ``Client.send``. Raises
+    aiohttp.ClientError and OSError, and aiohttp.SocketTimeoutError if the read timeout expires.
+    """
+    unchanged = {"allow_redirects": False, "auto_decompress": False, "skip_auto_headers": _AUTO_HEADERS}
+    url = URL(client.base_url + target, encoded=True)
+    return await client.send(method, url, headers, **({"timeout": REQUEST_TIMEOUT} | unchanged | options))
 
-    @cached_property
-    def _session(self) -> aiohttp.ClientSession:
-        # Made at the first request, because a session belongs to the loop that runs then.
-        return new_session(
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-            auto_decompress=False,
-        )
 
-    @property
-    def base_url(self) -> str:
-        """The API server's URL."""
-        return self._client.base_url
+async def read_metadata(client: Client, path: str) -> tuple[int, RawObject]:
+    """Read the metadata of an object; return the status, and for 200 the object with its metadata only.
 
-    @property
-    def ssl_context(self) -> ssl.SSLContext:
-        """The TLS context for connections to the API server."""
-        return self._client.ssl_context
-
-    @property
-    def tls_server_name(self) -> str | None:
-        """The name in the API server's certificate, if it is not the host in its URL."""
-        return self._client.tls_server_name
-
-    async def close(self) -> None:
-        """Close the connections, if any request has opened one."""
-        if "_session" in vars(self):
-            await self._session.close()
-
-    async def auth_headers(self) -> dict[str, str]:
-        """Return the headers with the operator's credentials."""
-        return await self._client.auth_headers()
-
-    async def send(
-        self, method: str, target: str, headers: Mapping[str, str], body: Body = None, *, is_long_running: bool = False
-    ) -> aiohttp.ClientResponse:
-        """Send a request as the operator and return the response with its body unread; the caller releases it.
-
-        ``target`` is the path and query as in the request line. Raises aiohttp.ClientError and OSError, and
-        aiohttp.SocketTimeoutError if the read timeout of a request that is not long-running expires.
-        """
-        sent = CIMultiDict(headers)
-        sent.update(await self.auth_headers())
-        url = URL(self.base_url + target, encoded=True)
-        timeout = _LONG_RUNNING_TIMEOUT if is_long_running else _REQUEST_TIMEOUT
-        response = await self._session.request(
-            method, url, headers=sent, data=body, allow_redirects=False, timeout=timeout, **self._client.route
-        )
-        self._client.note_status(response.status)
-        return response
+    Managed fields that are too deeply nested are left out.
+    """
+    async with await send(client, "GET", path, {"Accept": _ACCEPT_PARTIAL_OBJECT}) as response:
+        body = await response.read()
+    if response.status != HTTPStatus.OK:
+        return response.status, {}
+    try:
+        return response.status, read_object(body, f"GET {path}")
+    except UnreadableError:
+        return response.status, read_object(without_managed_fields(body, b"}}"), f"GET {path}")
 
 
 def buffered_response(upstream_response: aiohttp.ClientResponse, body: bytes) -> web.Response:
@@ -183,20 +185,14 @@ async def relay(
     )
     await response.prepare(request)
     try:
-        await _stream(upstream_response, response, capture)
+        async for chunk in upstream_response.content.iter_any():
+            if capture is not None:
+                capture.add(chunk)
+            await response.write(chunk)
     except (aiohttp.ClientError, OSError):
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-async def _stream(
-    upstream_response: aiohttp.ClientResponse, response: web.StreamResponse, capture: BodyCapture | None
-) -> None:
-    async for chunk in upstream_response.content.iter_any():
-        if capture is not None:
-            capture.add(chunk)
-        await response.write(chunk)
 
 
 def error_response(status: int, reason: str, message: str) -> web.Response:
@@ -226,7 +222,7 @@ def bad_request(target: str) -> web.Response:
 
 
 def not_leading() -> web.Response:
-    """Return the response to a write that was not sent because this replica may not be the leader any more."""
+    """Return the response to a write that was not sent because this replica may no longer be the leader."""
     message = "the write was not sent: this operator has not renewed its Lease in time, so another replica may lead"
     return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
 
@@ -256,40 +252,3 @@ def gateway_error(error: BaseException, url: str) -> web.Response | None:
             message = f"the response of the API server at {url} is incomplete: {error!r}"
             return error_response(HTTPStatus.BAD_GATEWAY, "BadGateway", message)
     return None
-
-
-TRACEPARENT: Final = "traceparent"
-TRACESTATE: Final = "tracestate"
-_VALID: Final = re.compile(r"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
-
-NewTraceparent = Callable[[], str]
-"""Returns the ``traceparent`` for one more request of a run."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceContext:
-    """The ``traceparent`` that a request had when it came (``carried``), or that it was given (``given``)."""
-
-    given: str = ""
-    carried: str = ""
-
-    @classmethod
-    def of_request(
-        cls, headers: CIMultiDictProxy[str] | CIMultiDict[str], new_traceparent: NewTraceparent | None
-    ) -> "TraceContext":
-        """Return the context of a request; it is empty if its run has no trace."""
-        if new_traceparent is None:
-            return NO_CONTEXT
-        found = headers.getall(TRACEPARENT, [])
-        if len(found) == 1 and _VALID.fullmatch(found[0]):
-            return cls(carried=found[0])
-        return cls(given=new_traceparent())
-
-    def put_into(self, headers: CIMultiDict[str]) -> None:
-        """Put what was given in place of what came; a ``tracestate`` belongs to the ``traceparent`` beside it."""
-        if self.given:
-            headers.popall(TRACESTATE, None)
-            headers[TRACEPARENT] = self.given
-
-
-NO_CONTEXT: Final = TraceContext()

@@ -1,17 +1,18 @@
-"""What a response to a read shows: the version of an object or list, and how objects name the run's primary.
-
-All functions are pure and run in any thread. A list is decoded object by object, so that the event loop gets its turn
-in between: Python's JSON parser lets no other thread run.
-
-Discovery of dependents in the responses to reads, so that they are watched again after the operator restarts.
+"""Reads of a run: their registration with an observer, and the inspection of their responses.
 
 If everything is in place, a role creates nothing, but it reads its dependents. So the proxy inspects the responses to
-GET and LIST for objects that name the run's primary, see ``inspection``. Each dependent kind is reported once per
-primary kind.
+GET and LIST for objects that name the run's primary, so that their kinds are watched again after the operator restarts.
+Each dependent kind is reported once per primary kind. The same inspection finds the version of an object, and the
+content that an observer of reads needs.
+
+A list is decoded object by object, so that the event loop gets its turn in between: Python's JSON parser lets no other
+thread run.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import aiohttp
 
@@ -22,17 +23,22 @@ from rolecall.kube.metadata import PRIMARY_TYPE_ANNOTATION, resource_version_of,
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decode, decode_list, decompress, media_type, objects_in
 from rolecall.runner.proxy.ownership import Owner, Ownership, ownership_of
-from rolecall.runner.proxy.request_info import RequestInfo
-from rolecall.runner.proxy.sessions import Session
+from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
+from rolecall.runner.proxy.sessions import PendingRead, ProxiedRequest, Read
 from rolecall.system.logs import get_logger
+
+logger = get_logger("proxy")
+
+_READABLE: Final = frozenset({"", "status", "scale"})
+"""The subresources that show the object itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """The content of a response, of a list without its objects, and how the objects in it name the primary.
 
-    ``content`` is None if it could not be decoded. ``keys`` are those of the objects in a list, None if it was not
-    asked for them.
+    ``content`` is None if it could not be decoded. ``keys`` are those of the objects in a list, None if they were not
+    requested.
     """
 
     content: Any = None
@@ -51,6 +57,8 @@ def inspect_read(
     if plain is None or len(plain) > MAX_INSPECTED_BYTES:
         return Inspection()
     may_name_owner = owner.uid.encode() in plain or PRIMARY_TYPE_ANNOTATION.encode() in plain
+    if info.verb == "list" and not may_name_owner and not needs_content:
+        return Inspection()
     found: set[Ownership] = set()
     keys: set[ObjectKey] = set()
 
@@ -60,8 +68,6 @@ def inspect_read(
         if needs_keys:
             keys.add(ObjectKey.of_object(obj))
 
-    if info.verb == "list" and not may_name_owner and not needs_content:
-        return Inspection()
     if info.verb == "list":
         content = decode_list(plain, visit)
         return Inspection(content, frozenset(found), frozenset(keys) if needs_keys and content else None)
@@ -71,39 +77,51 @@ def inspect_read(
     return Inspection(content, frozenset(found))
 
 
-logger = get_logger("proxy")
-
-
 @dataclass(frozen=True, slots=True)
-class DependentDiscovery:
-    """Reports the kinds of the dependents that runs read."""
+class Reads:
+    """Registers the reads of runs, and reports the kinds of the dependents that they show."""
 
     client: Client
     _reported: set[tuple[GVK, GVK, Ownership]] = field(default_factory=set)
+
+    async def register(self, request: ProxiedRequest) -> PendingRead | None:
+        """Register a request with the observer of the run, None if it isn't a read, or not a relevant one."""
+        observer, info = request.spec.reads, request.info
+        if observer is None or not info.is_resource or info.verb not in READ_VERBS or info.subresource not in _READABLE:
+            return None
+        resource = await self._resource(info)
+        if resource is None:
+            return None
+        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        is_in_all_namespaces = resource.namespaced and not info.key.namespace  # also if the request has a name
+        key = ObjectKey("", "") if is_in_all_namespaces else info.key
+        start = query.get("resourceVersion", "") if info.verb == "watch" else ""
+        return observer.register(Read(resource, info.verb, key, query.get("labelSelector", ""), start))
 
     def should_inspect(self, info: RequestInfo, response: aiohttp.ClientResponse) -> bool:
         """Return whether a response may contain dependents or the version of an object."""
         is_read = info.verb in {"get", "list"} and not info.is_long_running
         is_json = media_type(response.headers.get("Content-Type", "")) == "application/json"
-        return is_read and is_json and response.status == 200  # noqa: PLR2004 - a plain success
+        return is_read and is_json and response.status == HTTPStatus.OK
 
-    async def report(self, session: Session, info: RequestInfo, found: Inspection) -> None:
+    async def report(self, request: ProxiedRequest, found: Inspection) -> None:
         """Report the kind if a response shows dependents of the run's primary, and record the version of a GET."""
-        spec = session.spec
+        spec, info = request.spec, request.info
         if info.verb == "get" and isinstance(found.content, dict) and uid_of(found.content):
-            session.record_version(info, resource_version_of(found.content))
+            request.session.record_version(info, resource_version_of(found.content))
         if not spec.inject_owner or not found.ownerships:
             return
         resource = await self._resource(info)
         if resource is None:
             return
         for ownership in Ownership:
-            if ownership in found.ownerships and (spec.request_gvk, resource.gvk, ownership) not in self._reported:
+            reported = (spec.owner.gvk, resource.gvk, ownership)
+            if ownership in found.ownerships and reported not in self._reported:
                 spec.on_dependent(resource, ownership)
-                self._reported.add((spec.request_gvk, resource.gvk, ownership))
+                self._reported.add(reported)
 
     async def _resource(self, info: RequestInfo) -> ApiResource | None:
-        """Return the kind that was read, None if discovery fails: the run still gets its response."""
+        """Return the kind that is read, None if discovery fails: the run still gets its response."""
         try:
             return await self.client.resource_for_path(info.group, info.version, info.resource)
         except KubeError as error:

@@ -1,22 +1,19 @@
-"""Sessions of the runs that may use the proxy, and authentication of their requests.
+"""Sessions of the runs that may use the proxy, their requests, and the carriers of what observers receive.
 
 A run's secret is valid from registration to revocation. When revocation returns, the secret is invalid, every request
 in flight is cancelled, including streams and tunnels, and every write that had been sent to the API server has ended.
 So nothing is written after revocation, and every write is recorded. Secrets are stored and compared as digests, so
 that response times reveal nothing about them.
 
-What the proxy tells about the reads of a run, before they are answered and when they are.
+A task names itself: its name, appended to the run's secret, isn't a part of the secret, and is never forwarded. It is a
+note for the record, not a credential: a run that appends another name only falsifies its own record. A request without
+such a name belongs to the run, but to no known task.
 
-Nothing may be lost between a read and the watch on what it has read. So the read is registered before it goes to the
-API server, and its answer says afterwards what the run has seen. Which reads count is decided by who is told.
-
-Lets somebody prepare for a request of a run, or answer it, before it goes to the API server.
-
-What an observer of a run is told about each exchange with the API server, and which task of the run asked.
-
-A task names itself: what it appends to the run's secret is not a part of the secret, and is never forwarded. It is a
-note for the record, not a credential: a run that appends something else lies to its own record and gains nothing. A
-request whose secret has nothing appended belongs to the run, but to no task that is known.
+Clients differ in their use of credentials. The Python client and kubernetes.core send a token over plain HTTP.
+client-go (kubectl, helm) does not; over plain HTTP it sends only credentials that are part of a URL. It also names its
+caches after the server's URL, which should therefore be the same for all runs. So the kubeconfig uses the proxy's
+address twice: without the secret as the server, and with it as the ``proxy-url``. The secret never appears in a
+``repr``.
 """
 
 import asyncio
@@ -24,143 +21,53 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from aiohttp import web
 
-from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
-from rolecall.kube.errors import KubeError
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy.forward import NO_CONTEXT, BodyCapture, NewTraceparent, TraceContext
 from rolecall.runner.proxy.ownership import Owner, Ownership
-from rolecall.runner.proxy.request_info import READ_VERBS, RequestInfo
-from rolecall.runner.proxy.upgrade import SWITCHING_PROTOCOLS, HijackedResponse
-from rolecall.system.logs import get_logger
-
-logger = get_logger("proxy")
-
-_READABLE: Final = frozenset({"", "status", "scale"})
-"""The subresources that show the object itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A read of one object, or of a collection if the name in ``key`` is empty.
-
-    ``key.namespace`` is empty for all namespaces and for cluster-scoped kinds. ``start`` is the resourceVersion from
-    which a watch starts, empty for other reads and if it names none.
-    """
-
-    resource: ApiResource
-    verb: str
-    key: ObjectKey
-    label_selector: str = ""
-    start: str = ""
-
-
-class PendingRead(Protocol):
-    """A read that was registered and is not answered yet."""
-
-    @property
-    def needs_keys(self) -> bool:
-        """Return whether the keys of the objects in a list matter."""
-
-    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
-        """Take note of the answer: its status (0: none), and its JSON, None if it could not be read.
-
-        ``keys`` are those of the objects in a list, None if they were not read.
-        """
-
-
-class ReadObserver(Protocol):
-    """Is told about the reads of one run; must return at once."""
-
-    def register(self, read: Read) -> PendingRead | None:
-        """Take note of a read that is about to be sent, None if it does not matter."""
-
-
-@dataclass(slots=True)
-class Answer:
-    """The answer to a read, as far as it is known."""
-
-    needs_keys: bool = False
-    status: int = 0
-    content: Any = None
-    keys: frozenset[ObjectKey] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTracking:
-    """Tells the observer of a run about its reads."""
-
-    client: Client
-
-    async def register(self, observer: ReadObserver | None, info: RequestInfo, target: str) -> PendingRead | None:
-        """Register a request if it is a read that somebody wants to know of."""
-        if observer is None or not info.is_resource or info.verb not in READ_VERBS or info.subresource not in _READABLE:
-            return None
-        try:
-            resource = await self.client.resource_for_path(info.group, info.version, info.resource)
-        except KubeError as error:
-            resource = None
-            logger.debug("Cannot discover the kind of a read", resource=info.resource, reason=str(error))
-        return None if resource is None else observer.register(_read(resource, info, target))
-
-
-@contextmanager
-def tracked(pending: PendingRead | None) -> Iterator[Answer]:
-    """Yield an answer to fill in; at the end of the request, however it ends, it is passed on."""
-    answer = Answer(pending is not None and pending.needs_keys)
-    try:
-        yield answer
-    finally:
-        if pending is not None:
-            pending.record_response(
-                answer.status, answer.content if answer.status == HTTPStatus.OK else None, answer.keys
-            )
-
-
-def _read(resource: ApiResource, info: RequestInfo, target: str) -> Read:
-    query = dict(parse_qsl(target.partition("?")[2], keep_blank_values=True))
-    key = info.key
-    if resource.namespaced and not key.namespace:
-        key = ObjectKey("", "")  # one name in all namespaces
-    is_watch = info.verb == "watch"
-    return Read(
-        resource, info.verb, key, query.get("labelSelector", ""), query.get("resourceVersion", "") if is_watch else ""
-    )
-
+from rolecall.runner.proxy.request_info import RequestInfo
 
 SEPARATOR: Final = "."
 HIDDEN_MARK: Final = "hidden"
-MAX_NOTE_CHARACTERS: Final = 1024
-MAX_ANSWER_BYTES: Final = 8 << 20
-"""A longer answer is forwarded but not kept."""
+MAX_NAME_CHARACTERS: Final = 1024
+MAX_RESPONSE_BYTES: Final = 8 << 20
+"""A longer response is forwarded, but observers don't receive it."""
 
 MAX_STREAM_BYTES: Final = 1 << 20
 """The same for a watch or a log."""
 
+SECRET_BYTES: Final = 32
+WRITE_GRACE_SECONDS = 2.0
+_LOOPBACK: Final = ("127.0.0.1", "localhost")
+_NO_PROXY: Final = ("NO_PROXY", "no_proxy")
+_PROXY: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", *_NO_PROXY)
+_CLUSTER: Final = "proxy-server"
+_Result = TypeVar("_Result")
+
 
 @dataclass(frozen=True, slots=True)
 class RequestOrigin:
-    """The task that has sent a request, by Ansible's id of it, and its host; ``is_hidden`` if it may say no_log."""
+    """The task that sent a request, by its id in Ansible, and its host; ``is_hidden`` if it may have ``no_log``."""
 
     task: str = ""
     host: str = ""
     is_hidden: bool = False
 
     @classmethod
-    def parse(cls, note: str) -> "RequestOrigin":
-        """Return the origin that a note names; an unreadable note names nobody."""
-        task, _, rest = note[:MAX_NOTE_CHARACTERS].partition(SEPARATOR)
+    def parse(cls, name: str) -> Self:
+        """Return the origin for the name that follows a secret, the unknown origin for an unreadable name."""
+        task, _, rest = name[:MAX_NAME_CHARACTERS].partition(SEPARATOR)
         host, _, mark = rest.partition(SEPARATOR)
         try:
             padded = host + "=" * (-len(host) % 4)
@@ -169,17 +76,14 @@ class RequestOrigin:
             return cls()
 
 
-UNKNOWN_ORIGIN: Final = RequestOrigin()
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request of a run and its answer.
+    """One request of a run and its response.
 
-    ``body`` is as the task sent it, ``sent`` as it was sent on if the proxy has changed it. ``status`` is None if the
-    request ended without an answer. ``response`` is None if there is none, or if it was not kept: ``is_cut`` tells.
-    ``impersonated`` has the names and values of the headers by which the request acts as somebody else. ``context``
-    says to which trace the request belongs.
+    ``body`` is that of the task, ``sent`` the forwarded one if the proxy has changed it. ``status`` is None if the
+    request ended without a response. ``response`` is its body, None if there is none, or if it was too long:
+    ``is_cut``. ``impersonated`` has the names and values of the impersonation headers. ``context`` is the trace that
+    the request belongs to.
     """
 
     origin: RequestOrigin
@@ -202,92 +106,60 @@ class Exchange:
 OnExchange = Callable[[Exchange], None]
 
 
-class Observation:
-    """Collects one exchange for an observer; without an observer it does nothing.
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read of one object, or of a collection if the name in ``key`` is empty.
 
-    Set ``body``, ``sent`` and ``context`` when they are known, and call ``finish`` once, with None if there is no
-    response.
+    ``key.namespace`` is empty for all namespaces and for cluster-scoped kinds. ``start`` is the resourceVersion from
+    which a watch starts, empty for other reads and if it names none.
     """
 
-    def __init__(
-        self, observer: OnExchange | None, origin: RequestOrigin, request: web.BaseRequest, info: RequestInfo
-    ) -> None:
-        self.body = b""
-        self.sent: bytes | None = None
-        self.context = NO_CONTEXT
-        self._observer = observer
-        self._asker, self._request, self._info = origin, request, info
-        self._started, self._clock = time.time(), time.monotonic()
-        self._capture: BodyCapture | None = None
-
-    def capture(self, inspected: BodyCapture | None) -> BodyCapture | None:
-        """Return the capture for an answer that is forwarded as it arrives: the given one, or one for the observer."""
-        if self._observer is not None:
-            limit = MAX_STREAM_BYTES if self._info.is_long_running else MAX_ANSWER_BYTES
-            self._capture = inspected or BodyCapture(limit)
-        return self._capture or inspected
-
-    def finish(self, target: str, response: web.StreamResponse | None) -> None:
-        """Tell the observer about the exchange."""
-        if self._observer is None:
-            return
-        headers: Mapping[str, str] = self._request.headers
-        answer, is_cut = self._answer(response)
-        exchange = Exchange(
-            origin=self._asker,
-            method=self._request.method,
-            target=target,
-            info=self._info,
-            started=self._started,
-            duration_seconds=time.monotonic() - self._clock,
-            content_type=headers.get("Content-Type", ""),
-            body=self.body,
-            sent=None if self.sent == self.body else self.sent,
-            status=_status_of(response),
-            response_type="" if response is None else response.headers.get("Content-Type", ""),
-            response=answer,
-            is_cut=is_cut,
-            impersonated=tuple(each for each in headers.items() if each[0].lower().startswith("impersonate-")),
-            context=self.context,
-        )
-        self._observer(exchange)
-
-    def _answer(self, response: web.StreamResponse | None) -> tuple[bytes | None, bool]:
-        if isinstance(response, web.Response) and isinstance(response.body, bytes | bytearray):
-            return bytes(response.body), False
-        if self._capture is None:
-            return None, False
-        return self._capture.body, response is None or self._capture.body is None
+    resource: ApiResource
+    verb: str
+    key: ObjectKey
+    label_selector: str = ""
+    start: str = ""
 
 
-def _status_of(response: web.StreamResponse | None) -> int | None:
-    if response is None:
-        return None
-    return SWITCHING_PROTOCOLS if isinstance(response, HijackedResponse) else response.status
+class PendingRead(Protocol):
+    """A registered read that has no response yet."""
+
+    @property
+    def needs_keys(self) -> bool:
+        """Return whether the keys of the objects in a list matter."""
+
+    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
+        """Record the response: its status (0: none), and its JSON, None if it is unreadable.
+
+        ``keys`` are those of the objects in a list, None if they were not read.
+        """
 
 
-SECRET_BYTES = 32
-WRITE_GRACE_SECONDS = 2.0
-_Result = TypeVar("_Result")
+class ReadObserver(Protocol):
+    """Observes the reads of one run; it must return immediately.
+
+    Nothing may be lost between a read and the watch on its objects. So a read is registered before it is sent to the
+    API server, and its response determines later which state the run has seen.
+    """
+
+    def register(self, read: Read) -> PendingRead | None:
+        """Register a read that is about to be sent, None if it is irrelevant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionSpec:
-    """What the proxy must know about a run. Two specs are never equal.
+    """The primary and the observers of a run. Two specs are never equal.
 
     ``on_write`` is called with every object that the run has changed, as the API server returned it, ``on_removal``
     with the uid of every object that the run has deleted and that no longer exists. ``on_dependent`` is called with the
     kind of a dependent that the run is about to create, or has read, and with the way it names the primary. Without
     ``inject_owner``, created objects are not changed and dependents are not reported. ``ident`` identifies the run in
-    the log. ``on_exchange`` is told about every request of the run, ``reads`` about every read before it is sent, and
-    ``before_write`` about the API group of every write before that. ``new_traceparent`` returns the ``traceparent``
-    with which a request is sent on.
+    the log. ``on_exchange`` is called with every request of the run, ``reads`` observes every read before it is sent,
+    and ``before_write`` is called with the API group of every write before that. ``new_traceparent`` returns the
+    ``traceparent`` to send with a request.
     """
 
-    request_gvk: GVK
-    key: ObjectKey
-    uid: str
-    namespaced: bool
+    owner: Owner
     on_write: Callable[[RawObject], None]
     on_dependent: Callable[[ApiResource, Ownership], None]
     inject_owner: bool = True
@@ -299,15 +171,10 @@ class SessionSpec:
     new_traceparent: NewTraceparent | None = None
 
     @property
-    def owner(self) -> Owner:
-        """The primary, as the owner of the objects that the run creates."""
-        return Owner(self.request_gvk, self.key, self.uid, self.namespaced)
-
-    @property
     def log_fields(self) -> dict[str, str]:
         """The keys and values on every log line about this run."""
-        kind, key = self.request_gvk.kind, self.key
-        return {"kind": kind, "namespace": key.namespace, "name": key.name, "job": self.ident}
+        key = self.owner.key
+        return {"kind": self.owner.gvk.kind, "namespace": key.namespace, "name": key.name, "job": self.ident}
 
 
 @dataclass(slots=True, eq=False)
@@ -360,9 +227,96 @@ class Session:
         await asyncio.gather(*requests, *writes, return_exceptions=True)
 
 
+@dataclass(slots=True)
+class ProxiedRequest:
+    """A request of a run on its way through the proxy.
+
+    ``target`` is its path and query as in the request line. ``body`` is that of a write, empty for any other request,
+    and ``sent`` the one that is forwarded. ``capture`` copies a response that is forwarded as it arrives.
+    """
+
+    session: Session
+    origin: RequestOrigin
+    method: str
+    target: str
+    info: RequestInfo
+    headers: Mapping[str, str]
+    context: TraceContext
+    body: bytes = b""
+    sent: bytes | None = None
+    capture: BodyCapture | None = None
+    _started: float = field(default_factory=time.time)
+    _clock: float = field(default_factory=time.monotonic)
+
+    @property
+    def spec(self) -> SessionSpec:
+        """The run."""
+        return self.session.spec
+
+    @property
+    def path(self) -> str:
+        """The path, still encoded."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """The query, still encoded."""
+        return self.target.partition("?")[2]
+
+    @property
+    def object_path(self) -> str:
+        """The path of the object, without the subresource."""
+        return self.path.removesuffix(f"/{self.info.subresource}") if self.info.subresource else self.path
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type of the body, empty if there is none."""
+        return self.headers.get("Content-Type", "")
+
+    def capture_response(self, inspected_bytes: int | None) -> BodyCapture | None:
+        """Start to copy the response, up to the limit of the inspection, else that of the observer, if there is one."""
+        if inspected_bytes is not None:
+            self.capture = BodyCapture(inspected_bytes)
+        elif self.spec.on_exchange is not None:
+            self.capture = BodyCapture(MAX_STREAM_BYTES if self.info.is_long_running else MAX_RESPONSE_BYTES)
+        return self.capture
+
+    def exchange(self, response: web.StreamResponse | None) -> Exchange:
+        """Return the request with its response, None if it ended without one."""
+        content, is_cut = None, False
+        if isinstance(response, web.Response) and isinstance(response.body, bytes | bytearray):
+            content = bytes(response.body)
+        elif self.capture is not None:
+            content, is_cut = self.capture.body, response is None or self.capture.body is None
+        return Exchange(
+            origin=self.origin,
+            method=self.method,
+            target=self.target,
+            info=self.info,
+            started=self._started,
+            duration_seconds=time.monotonic() - self._clock,
+            content_type=self.content_type,
+            body=self.body,
+            sent=None if self.sent == self.body else self.sent,
+            status=None if response is None else response.status,
+            response_type="" if response is None else response.headers.get("Content-Type", ""),
+            response=content,
+            is_cut=is_cut,
+            impersonated=tuple(each for each in self.headers.items() if each[0].lower().startswith("impersonate-")),
+            context=self.context,
+        )
+
+
+class RequestInterceptor(Protocol):
+    """Is awaited before each request; the sandbox of planned runs imports the objects of the request."""
+
+    async def before(self, request: ProxiedRequest) -> web.Response | None:
+        """Return None to forward the request, or the response that the run gets instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request: a run, and which of its tasks."""
+    """The run, and its task, that a request comes from."""
 
     session: Session
     origin: RequestOrigin
@@ -383,13 +337,13 @@ class Sessions:
     def authenticate(self, authorization: str) -> Caller | None:
         """Return the caller whose secret is in an Authorization header, None for any other header.
 
-        Only the secret is verified; what a task has appended to it says which task it is.
+        Only the secret is verified, not the name of the task that follows it.
         """
-        secret, _, note = _secret_of(authorization).partition(SEPARATOR)
+        secret, _, name = _secret_of(authorization).partition(SEPARATOR)
         presented = _digest(secret)
         for known, session in self._by_digest.items():
             if hmac.compare_digest(known, presented):
-                return Caller(session, RequestOrigin.parse(note))
+                return Caller(session, RequestOrigin.parse(name))
         return None
 
     async def revoke(self, spec: SessionSpec) -> None:
@@ -425,20 +379,44 @@ def _secret_of(authorization: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxiedRequest:
-    """A request that has not been sent on; ``body`` is empty unless it is a write. ``query`` is still encoded."""
+class ProxyCredentials:
+    """The credentials of one run, valid until the run is revoked.
 
-    spec: SessionSpec
-    origin: RequestOrigin
-    info: RequestInfo
-    path: str
-    query: str = ""
-    body: bytes = b""
-    content_type: str = ""
+    ``url`` is the same for all runs; ``namespace`` is the primary's namespace, empty for a cluster-scoped primary.
+    """
 
+    url: str
+    secret: str = field(repr=False)
+    namespace: str = ""
 
-class RequestInterceptor(Protocol):
-    """Is awaited before each request."""
+    def environment(self, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Return the variables to add to a play's environment; ``inherited`` is the environment without them.
 
-    async def before(self, request: ProxiedRequest) -> web.Response | None:
-        """Return None to let the request pass, or the response that the run gets instead."""
+        ``NO_PROXY`` is among them only if the inherited environment configures a proxy: roles copy these variables into
+        the objects that they create.
+        """
+        variables = {"K8S_AUTH_HOST": self.url, "K8S_AUTH_API_KEY": self.secret}
+        if not any(inherited.get(name) for name in _PROXY):
+            return variables
+        for name in _NO_PROXY:  # a client takes the first of the two that is set
+            excluded = next(filter(None, (inherited.get(each, "") for each in (name, *_NO_PROXY))), "")
+            hosts = [host.strip() for host in excluded.split(",") if host.strip()]
+            variables[name] = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
+        return variables
+
+    def kubeconfig(self) -> str:
+        """Return the content of a kubeconfig file (JSON, which is YAML). It contains the secret: restrict access."""
+        context, user = f"{self.namespace}/{_CLUSTER}", f"admin/{_CLUSTER}"
+        scheme, _, address = self.url.partition("://")
+        # client-go's WebSocket dialer sends the user name only if there is a password.
+        proxy_url = f"{scheme}://{self.secret}:unused@{address}"
+        content: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": _CLUSTER, "cluster": {"server": self.url, "proxy-url": proxy_url}}],
+            "users": [{"name": user, "user": {"token": self.secret}}],
+            "contexts": [{"name": context, "context": {"cluster": _CLUSTER, "user": user}}],
+            "current-context": context,
+            "preferences": {},
+        }
+        return json.dumps(content)

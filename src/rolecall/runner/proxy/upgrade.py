@@ -1,55 +1,57 @@
-"""Upgraded connections: exec, attach and port-forward, over WebSocket or SPDY.
+"""Connections that the proxy takes over from aiohttp: upgrades of exec, attach and port-forward, and CONNECT tunnels.
 
-The request goes to the API server on a new connection, with the operator's credentials. If the API server switches
-protocols, bytes are copied between the two connections in both directions until either side closes or the run is
-revoked. If it declines the upgrade, its response is returned like any other. The upgraded protocol is not inspected,
-but the proxy selects the version whose errors have an HTTP status, see ``_offer_without_v5``.
+An upgrade (WebSocket or SPDY) goes to the API server on a new connection, with the operator's credentials. If the API
+server switches protocols, bytes are copied between the two connections in both directions until either side closes or
+the run is revoked. If it declines the upgrade, its response is returned like any other. The upgraded protocol is not
+inspected, but the proxy selects the version whose errors have an HTTP status, see ``_offer_without_v5``.
+
+client-go opens CONNECT tunnels for exec and port-forward because it uses the proxy as an HTTP proxy: it asks for a
+connection to the server behind the HTTP proxy. That server is the proxy itself, so the proxy continues to serve HTTP on
+the same connection. Requests inside the tunnel carry no secret; they belong to the run that opened the tunnel, until it
+is revoked. Any other destination is rejected.
 """
 
 import asyncio
 import http.client
 import io
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final
 
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from rolecall.kube.client import Client
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.transport import probe_peer
 from rolecall.runner.proxy.forward import (
     CONNECT_TIMEOUT_SECONDS,
     Headers,
     TraceContext,
-    Upstream,
     end_to_end_headers,
+    error_response,
     upstream_headers,
 )
 from rolecall.runner.proxy.request_info import origin_form
+from rolecall.runner.proxy.sessions import Caller
 
 CHUNK_BYTES: Final = 1 << 16
-SWITCHING_PROTOCOLS: Final = 101
 PROTOCOL_HEADER: Final = "Sec-WebSocket-Protocol"
 V4_CHANNEL: Final = "v4.channel.k8s.io"
 V5_CHANNEL: Final = "v5.channel.k8s.io"
 CLOSE_TIMEOUT_SECONDS: Final = 5.0
 """How long one side may take to read the remaining bytes after the other side has closed."""
 
-
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """The status line and headers of a response, raw and parsed."""
-
-    raw: bytes
-    status: int
-    reason: str
-    headers: Headers
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class HijackedResponse(web.StreamResponse):
-    """The response for a request whose connection was hijacked from aiohttp: it sends nothing."""
+    """The response for a request whose connection was taken over from aiohttp: it sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Send nothing."""
@@ -59,7 +61,7 @@ class HijackedResponse(web.StreamResponse):
 
 
 class _HijackedProtocol(asyncio.StreamReaderProtocol):
-    """Reads from a connection that was hijacked from aiohttp, and notifies aiohttp when it is lost."""
+    """Reads from a connection that was taken over from aiohttp, and notifies aiohttp when it is lost."""
 
     def __init__(self, reader: asyncio.StreamReader, previous: asyncio.BaseProtocol) -> None:
         super().__init__(reader)
@@ -72,54 +74,48 @@ class _HijackedProtocol(asyncio.StreamReaderProtocol):
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Return whether a request asks for a protocol upgrade."""
+    """Return whether a request wants to upgrade the protocol."""
     return "Upgrade" in request.headers and "upgrade" in request.headers.get("Connection", "").lower()
 
 
-async def forward_upgrade(request: web.BaseRequest, upstream: Upstream, context: TraceContext) -> web.StreamResponse:
+async def forward_upgrade(request: web.BaseRequest, client: Client, context: TraceContext) -> web.StreamResponse:
     """Forward an upgrade request with its trace context, and copy bytes until the upgraded connection ends.
 
     Raises UnreachableError if the connection fails, OSError or EOFError if it closes before a complete response.
     """
-    reader, writer = await _connect(upstream)
-    try:
-        writer.write(await _request_head(request, upstream, context))
-        head = await _read_head(reader)
-        if head.status != SWITCHING_PROTOCOLS:
-            return await _declined_response(reader, head)
-        client_reader, client_writer = _hijack(request)
-        client_writer.write(head.raw)
-        await _pipe((client_reader, client_writer), (reader, writer))
-        return HijackedResponse()
-    finally:
-        writer.transport.abort()
-
-
-async def _connect(upstream: Upstream) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    url = URL(upstream.base_url)
-    is_tls = url.scheme == "https"
-    context, name = (upstream.ssl_context, upstream.tls_server_name) if is_tls else (None, None)
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, server_hostname=name)
-    except OSError as error:
-        raise UnreachableError(f"connection failed: {error!r}") from error
-    probe_peer(writer.get_extra_info("socket"))
-    return reader, writer
-
-
-async def _request_head(request: web.BaseRequest, upstream: Upstream, context: TraceContext) -> bytes:
-    url = URL(upstream.base_url)
-    headers = upstream_headers(request.headers)
-    context.put_into(headers)
-    headers.update(await upstream.auth_headers())
+    url = URL(client.base_url)
+    headers = upstream_headers(request.headers, context)
+    headers.update(await client.auth_headers())
     headers["Host"] = url.authority
     headers["Connection"] = "Upgrade"
     headers["Upgrade"] = request.headers["Upgrade"]
     _offer_without_v5(headers)
     target = url.raw_path.rstrip("/") + origin_form(request.raw_path)
     lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+    reader, writer = await _connect(client, url)
+    try:
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        _, _, status = head.partition(b" ")
+        if int(status[:3]) != HTTPStatus.SWITCHING_PROTOCOLS:
+            return await _declined_response(reader, head)
+        client_reader, client_writer = _take_over(request)
+        client_writer.write(head)
+        await _pipe((client_reader, client_writer), (reader, writer))
+        return HijackedResponse()
+    finally:
+        writer.transport.abort()
+
+
+async def _connect(client: Client, url: URL) -> Connection:
+    tls, name = (client.ssl_context, client.tls_server_name) if url.scheme == "https" else (None, None)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            reader, writer = await asyncio.open_connection(url.host, url.port, ssl=tls, server_hostname=name)
+    except OSError as error:
+        raise UnreachableError(f"connection failed: {error!r}") from error
+    probe_peer(writer.get_extra_info("socket"))
+    return reader, writer
 
 
 def _offer_without_v5(headers: Headers) -> None:
@@ -134,25 +130,20 @@ def _offer_without_v5(headers: Headers) -> None:
         headers[PROTOCOL_HEADER] = ", ".join(token for token in offered if token != V5_CHANNEL)
 
 
-async def _read_head(reader: asyncio.StreamReader) -> ResponseHead:
-    raw = await reader.readuntil(b"\r\n\r\n")
-    status_line, _, fields = raw.partition(b"\r\n")
-    _, status, reason = [*status_line.decode("latin-1").split(" ", 2), "", ""][:3]
-    headers = http.client.parse_headers(io.BytesIO(fields))
-    return ResponseHead(raw, int(status), reason, CIMultiDict(headers.items()))
-
-
-async def _declined_response(reader: asyncio.StreamReader, head: ResponseHead) -> web.Response:
+async def _declined_response(reader: asyncio.StreamReader, head: bytes) -> web.Response:
     """Return the response of an API server that does not switch protocols."""
-    if "chunked" in head.headers.get("Transfer-Encoding", "").lower():
+    status_line, _, fields = head.partition(b"\r\n")
+    _, status, reason = [*status_line.decode("latin-1").split(" ", 2), "", ""][:3]
+    received = CIMultiDict(http.client.parse_headers(io.BytesIO(fields)).items())
+    if "chunked" in received.get("Transfer-Encoding", "").lower():
         body = await _read_chunks(reader)
-    elif "Content-Length" in head.headers:
-        body = await reader.readexactly(int(head.headers["Content-Length"]))
+    elif "Content-Length" in received:
+        body = await reader.readexactly(int(received["Content-Length"]))
     else:
         body = await reader.read()
-    headers = end_to_end_headers(head.headers)
+    headers = end_to_end_headers(received)
     headers.popall("Content-Length", None)
-    return web.Response(status=head.status, reason=head.reason, headers=headers, body=body)
+    return web.Response(status=int(status), reason=reason, headers=headers, body=body)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
@@ -163,7 +154,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     return b"".join(chunks)
 
 
-def _hijack(request: web.BaseRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def _take_over(request: web.BaseRequest) -> Connection:
     """Take over the run's connection from aiohttp; no byte is lost, because the client waits for the response."""
     transport = request.transport
     if transport is None:
@@ -175,9 +166,6 @@ def _hijack(request: web.BaseRequest) -> tuple[asyncio.StreamReader, asyncio.Str
     if not transport.is_reading():
         transport.resume_reading()
     return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
-
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _pipe(one: Connection, other: Connection) -> None:
@@ -207,3 +195,59 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
+
+
+class _TunnelProtocol(asyncio.Protocol):
+    """Serves a connection with the inner protocol, and notifies the outer one when it is lost."""
+
+    def __init__(self, inner: asyncio.Protocol, outer: asyncio.BaseProtocol) -> None:
+        self._inner, self._outer = inner, outer
+        self.data_received = inner.data_received  # type: ignore[method-assign] # no extra call per chunk
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to serve."""
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Notify both protocols."""
+        self._inner.connection_lost(exc)
+        self._outer.connection_lost(exc)
+
+
+@dataclass(slots=True)
+class ConnectTunnels:
+    """The open CONNECT tunnels."""
+
+    _callers: dict[asyncio.BaseTransport, Caller] = field(default_factory=dict)
+
+    def caller_of(self, request: web.BaseRequest) -> Caller | None:
+        """Return the caller that opened the tunnel of a request, None for an ordinary connection.
+
+        A revoked session has none: a request could arrive between the revocation and the end of the tunnel.
+        """
+        caller = None if request.transport is None else self._callers.get(request.transport)
+        return None if caller is None or caller.session.is_revoked else caller
+
+    async def serve(self, request: web.BaseRequest, caller: Caller, server: web.Server) -> web.StreamResponse:
+        """Serve a tunnel until it is closed or the run is revoked."""
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the run has closed its connection")
+        host, _, port = request.raw_path.rpartition(":")
+        own_host, own_port = transport.get_extra_info("sockname")[:2]
+        if host not in {own_host, "localhost"} or port != str(own_port):
+            message = f"found CONNECT to {request.raw_path!r}, expected the address of the proxy itself"
+            return error_response(HTTPStatus.FORBIDDEN, "Forbidden", message)
+        self._callers[transport] = caller
+        try:
+            transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            protocol = _TunnelProtocol(server(), transport.get_protocol())
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            del self._callers[transport]
+            transport.close()
+        return HijackedResponse()

@@ -185,10 +185,7 @@ class ApiAccess:
                 reads.wrote(written)
 
         run = SessionSpec(
-            request_gvk=gvk,
-            key=key,
-            uid=owner.uid,
-            namespaced=resource.namespaced,
+            owner=owner,
             inject_owner=self.inject_owner,
             on_write=on_write,
             on_removal=lambda uid: self.own_writes.record_removal((gvk, key), uid),

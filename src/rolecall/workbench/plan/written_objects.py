@@ -67,7 +67,7 @@ class PlanGate:
         """Import what a request asks about; remember what a write is about to change."""
         answer = await self.sandbox.before(request)
         if answer is None and request.info.is_write and not request.info.is_dry_run:
-            baselines = self._of_primaries.get((request.spec.request_gvk, request.spec.key))
+            baselines = self._of_primaries.get((request.spec.owner.gvk, request.spec.owner.key))
             if baselines is not None:
                 await self._remember(baselines, request)
         return answer

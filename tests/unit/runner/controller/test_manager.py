@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, NoAnswerInTimeError, UnreachableError
+from rolecall.kube.errors import ApiError, ForbiddenError, KubeError, ResponseTimeoutError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.controller.controller import Controller, Result
 from rolecall.runner.controller.manager import Manager
@@ -128,7 +128,7 @@ async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operat
     [
         ApiError(500, "InternalError", "conversion webhook for example.com/v2, Kind=Gadget failed"),
         ApiError(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
-        NoAnswerInTimeError("GET /apis/example.com/v1/gadgets got no answer"),
+        ResponseTimeoutError("GET /apis/example.com/v1/gadgets got no answer"),
     ],
 )
 @pytest.mark.parametrize("in_discovery", [False, True])

@@ -8,7 +8,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.proxy import OnExchange, Ownership, Proxy, ProxyCredentials, SessionSpec
+from rolecall.runner.proxy import OnExchange, Owner, Ownership, Proxy, ProxyCredentials, SessionSpec
 from rolecall.runner.proxy.sessions import ReadObserver
 from tests.unit.runner.proxy.api_server import ApiServer
 
@@ -79,10 +79,7 @@ async def start_run(proxy: Proxy) -> AsyncIterator[Callable[..., Run]]:
         removed: list[str] = []
         dependents: list[tuple[GVK, Ownership]] = []
         spec = SessionSpec(
-            request_gvk=DEMO,
-            key=ObjectKey(namespace, name),
-            uid=f"uid-of-{name}",
-            namespaced=bool(namespace),
+            owner=Owner(DEMO, ObjectKey(namespace, name), f"uid-of-{name}", bool(namespace)),
             on_write=written.append,
             on_removal=removed.append,
             on_dependent=lambda resource, ownership: dependents.append((resource.gvk, ownership)),

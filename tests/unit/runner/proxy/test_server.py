@@ -18,7 +18,7 @@ from yarl import URL
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.proxy import Ownership, Proxy, ProxyCredentials, SessionSpec, bodies
+from rolecall.runner.proxy import Owner, Ownership, Proxy, ProxyCredentials, SessionSpec, bodies
 from rolecall.runner.proxy.bodies import INLINE_BYTES, MAX_INSPECTED_BYTES, MAX_REQUEST_BYTES
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Leadership, Run, until
@@ -381,7 +381,7 @@ async def test_an_api_server_that_stays_silent_gives_504(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
-    monkeypatch.setattr("rolecall.runner.proxy.forward._REQUEST_TIMEOUT", limit)
+    monkeypatch.setattr("rolecall.runner.proxy.forward.REQUEST_TIMEOUT", limit)
 
     async def stay_silent(_: web.Request) -> web.Response:
         await asyncio.Event().wait()
@@ -397,7 +397,7 @@ async def test_silence_on_a_watch_is_no_failure(
     run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = aiohttp.ClientTimeout(total=None, sock_read=0.05)
-    monkeypatch.setattr("rolecall.runner.proxy.forward._REQUEST_TIMEOUT", limit)
+    monkeypatch.setattr("rolecall.runner.proxy.forward.REQUEST_TIMEOUT", limit)
     async with run.session.get(f"{CONFIG_MAPS}?watch=true") as answer:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answer.content.readany(), 0.3)
@@ -774,8 +774,8 @@ async def test_a_fault_of_the_proxys_own_is_a_status_too_and_creates_nothing(
     def fail(resource: ApiResource, ownership: Ownership) -> None:
         raise LookupError(f"no watch on {resource.gvk} by {ownership}")
 
-    key = ObjectKey("ns", "one")
-    spec = SessionSpec(DEMO, key, "uid", namespaced=True, on_write=print, on_dependent=fail)
+    owner = Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True)
+    spec = SessionSpec(owner, on_write=print, on_dependent=fail)
     headers = {"Authorization": f"Bearer {proxy.register(spec).secret}"}
     async with aiohttp.request("POST", proxy.url + CONFIG_MAPS, json=config_map(), headers=headers) as answer:
         status = await answer.json()
@@ -892,7 +892,7 @@ async def test_an_upgrade_within_a_connection_passes(run: Run, api_server: ApiSe
     connection[1].write(b"\x82\x83\0\0\0\0abc")
     assert await connection[0].readexactly(5) == b"\x82\x03cba"
     connection[1].close()
-    await until(lambda: not run.proxy._tunnel._callers)
+    await until(lambda: not run.proxy._tunnels._callers)
     assert len(api_server.received) == 1
 
 
@@ -907,7 +907,7 @@ async def test_revocation_ends_the_connection(run: Run, api_server: ApiServer) -
 async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run, api_server: ApiServer) -> None:
     """It may arrive when the revocation has begun and the connection is not closed yet."""
     connection = await connected(run)
-    (caller,) = run.proxy._tunnel._callers.values()
+    (caller,) = run.proxy._tunnels._callers.values()
     caller.session.is_revoked = True
     head = await ask(connection, f"DELETE {CONFIG_MAPS}/one HTTP/1.1\nHost: x\n\n")
     assert head.startswith(b"HTTP/1.1 401 ")
@@ -918,7 +918,7 @@ async def test_a_request_in_the_connection_of_a_revoked_run_is_refused(run: Run,
 async def test_a_client_that_hangs_up_leaves_nothing(run: Run) -> None:
     _, writer = await connected(run)
     writer.close()
-    await until(lambda: not run.proxy._tunnel._callers)
+    await until(lambda: not run.proxy._tunnels._callers)
 
 
 @pytest.mark.parametrize("destination", ["example.com:443", "127.0.0.1:1", "nonsense"])

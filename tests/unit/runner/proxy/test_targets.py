@@ -81,7 +81,7 @@ async def test_no_header_keeps_the_owner_out(run: Run, api_server: ApiServer, he
     line = f"POST {CONFIG_MAPS} HTTP/1.1"
     assert await ask(run, line, "Content-Type: application/json", header, body=BODY) == 201
     stored = api_server.objects[f"{CONFIG_MAPS}/cm"]
-    assert [reference["uid"] for reference in stored["metadata"]["ownerReferences"]] == [run.spec.uid]
+    assert [reference["uid"] for reference in stored["metadata"]["ownerReferences"]] == [run.spec.owner.uid]
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])

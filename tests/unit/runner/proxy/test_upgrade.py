@@ -10,7 +10,7 @@ from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Proxy, SessionSpec
+from rolecall.runner.proxy import Owner, Proxy, SessionSpec
 from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
 
@@ -85,7 +85,9 @@ async def proxied(
     async with server, Client(Configuration(host=f"http://127.0.0.1:{port}/prefix")) as client:
         proxy = Proxy(client)
         await proxy.start()
-        spec = SessionSpec(DEMO, ObjectKey("ns", "one"), "uid", True, lambda _: None, lambda _, __: None)  # noqa: FBT003
+        spec = SessionSpec(
+            Owner(DEMO, ObjectKey("ns", "one"), "uid", namespaced=True), lambda _: None, lambda _, __: None
+        )
         credentials = proxy.register(spec)
 
         async def connect() -> Connection:
