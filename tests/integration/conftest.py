@@ -27,12 +27,14 @@ NAMESPACE = GVK("", "v1", "Namespace")
 
 
 LONGEST_FIRST = (
-    "test_scaffold.py",
+    "test_playbooks.py",
     "test_guides.py",
-    "test_controlplane.py",
+    "test_scaffold.py",
+    "test_replay_edges.py",
     "test_failures.py",
-    "test_runner.py",
-    "test_podscaler.py",
+    "test_replay.py",
+    "test_controlplane.py",
+    "test_planned_runs.py",
 )
 """The files that take longest: they begin first, so that no process does one of them while the others have ended."""
 

@@ -84,14 +84,14 @@ MOMENTS: dict[str, list[tuple[str, Moment]]] = {
     ],
     "the spec has changed, its run": [("InProgress", result.edited()) for result in RESULTS],
     "success": [("Current", DONE), ("Current", DONE.edited().running().ended(SUCCESS))],
-    "success, and the role has asked": [("InProgress", NEW.ended(REQUEUE))],
+    "success, and the role has requested": [("InProgress", NEW.ended(REQUEUE))],
     "success, and `ready` of the watch": [
         ("InProgress", NEW.ended(UNREADY)),
         ("InProgress", NEW.ended(UNREADY).later(1).running()),
     ],
-    "failure that is tried again": [("InProgress", RETRIED), ("InProgress", DONE.later(99).ended(FAILURE))],
-    "failure, and retries have not": [("Failed", RETRIED.later(30).running().ended(FAILURE))],
-    "failure that only another": [("Failed", STALLED)],
+    "failure with a pending retry": [("InProgress", RETRIED), ("InProgress", DONE.later(99).ended(FAILURE))],
+    "failure, and retries haven't": [("Failed", RETRIED.later(30).running().ended(FAILURE))],
+    "failure that requires another": [("Failed", STALLED)],
     "any later run of the same": [("Current", DONE.running()), ("Failed", STALLED.running())],
     "interrupted, for example because": [
         ("Current", DONE.later(99).interrupted()),
