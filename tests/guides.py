@@ -104,7 +104,7 @@ GUIDES = (
     ),
     Guide(
         "docs/guides/dashboard.md",
-        "tests/integration/test_live_page.py",
+        "tests/integration/test_dashboard.py",
         left_out={
             "make deploy IMG=registry.example/rolecall:0.1.0 DEPLOY=deploy/dashboard": OF_DEPLOYMENT,
             "kubectl port-forward --namespace rolecall-system deployment/rolecall 8090": OF_PODS,

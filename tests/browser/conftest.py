@@ -35,7 +35,7 @@ TASKS = """
 
 @pytest.fixture(scope="session")
 def page_operator(defined: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Give an operator with a live page on a free port."""
+    """Give an operator with a dashboard on a free port."""
     folder = tmp_path_factory.mktemp("page")
     write_project(folder, TASKS)
     arguments = ("--ui-bind-address", "127.0.0.1:0", "--backoff-min", "1h", "--backoff-max", "1h")
@@ -90,7 +90,7 @@ def _has_ended(obj: dict[str, Any]) -> bool:
 async def site(page_operator: Operator, world: World) -> Site:
     """Give the page, once the operator works."""
     await wait_until_ready(page_operator)
-    (line,) = page_operator.messages("Serving the live page")
+    (line,) = page_operator.messages("Serving the dashboard")
     return Site(line["url"], world)
 
 

@@ -1,4 +1,4 @@
-"""The live page of an operator that has ten thousand objects: a page at a time, and each of them found."""
+"""The dashboard of an operator that has ten thousand objects: a page at a time, and each of them found."""
 
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect

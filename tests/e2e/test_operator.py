@@ -193,7 +193,7 @@ def test_metrics_want_a_token_when_asked_so(deployed: Cluster, page: Reader) -> 
     deployed.kubectl("delete", "clusterrolebinding", "metrics")
 
 
-def test_the_live_page_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
+def test_the_dashboard_is_seen_through_a_forwarded_port(deployed: Cluster) -> None:
     deployed.make("deploy", f"IMG={OPERATOR}", "DEPLOY=deploy/dashboard")
     deployed.wait_for_rollout()
     pod = eventually(lambda: leader(deployed), bool, 120, "a replica leads")

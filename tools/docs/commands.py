@@ -27,7 +27,7 @@ _LINKS = {
     "--inject-owner-ref": ("an owner reference", "../concepts/dependents-and-ownership.md"),
     "--warm": ("a process that has imported Ansible", "../concepts/warm.md"),
     "--metrics-bind-address": ("metrics", "metrics.md"),
-    "--ui-bind-address": ("live page", "../guides/dashboard.md"),
+    "--ui-bind-address": ("dashboard", "../guides/dashboard.md"),
     "--user-metrics-port": ("metrics of their own", "metrics.md#metrics-of-roles"),
     "--health-probe-bind-address": ("health probes", "../concepts/leader-election.md#probes"),
     "--leader-elect": ("holding a Lease", "../concepts/leader-election.md"),

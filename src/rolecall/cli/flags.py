@@ -302,7 +302,7 @@ METRICS = FlagGroup(
             "ui-bind-address",
             "ui_bind_address",
             ADDRESS,
-            "the address that serves the live page, for example 127.0.0.1:8090; 0 disables it; one that others can "
+            "the address that serves the dashboard, for example 127.0.0.1:8090; 0 disables it; one that others can "
             "reach needs --metrics-secure and --metrics-require-rbac, which hold for the page too",
         ),
         Flag(

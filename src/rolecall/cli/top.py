@@ -1,4 +1,4 @@
-"""``rolecall top``: the live page of an operator in a terminal.
+"""``rolecall top``: the dashboard of an operator in a terminal.
 
 Exit code 0 means that the list was printed; 1 that the page could not be read, which one line on standard error
 explains; 2 an invalid command line; 130 an interruption, the way to leave the live view.

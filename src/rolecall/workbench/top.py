@@ -1,4 +1,4 @@
-"""The live page of an operator as a table in a terminal.
+"""The dashboard of an operator as a table in a terminal.
 
 ``PageClient`` reads the page's JSON, ``table`` makes lines of it, and ``show`` prints them, on a terminal every two
 seconds. Object authors choose names and messages, so control characters are replaced before anything is printed.
@@ -48,7 +48,7 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageClient:
-    """Reads the live page at a URL. ``problem`` must be checked first."""
+    """Reads the dashboard at a URL. ``problem`` must be checked first."""
 
     url: str
     token_file: Path | None = None
@@ -89,21 +89,21 @@ class PageClient:
         status, body = self._response(list_path(query))
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             account = f"an account with the verb get on the nonResourceURL {ACCESS_PATH} (status {status})"
-            raise PageError(f"the live page at {self.url} needs --token-file with the token of {account}")
+            raise PageError(f"the dashboard at {self.url} needs --token-file with the token of {account}")
         try:
             page = _printable(json.loads(body))
         except (ValueError, RecursionError):
             page = None
         if status != HTTPStatus.OK or not isinstance(page, dict):
             found = f"status {status}, {_printable(body[:80].decode(errors='replace'))!r}"
-            raise PageError(f"the server at {self.url} is not the live page of an operator: {found}; {_HELP}")
+            raise PageError(f"the server at {self.url} is not the dashboard of an operator: {found}; {_HELP}")
         try:
             page["rows"] = {(row["kind"], row["namespace"], row["name"]): row for row in page["rows"]}
             _ = [_cells(row, 0.0) for row in page["rows"].values()], list(map(_kind, page["kinds"])), _title(page, "")
             _ = page["found"] + page["pages"] > 1
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             problem = f"{type(error).__name__} {error}; use the rolecall of the operator's version"
-            raise PageError(f"{self.url} is not a live page of this version of rolecall: {problem}") from None
+            raise PageError(f"{self.url} is not a dashboard of this version of rolecall: {problem}") from None
         return page
 
     def _response(self, path: str) -> tuple[int, bytes]:

@@ -177,7 +177,7 @@ class Settings:
     """The address that serves health probes, for example ``:6789``; ``0`` disables it."""
 
     ui_bind_address: str = "0"
-    """The address that serves the live page, for example ``127.0.0.1:8090``; ``0`` disables it."""
+    """The address that serves the dashboard, for example ``127.0.0.1:8090``; ``0`` disables it."""
 
     leader_elect: bool = False
     """Whether only the holder of a Lease reconciles."""
@@ -202,7 +202,7 @@ class Settings:
 
     @property
     def has_ui(self) -> bool:
-        """Whether there is a live page."""
+        """Whether there is a dashboard."""
         return self.ui_bind_address not in ("", "0")
 
 

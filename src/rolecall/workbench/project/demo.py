@@ -117,7 +117,7 @@ class KeptDemo:
     kinds: tuple[GVK, ...]
     edited_sample: Path | None = None
     page: str = ""
-    """The address of the live page."""
+    """The address of the dashboard."""
 
 
 def next_steps(demo: KeptDemo) -> str:
@@ -141,7 +141,7 @@ To stop it:
 
 
 def open_page(page: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Open the live page if somebody sits at a desktop; return whether a browser was found."""
+    """Open the dashboard if somebody sits at a desktop; return whether a browser was found."""
     has_desktop = bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
     return bool(page) and is_terminal and has_desktop and webbrowser.open(page)
 

@@ -1,4 +1,4 @@
-"""The live page of a real operator, as a program reads it, and the commands of its guide."""
+"""The dashboard of a real operator, as a program reads it, and the commands of its guide."""
 
 import json
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def page(tmp_path: Path, defined: ControlPlane, world: World) -> AsyncIter
     operator = Operator(tmp_path, defined.kubeconfig, world.namespace, tuple(arguments))
     operator.start()
     await wait_until_ready(operator)
-    (line,) = operator.messages("Serving the live page")
+    (line,) = operator.messages("Serving the dashboard")
     yield line["url"]
     assert operator.stop() == 0
 

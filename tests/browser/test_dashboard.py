@@ -1,4 +1,4 @@
-"""The live page in a real browser: with and without JavaScript, by keyboard, on a phone, in the dark, and live."""
+"""The dashboard in a real browser: with and without JavaScript, by keyboard, on a phone, in the dark, and live."""
 
 from pathlib import Path
 from typing import Any
