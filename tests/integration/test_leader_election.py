@@ -18,8 +18,8 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.election.elector import LEASE, Election, Elector
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.servers import Readiness, serving
+from rolecall.runner.serving.metrics import OperatorMetrics
+from rolecall.runner.serving.servers import serving
 from rolecall.system.clock import LoopClock
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.project.demo_inputs import Applier
@@ -230,7 +230,7 @@ async def test_a_lease_is_renewed_while_everybody_waits_for_metrics(
     election = Election(ObjectKey(world.namespace, "lock"), "me", LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS)
     settings = Settings(metrics_bind_address="127.0.0.1:0")
     client = world.client
-    async with serving(settings, client, metrics, Readiness(lambda: True)), aiohttp.ClientSession() as session:
+    async with serving(settings, client, metrics, []), aiohttp.ClientSession() as session:
         port = _port_of(capsys.readouterr().out)
         readers = [asyncio.create_task(_read(session, port)) for _ in range(60)]
         elector = asyncio.create_task(Elector(client, election, LoopClock(), metrics, renewals.append).run())

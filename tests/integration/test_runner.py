@@ -518,14 +518,14 @@ asyncio.run(main())
 
 
 def _arguments(bench: Bench, job: RunSpec) -> list[str]:
-    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner._starter).__name__]
+    return [job.ident, str(bench.workspace.root), os.fspath(job.content.path), type(bench.runner.starter).__name__]
 
 
 async def test_a_play_that_takes_too_much_memory_is_told_so(bench: Bench) -> None:
     """Ansible does not say that memory ran out, so that the size of the play has to."""
     role = bench.role('- name: Grow\n  ansible.builtin.set_fact: {big: "{{ range(30000000) | batch(1000) | list }}"}\n')
     with MemoryGuard(400 << 20) as memory:
-        runner = ProcessRunner(bench.runner._starter, memory)
+        runner = ProcessRunner(bench.runner.starter, memory)
         summary = await runner.run(bench.job(role), bench.events.append)
     # ansible-core 2.18 shows the error, and then it's certain.
     assert re.search(r"Task 'Grow': (probably )?out of memory: a process of the run .*400Mi", summary.message)
@@ -538,7 +538,7 @@ async def test_the_largest_run_of_a_full_container_is_killed_and_told_so(bench: 
     role = bench.role("- name: Stay\n  ansible.builtin.command: sleep 300\n")
     spec = bench.job(role)
     with MemoryGuard(None, memory) as guard:
-        runner = ProcessRunner(bench.runner._starter, guard)
+        runner = ProcessRunner(bench.runner.starter, guard)
         running = asyncio.create_task(runner.run(spec, bench.events.append))
         await until(lambda: has_module(spec.ident))
         (tmp_path / "memory.current").write_text(str(180 << 20))

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 from tools.docs.markdown import code, marked, table
 
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 
 _OF_CONTROLLERS = ("controller_runtime_", "workqueue_", "ansible_operator_workqueue_")
 _TABLES = ("operator", "controllers")
@@ -28,7 +28,7 @@ class Family:
 def families() -> list[Family]:
     """Return every metric of an operator, except for the process metrics of prometheus-client."""
     return [
-        family for collector in OperatorMetrics("")._registry._collector_to_names for family in _families_of(collector)
+        family for collector in OperatorMetrics("").registry._collector_to_names for family in _families_of(collector)
     ]
 
 

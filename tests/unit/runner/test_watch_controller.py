@@ -14,7 +14,6 @@ from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Finalizer, ReferenceType, Trigger, Watch
 from rolecall.runner.controller.manager import Manager
 from rolecall.runner.controller.priorities import Priority
-from rolecall.runner.controller.store import Change, ChangeType, Entry
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.election.shard_member import HeldShards
 from rolecall.runner.proxy import Ownership, Proxy
@@ -23,15 +22,15 @@ from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.kubernetes_events import EventRecorder
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.workspace import Inputs, Workspace
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.watch_controller import (
+    ClusterContext,
+    Observation,
     OperatorContext,
+    RunContext,
     WatchController,
-    WatchMetricsFactory,
-    controller_names,
-    priority_in_first_round,
+    initial_priority,
 )
 from tests.integration.things import THING
 from tests.unit.fake_cluster import VERBS, FakeCluster
@@ -65,20 +64,14 @@ class Bench:
         self.manager = Manager(cluster, None, self.clock)
         self.manager.dispatcher.has_started = True
         self.own_writes = OwnWrites()
-        self.telemetry = OperatorMetrics("test")
+        nothing_read = ReadWatches(lambda _selection: FakeServer(), self.clock, [THING])
         context = OperatorContext(
             settings=Settings(),
-            client=cluster,
-            proxy=Proxy(cluster),
-            runner=ScriptedRunner(),
-            manager=self.manager,
-            clock=self.clock,
-            root=root,
-            own_writes=self.own_writes,
-            events=EventRecorder(cluster),
-            watch_metrics=WatchMetricsFactory.of_kinds(self.telemetry, [THING]),
-            read_watches=reads,
-            shards=shards,
+            cluster=ClusterContext(
+                cluster, Proxy(cluster), self.manager, self.own_writes, reads or nothing_read, shards=shards
+            ),
+            runs=RunContext(ScriptedRunner(), root),
+            observation=Observation(OperatorMetrics("test", [THING]), EventRecorder(cluster)),
         )
         watched = replace(Watch(THING, RoleContent(root)), **watch)
         self.controller = WatchController(watched, context)
@@ -623,7 +616,7 @@ def conditions(*types: str) -> dict[str, Any]:
 )
 def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str | None, expected: Priority) -> None:
     obj = {"metadata": {"generation": 3} | ({"deletionTimestamp": deleted} if deleted else {}), "status": status}
-    assert priority_in_first_round(obj, manages_status=True) is expected
+    assert initial_priority(obj, manages_status=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -638,7 +631,7 @@ def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str |
 def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expected: Priority) -> None:
     running = {"type": "Running", "status": status, "reason": reason}
     obj = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": [running]}}
-    assert priority_in_first_round(obj, manages_status=True) is expected
+    assert initial_priority(obj, manages_status=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -646,57 +639,9 @@ def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expec
 )
 def test_where_runs_report_no_status_its_absence_says_nothing(status: object, expected: Priority) -> None:
     obj = {"metadata": {"generation": 3}, "status": status}
-    assert priority_in_first_round(obj, manages_status=False) is expected
+    assert initial_priority(obj, manages_status=False) is expected
 
 
 def test_a_kind_without_generations_is_judged_by_its_conditions() -> None:
-    assert priority_in_first_round({"metadata": {}, "status": conditions("Successful")}, manages_status=True) is (
-        Priority.LOW
-    )
-
-
-CACHE = GVK("cache.example.com", "v1alpha1", "Memcached")
-OTHER = GVK("other.example.com", "v1alpha1", "Memcached")
-SECRET = GVK("", "v1", "Secret")
-SERIES = b'resource_created_at_seconds{group="cache.example.com",kind="Memcached",name="one",namespace="n",version='
-
-
-def test_a_controller_is_named_after_kind_and_version() -> None:
-    assert controller_names([CACHE, SECRET]) == {
-        CACHE: "memcached-v1alpha1-controller",
-        SECRET: "secret-v1-controller",
-    }
-
-
-def test_equal_kinds_of_two_groups_have_two_names() -> None:
-    assert controller_names([CACHE, OTHER]) == {
-        CACHE: "memcached-cache.example.com-v1alpha1-controller",
-        OTHER: "memcached-other.example.com-v1alpha1-controller",
-    }
-
-
-def changed(kind: ChangeType) -> Change:
-    metadata = {"name": "one", "namespace": "n", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    obj: RawObject = {"apiVersion": CACHE.api_version, "kind": CACHE.kind, "metadata": metadata}
-    entry = Entry.of(obj, {})
-    is_gone = kind is ChangeType.DELETED
-    return Change(CACHE, entry if is_gone else None, None if is_gone else entry, obj)
-
-
-def test_the_series_of_an_object_goes_with_it() -> None:
-    telemetry = OperatorMetrics("test")
-    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
-    metrics.primary_changed(changed(ChangeType.ADDED), selected=True)
-    assert SERIES in telemetry.render()
-    metrics.primary_changed(changed(ChangeType.DELETED), selected=False)
-    assert SERIES not in telemetry.render()
-
-
-def test_outcomes_are_counted_from_the_start() -> None:
-    telemetry = OperatorMetrics("test")
-    metrics = WatchMetricsFactory.of_kinds(telemetry, [CACHE]).of(CACHE, workers=1)
-    metrics.run_ended(RunSummary("failed"))
-    text = telemetry.render().decode()
-    gvk = 'GVK="cache.example.com/v1alpha1, Kind=Memcached"'
-    assert f'ansible_operator_reconcile_result{{{gvk},result="failed"}} 1.0' in text
-    assert f'ansible_operator_reconcile_result{{{gvk},result="succeeded"}} 0.0' in text
+    obj = {"metadata": {}, "status": conditions("Successful")}
+    assert initial_priority(obj, manages_status=True) is Priority.LOW

@@ -24,10 +24,10 @@ from rich.console import Console
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.dashboard.guard import Guard
-from rolecall.runner.dashboard.server import page_application, serving_page
+from rolecall.runner.dashboard.server import page_application, serving_dashboard
 from rolecall.runner.dashboard.views import Query, kind_id
 from rolecall.runner.serving.authentication import TokenReviewer
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.workbench.top import PageClient, PageError, table
 from tests.integration.things import THING
 from tests.unit.fake_cluster import FakeCluster
@@ -203,16 +203,16 @@ async def test_token_is_read_from_its_file_each_time(shown: Shown, tmp_path: Pat
     ("answer", "expected"),
     [
         ((403, "Forbidden"), "verb get on the nonResourceURL /ui (status 403)"),
-        ((200, "<h1>\x1b[2JHello</h1>"), "not the live page of an operator"),
+        ((200, "<h1>\x1b[2JHello</h1>"), "not the dashboard of an operator"),
         ((404, "nothing"), "status 404, 'nothing'"),
         ((302, ""), "status 302"),
-        ((200, "{"), "not the live page"),
-        ((200, "[" * 100_000), "not the live page"),
-        ({"rows": []}, "not a live page of this version"),
-        (page() | {"found": "3"}, "not a live page of this version"),
-        (page() | {"rows": [1]}, "not a live page of this version"),
-        (page(row() | {"name": {}}), "not a live page of this version"),
-        (page(row() | {"lastRun": {"started": float("nan"), "because": []}}), "not a live page of this version"),
+        ((200, "{"), "not the dashboard"),
+        ((200, "[" * 100_000), "not the dashboard"),
+        ({"rows": []}, "not a dashboard of this version"),
+        (page() | {"found": "3"}, "not a dashboard of this version"),
+        (page() | {"rows": [1]}, "not a dashboard of this version"),
+        (page(row() | {"name": {}}), "not a dashboard of this version"),
+        (page(row() | {"lastRun": {"started": float("nan"), "because": []}}), "not a dashboard of this version"),
         (page() | {"rows": [row(state="sleeping")]}, "'sleeping' is not a valid State"),
     ],
 )
@@ -224,12 +224,12 @@ async def test_other_answers_are_reported(answer: Any, expected: str) -> None:
 async def test_too_long_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolecall.workbench.top._MOST_BYTES", 10)
     async with served(answering(page())) as url:
-        assert "not the live page" in await message(PageClient(url))
+        assert "not the dashboard" in await message(PageClient(url))
 
 
 async def test_certificate_must_be_trusted(shown: Shown, cluster: FakeCluster, tmp_path: Path) -> None:
     settings = replace(Settings(), ui_bind_address="127.0.0.1:0", metrics_secure=True)
-    async with serving_page(settings, cluster, OperatorMetrics("test"), shown.sources) as port:
+    async with serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources) as port:
         url = f"https://127.0.0.1:{port}"
         assert "is not trusted" in await message(PageClient(url))
         assert (await objects(PageClient(url, verifies=False)))["found"] == 0

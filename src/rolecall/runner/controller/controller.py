@@ -24,7 +24,7 @@ from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # tools without metrics use results too
-    from rolecall.runner.serving.controller_metrics import ControllerMetrics
+    from rolecall.runner.serving.metrics import ControllerMetrics
 
 logger = get_logger("controller")
 

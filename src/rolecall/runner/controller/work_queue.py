@@ -18,7 +18,7 @@ from rolecall.runner.controller.priorities import Priority, PriorityOrder
 from rolecall.system.clock import Clock, Handle
 
 if TYPE_CHECKING:  # tools without metrics use causes too
-    from rolecall.runner.serving.controller_metrics import ControllerMetrics
+    from rolecall.runner.serving.metrics import ControllerMetrics
 
 RequestT = TypeVar("RequestT", bound=Hashable)
 

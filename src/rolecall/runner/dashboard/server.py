@@ -25,8 +25,8 @@ from rolecall.runner.dashboard.runs import Stories, run_view
 from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
 from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
 from rolecall.runner.serving.authentication import TokenReviewer
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
-from rolecall.runner.serving.servers import Address, parse_address, serve, tls_of
+from rolecall.runner.serving.metrics import OperatorMetrics
+from rolecall.runner.serving.servers import Address, parse_address, serve, serving_tls
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -37,7 +37,7 @@ _HTML: Final = "text/html"
 
 
 @asynccontextmanager
-async def serving_page(
+async def serving_dashboard(
     settings: Settings, client: Client, metrics: OperatorMetrics, sources: Sources
 ) -> AsyncIterator[int]:
     """Serve the page as the settings say, and yield its port.
@@ -51,12 +51,12 @@ async def serving_page(
     if not on_loopback and not (settings.metrics_secure and settings.metrics_require_rbac):
         raise ConfigurationError(_too_open(address))
     async with AsyncExitStack() as stack:
-        tls = tls_of(stack, settings, metrics)
+        tls = await stack.enter_async_context(serving_tls(settings, metrics))
         reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
         application = page_application(sources, Guard(reviewer, on_loopback))
         port = await stack.enter_async_context(serve(application, address, tls))
         url = f"{'https' if tls else 'http'}://{_shown(address.host)}:{port}/"
-        logger.info("Serving the live page", url=url)
+        logger.info("Serving the dashboard", url=url)
         yield port
 
 

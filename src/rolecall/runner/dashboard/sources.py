@@ -27,7 +27,6 @@ from rolecall.runner.reads.observed_state import Target
 from rolecall.runner.reconcile.context import is_paused
 from rolecall.runner.reconcile.status import conditions_of
 from rolecall.runner.record.recorder import Recorder
-from rolecall.system.clock import Clock
 
 MOST_CONDITIONS: Final = 32
 _LONGEST: Final = 200
@@ -174,7 +173,6 @@ class Sources:
     version: str
     kinds: tuple[Kind, ...]
     manager: Manager
-    clock: Clock
     recorder: Recorder | None = None
     shards: HeldShards | None = None
 
@@ -184,7 +182,8 @@ class Sources:
 
     def wall_time(self, monotonic: float) -> float:
         """Return a time of the queues' clock in seconds since the epoch."""
-        return monotonic - self.clock.monotonic() + self.clock.now()
+        clock = self.manager.clock
+        return monotonic - clock.monotonic() + clock.now()
 
     def is_mine(self, gvk: GVK, key: ObjectKey) -> bool:
         """Return whether this replica reconciles an object, or would if it worked."""

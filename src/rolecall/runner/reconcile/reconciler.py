@@ -1,24 +1,18 @@
-"""One reconcile: a list of named steps from a request to a result.
+"""One reconcile, from top to bottom: prepare the object, run its role, save the outcome, decide when to run again.
 
-A reconcile is level-triggered: whatever caused it, the object is read as it is now and its role runs once. Every exit
-leaves a true condition behind, including those of a run that never started and of one that the operator interrupted.
-The steps run in the order in which they are listed; a step that returns a result ends the reconcile.
+A reconcile is level-triggered: whatever caused it, it reads the object and runs its role once. Every exit leaves a true
+condition behind, including those of a run that never started and of one that the operator interrupted.
 
-While a run is in progress, only the run writes its object: a write of the operator would make the role's own write,
-which carries the version that the role has read, fail with a conflict. Every write of the operator comes before the
-run or after it.
-
-When an object is reconciled again after a run that succeeded.
-
-A requeue that the role requested comes first, then a deletion that waits for the run of its finalizer, then the
-period: the object's annotation, its watch, or the flag.
+While a run is in progress, only the run writes its object: the role's own write carries the version that the role has
+read, so a write of the operator would make it fail with a conflict. Every write of the operator comes before the run or
+after it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -40,6 +34,7 @@ from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.reconcile.context import ReconcileContext, is_paused
 from rolecall.runner.reconcile.kubernetes_events import EventReporter
 from rolecall.runner.reconcile.own_writes import SelfTriggers
+from rolecall.runner.reconcile.read_triggers import ReadTriggers
 from rolecall.runner.reconcile.status import (
     ReconcileOutcome,
     Status,
@@ -50,74 +45,39 @@ from rolecall.runner.reconcile.status import (
 )
 from rolecall.runner.reconcile.status_writer import Primaries, StatusWriter, may_pass, write_with_retry
 from rolecall.runner.record.run_record import Ending, RunRecord
-from rolecall.runner.record.traces import UNTRACED, ReconcileTracer
+from rolecall.runner.record.traces import ReconcileTracer
 from rolecall.runner.runs.events import RunSummary
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import new_ident
 from rolecall.system.logs import get_logger
 
+if TYPE_CHECKING:  # plans reconcile without metrics
+    from rolecall.runner.serving.metrics import ControllerMetrics
+
+logger = get_logger("reconciler")
+
 PERIOD_ANNOTATION = "ansible.sdk.operatorframework.io/reconcile-period"
 SHORTEST_PERIOD_SECONDS = 1.0
-"""The shortest period that an object may ask for: a shorter one would occupy a worker all the time."""
+"""The shortest period that an object may request: a shorter one would occupy a worker all the time."""
 
 FINALIZER_REQUEUE_SECONDS = 5.0
 """The delay when an object was deleted during its run, as in the Go runner."""
 
-_REQUESTED = Cause("requeue_after", priority=Priority.HIGH)
-_DELETED = Cause("deleted during its run", priority=Priority.HIGH)
-_PERIOD = Cause("period", priority=Priority.LOW)
-
-
-def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
-    """Return the seconds from a success to the next run, 0 for none. Raises ValueError for an invalid annotation."""
-    text = annotation_of(obj, PERIOD_ANNOTATION)
-    if text is None:
-        return watch.reconcile_period_seconds or default_seconds
-    seconds = parse_non_negative_duration(text)
-    return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
-
-
-def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
-    """Return when the next run is due; ``has_finalizer`` says whether the watch has one."""
-    if context.requests_requeue:
-        return Result(summary.requeue_after_seconds, summary.requeue_at, cause=_REQUESTED)
-    if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
-        return Result(FINALIZER_REQUEUE_SECONDS, cause=_DELETED)
-    return Result(context.period_seconds or None, cause=_PERIOD)
-
-
-logger = get_logger("reconciler")
 LONG_RUN_SECONDS = 1.0
-"""An object whose last run took longer is marked as running before its next run, even if it has not changed."""
-
-Step = Callable[[ReconcileContext], Awaitable[Result | None]]
-
-
-class RunObserver(Protocol):
-    """Measures runs; must return at once."""
-
-    def run_ended(self, summary: RunSummary) -> None:
-        """Take note of how a run ended, or why it did not start."""
+"""An object whose last run took longer is marked as running before its next run, even if it hasn't changed."""
 
 
 class RunRecorder(Protocol):
-    """Keeps what runs do; ``rolecall.runner.record.recorder.Recorder`` is the operator's."""
+    """Keeps the actions of runs; the operator uses ``rolecall.runner.record.recorder.Recorder``."""
 
     def start(self, watch: Watch, obj: RawObject, ident: str, causes: tuple[Cause, ...]) -> RunRecord:
         """Return the record of a run that starts now."""
 
     async def finish(self, watch: Watch, record: RunRecord, ending: Ending) -> None:
-        """Take note of how the reconcile of a run ended. Raises nothing."""
+        """Record how the reconcile of a run ended. Raises nothing."""
 
     def forget(self, gvk: GVK, key: ObjectKey) -> None:
-        """Drop what is known about an object that is gone."""
-
-
-class RunReads(Protocol):
-    """Keeps what runs read; must return at once."""
-
-    def run_ended(self, context: ReconcileContext) -> None:
-        """Take note of the end of a reconcile, whether it had a run or not."""
+        """Drop the state of a deleted object."""
 
 
 @dataclass(slots=True)
@@ -130,107 +90,89 @@ class Reconciler:
     status: StatusWriter
     self_triggers: SelfTriggers
     events: EventReporter
-    observer: RunObserver
     default_period_seconds: float
+    metrics: "ControllerMetrics | None" = None
     recorder: RunRecorder | None = None
-    reads: RunReads | None = None
-    tracer: ReconcileTracer = UNTRACED
+    reads: ReadTriggers | None = None
+    tracer: ReconcileTracer | None = None
     _long_runs: set[ObjectKey] = field(default_factory=set, init=False)
     """The objects whose last run was a long one."""
 
     async def reconcile(self, key: ObjectKey, causes: tuple[Cause, ...]) -> Result:
-        """Bring the cluster once to the state that one object asks for. Raises nothing but CancelledError."""
+        """Reconcile an object once. Raise CancelledError, or the error of a bug."""
         context = ReconcileContext(key, new_ident(), causes)
-        context.trace = self.tracer.start(self.watch, key, context.ident, causes)
+        if self.tracer is not None:
+            context.trace = self.tracer.start(self.watch, key, context.ident, causes)
         with structlog.contextvars.bound_contextvars(job=context.ident):
             logger.info("Reconcile started", causes=[cause.text for cause in causes])
-            steps = asyncio.create_task(self._take_recorded_steps(context))
+            task = asyncio.create_task(self._reconcile_and_record(context))
             try:
-                return await asyncio.shield(steps)
+                return await asyncio.shield(task)
             except asyncio.CancelledError as error:
-                # Only the run is cut short. The other steps are quick, and without them the status would not be true.
+                # Interrupt only the run. The other steps are short, and without them the status wouldn't be true.
                 context.stop(*error.args)
-                await asyncio.gather(steps, return_exceptions=True)
+                await asyncio.gather(task, return_exceptions=True)
                 raise
 
-    async def _take_recorded_steps(self, context: ReconcileContext) -> Result:
+    async def _reconcile_and_record(self, context: ReconcileContext) -> Result:
         result: Result | None = None
         try:
-            result = await self._take_steps(context)
+            result = await self._reconcile(context)
         finally:
             if self.reads is not None:
                 self.reads.run_ended(context)
-            ending = Ending(_outcome_of(context, result), context.summary, context.written_status)
+            if context.summary is not None and context.summary.is_interrupted:
+                outcome = "interrupted"
+            else:
+                outcome = "failed" if result is None or result.failed else "succeeded"
+            ending = Ending(outcome, context.summary, context.written_status)
             ending.requeue_after_seconds = result.requeue_after_seconds if result else None
-            await context.trace.finish(context.obj, context.record, ending)
+            if context.trace is not None:
+                await context.trace.finish(context.obj, context.record, ending)
             if self.recorder is not None and context.record is not None:
                 await self.recorder.finish(self.watch, context.record, ending)
         return result
 
-    async def _take_steps(self, context: ReconcileContext) -> Result:
-        steps: tuple[Step, ...] = (
-            self._fetch,
-            self._honour_pause,
-            self._read_period,
-            self._honour_finalizer,
-            self._mark_running,
-            self._run,
-            self._read_again,
-            self._drop_finalizer,
-            self._write_status,
-        )
+    async def _reconcile(self, context: ReconcileContext) -> Result:
+        """Reconcile, and report an error outside of Ansible as a failure of the object."""
         try:
-            for step in steps:
-                result = await step(context)
-                if result is not None:
-                    return result
+            if (ended := await self._prepare(context)) is not None:
+                return ended
+            context.summary = await self._run(context)
+            if not await self._save(context, context.summary):
+                return Result(failed=True)
         except NotFoundError:
-            return await self._forget(context, "Object is gone")
+            return await self._clean_up(context.key)
         except KubeError as error:
             logger.error("Reconcile failed", error=str(error))  # noqa: TRY400 - a traceback would add nothing
-            await self._give_up(context, str(error))
+            await self._fail_outside_ansible(context, str(error))
             return Result(failed=True)
         except Exception as error:
-            await self._give_up(context, repr(error))
-            raise  # the controller logs where it was
-        return self._result(context)
+            await self._fail_outside_ansible(context, repr(error))
+            raise  # the controller logs the traceback
+        return self._conclude(context, context.summary)
 
-    async def _give_up(self, context: ReconcileContext, reason: str) -> None:
-        if context.obj:
-            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+    async def _prepare(self, context: ReconcileContext) -> Result | None:
+        """Read the object and write what must be there before the run; return a result if there is to be no run."""
+        key, finalizer = context.key, self.watch.finalizer
+        context.obj = await self.primaries.client.get(self.watch.gvk, key)
+        self.self_triggers.run_started(key, context.obj)
+        deleting = is_being_deleted(context.obj)
 
-    async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> None:
-        """Report a failure that is not the run's own; ``is_final`` if only another spec can help."""
-        self.observer.run_ended(RunSummary.of_failure(message))
-        await self._write(context, ReconcileOutcome(failure=message, is_final=is_final))
-        self.events.failed(context, message)
+        if is_paused(context.obj) and not deleting:
+            logger.info("Object is paused; its role does not run")
+            if self.watch.manage_status:
+                await self.status.mark_paused(context.obj)
+            return Result()
 
-    async def _fetch(self, context: ReconcileContext) -> Result | None:
-        context.obj = await self.primaries.client.get(self.watch.gvk, context.key)
-        self.self_triggers.run_started(context.key, context.obj)
-        return None
-
-    async def _honour_pause(self, context: ReconcileContext) -> Result | None:
-        if not is_paused(context.obj) or is_being_deleted(context.obj):
-            return None
-        logger.info("Object is paused; its role does not run")
-        if self.watch.manage_status:
-            await self.status.mark_paused(context.obj)
-        return Result()
-
-    async def _read_period(self, context: ReconcileContext) -> Result | None:
         try:
             context.period_seconds = period_seconds(context.obj, self.watch, self.default_period_seconds)
         except ValueError as error:
-            message = f"Unable to parse reconcile period annotation: {error}"
             logger.error("Invalid annotation", annotation=PERIOD_ANNOTATION, error=str(error))  # noqa: TRY400
+            message = f"Unable to parse reconcile period annotation: {error}"
             await self._fail(context, message, is_final=True)
             return Result(failed=True)
-        return None
 
-    async def _honour_finalizer(self, context: ReconcileContext) -> Result | None:
-        finalizer = self.watch.finalizer
-        deleting = is_being_deleted(context.obj)
         if finalizer and has_finalizer(context.obj, finalizer.name):
             context.finalizer = finalizer.name if deleting else ""
         elif deleting:
@@ -238,87 +180,128 @@ class Reconciler:
             return Result()
         elif finalizer:
             context.obj = await self._edit(context, lambda obj: with_finalizer(obj, finalizer.name))
-            self.self_triggers.run_started(context.key, context.obj)
-        return None
+            self.self_triggers.run_started(key, context.obj)
 
-    async def _mark_running(self, context: ReconcileContext) -> Result | None:
-        """Mark the object before its run; an expected short run of an unchanged object isn't worth two writes."""
+        # A short run of an unchanged object isn't worth two writes of its status.
         context.status_before = context.status
-        is_due = context.key in self._long_runs or should_mark_running(context.status, generation_of(context.obj))
+        is_due = key in self._long_runs or should_mark_running(context.status, generation_of(context.obj))
         if self.watch.manage_status and is_due:
             context.obj = await self.status.mark_running(context.obj) or context.obj
-            self.self_triggers.run_started(context.key, context.obj)
+            self.self_triggers.run_started(key, context.obj)
         return None
 
-    async def _run(self, context: ReconcileContext) -> Result | None:
-        if context.is_stopping:
-            context.summary = _interrupted(context)
-            return None
+    async def _run(self, context: ReconcileContext) -> RunSummary:
+        """Run the role or the finalizer's content, unless the operator is stopping."""
+        if context.stop_reason:
+            return RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
         if self.recorder is not None:
             context.record = self.recorder.start(self.watch, context.obj, context.ident, context.causes)
             context.record.is_finalizing = context.finalizing
-        context.trace.run_started(context.record)
+        if context.trace is not None:
+            context.trace.run_started(context.record)
         running = self.launcher.run(context.obj, context.ident, finalizing=context.finalizing, listener=context.record)
-        context.play = asyncio.create_task(running)
+        context.run = asyncio.create_task(running)
         try:
-            context.summary = await context.play
+            summary = await context.run
         except asyncio.CancelledError:
-            if not context.is_stopping:
+            if not context.stop_reason:
                 raise
-            context.summary = _interrupted(context)
+            summary = RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
         finally:
-            context.trace.run_ended()
-        if context.summary.duration_seconds > LONG_RUN_SECONDS:
+            if context.trace is not None:
+                context.trace.run_ended()
+        if summary.duration_seconds > LONG_RUN_SECONDS:
             self._long_runs.add(context.key)
         else:
             self._long_runs.discard(context.key)
-        return None
+        return summary
 
-    async def _read_again(self, context: ReconcileContext) -> Result | None:
+    async def _save(self, context: ReconcileContext, summary: RunSummary) -> bool:
+        """Remove the finalizer and write the status; return False if a later attempt may succeed."""
         try:
             context.fresh = await self.primaries.read_again(context.obj)
         except NotFoundError:
-            raise  # gone, which ends the reconcile; an object made anew is reconciled because of its own events
+            raise  # the events of a recreated object trigger a reconcile of their own
         except KubeError as error:
-            # The status is written once the API server is back. What is read here matters only to finalizers.
+            # The status is written once the API server is back. The fresh object only matters to finalizers.
             logger.info("Could not read the object after its run", error=str(error))
             context.fresh = context.obj
-        return None
 
-    async def _drop_finalizer(self, context: ReconcileContext) -> Result | None:
         finalizer = self.watch.finalizer
-        # A role that requests a requeue has not finished cleaning up.
+        # A role that requests a requeue hasn't finished cleaning up.
         if finalizer and context.finalizing and context.failure is None and not context.requests_requeue:
             await self._edit(context, lambda obj: without_finalizer(obj, finalizer.name))
-        return None
 
-    async def _write_status(self, context: ReconcileContext) -> Result | None:
-        summary = context.summary
-        if summary is None:
-            return None
         if summary.is_interrupted:
             mark = partial(self.status.mark_interrupted, context.obj, context.status_before, summary.message)
-            return None if await self._written(context, mark) else Result(failed=True)
-        self.observer.run_ended(summary)
-        counts = summary.counts if summary.completion else None
+            return await self._write_status(context, mark)
+        if self.metrics is not None:
+            self.metrics.run_ended(succeeded=summary.is_successful)
         document = {"stats": dict(summary.stats), "resource": context.fresh, "run": run_document(summary)}
-        mapped = map_result(self.watch.status, document) if context.failure is None else {}
         outcome = ReconcileOutcome(
-            context.failure,
-            counts,
-            summary.completion,
-            mapped,
+            failure=context.failure,
+            counts=summary.counts if summary.completion else None,
+            completion=summary.completion,
+            mapped=map_result(self.watch.status, document) if context.failure is None else {},
             requests_requeue=context.requests_requeue,
             unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
         )
-        return None if await self._write(context, outcome) else Result(failed=True)
+        return await self._write_status(context, partial(self._write_outcome, context, outcome))
 
-    async def _write(self, context: ReconcileContext, outcome: ReconcileOutcome) -> bool:
-        generation = generation_of(context.obj)
-        return await self._written(context, lambda: self.status.write(context.obj, outcome, generation))
+    def _conclude(self, context: ReconcileContext, summary: RunSummary) -> Result:
+        """Report the outcome, and return when the next run is due."""
+        if summary.is_interrupted:
+            logger.warning("Run interrupted", reason=summary.message)
+            return Result(failed=True)
+        if context.failure is not None:
+            logger.error("Reconcile failed", error=context.failure)
+            self.events.failed(context, context.failure)
+            return Result(failed=True)
+        if context.requests_requeue:
+            self.self_triggers.requeue_requested(context.key)
+        result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
+        duration = format_duration(summary.duration_seconds)
+        logger.info("Reconcile succeeded", duration=duration, requeue_after_seconds=result.requeue_after_seconds)
+        self.events.succeeded(context, summary)
+        return result
 
-    async def _written(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
-        """Write a status; return False if another reconcile may succeed where this write failed."""
+    async def _clean_up(self, key: ObjectKey) -> Result:
+        """Drop the state and the workspace of a deleted object."""
+        logger.info("Object is gone")
+        self.forget(key)
+        try:
+            await self.launcher.remove_workspace(key)
+        except OSError as error:  # for example no file descriptors left: the next attempt may work
+            logger.warning("Could not remove the workspace of an object that is gone", reason=str(error))
+            return Result(failed=True)
+        return Result()
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop the state of a deleted object."""
+        self._long_runs.discard(key)
+        self.self_triggers.forget(key)
+        self.events.forget(key)
+        self.launcher.access.forget(key)
+        if self.recorder is not None:
+            self.recorder.forget(self.watch.gvk, key)
+
+    async def _fail_outside_ansible(self, context: ReconcileContext, reason: str) -> None:
+        if context.obj:
+            await self._fail(context, f"Reconcile failed outside Ansible: {reason}")
+
+    async def _fail(self, context: ReconcileContext, message: str, *, is_final: bool = False) -> None:
+        """Report a failure outside of the run; it is final if only another spec can help."""
+        if self.metrics is not None:
+            self.metrics.run_ended(succeeded=False)
+        outcome = ReconcileOutcome(failure=message, is_final=is_final)
+        await self._write_status(context, partial(self._write_outcome, context, outcome))
+        self.events.failed(context, message)
+
+    async def _write_outcome(self, context: ReconcileContext, outcome: ReconcileOutcome) -> Status | None:
+        return await self.status.write(context.obj, outcome, generation_of(context.obj))
+
+    async def _write_status(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
+        """Write a status; return False if a later attempt may succeed where this one failed."""
         if not self.watch.manage_status:
             return True
         try:
@@ -336,48 +319,25 @@ class Reconciler:
 
         return await write_with_retry(write)
 
-    def forget(self, key: ObjectKey) -> None:
-        """Drop what is known about an object that is gone."""
-        self._long_runs.discard(key)
-        self.self_triggers.forget(key)
-        self.events.forget(key)
-        self.launcher.access.forget(key)
-        if self.recorder is not None:
-            self.recorder.forget(self.watch.gvk, key)
 
-    async def _forget(self, context: ReconcileContext, why: str) -> Result:
-        logger.info(why)
-        self.forget(context.key)
-        try:
-            await self.launcher.remove_workspace(context.key)
-        except OSError as error:  # no descriptors left, for instance: the next attempt may work
-            logger.warning("Could not remove the workspace of an object that is gone", reason=str(error))
-            return Result(failed=True)
-        return Result()
-
-    def _result(self, context: ReconcileContext) -> Result:
-        summary = context.summary
-        if summary is not None and summary.is_interrupted:
-            logger.warning("Run interrupted", reason=summary.message)
-            return Result(failed=True)
-        if summary is None or context.failure is not None:
-            logger.error("Reconcile failed", error=context.failure)
-            self.events.failed(context, context.failure or "")
-            return Result(failed=True)
-        if context.requests_requeue:
-            self.self_triggers.requeue_requested(context.key)
-        result = after_success(context, summary, has_finalizer=self.watch.finalizer is not None)
-        took = format_duration(summary.duration_seconds)
-        logger.info("Reconcile succeeded", took=took, requeue_after_seconds=result.requeue_after_seconds)
-        self.events.succeeded(context, summary)
-        return result
+def period_seconds(obj: RawObject, watch: Watch, default_seconds: float) -> float:
+    """Return the seconds from a success to the next run, 0 for none. Raise ValueError for an invalid annotation."""
+    text = annotation_of(obj, PERIOD_ANNOTATION)
+    if text is None:
+        return watch.reconcile_period_seconds or default_seconds
+    seconds = parse_non_negative_duration(text)
+    return max(seconds, SHORTEST_PERIOD_SECONDS) if seconds else 0.0
 
 
-def _outcome_of(context: ReconcileContext, result: Result | None) -> str:
-    if context.summary is not None and context.summary.is_interrupted:
-        return "interrupted"
-    return "failed" if result is None or result.failed else "succeeded"
+def after_success(context: ReconcileContext, summary: RunSummary, *, has_finalizer: bool) -> Result:
+    """Return when the next run is due.
 
-
-def _interrupted(context: ReconcileContext) -> RunSummary:
-    return RunSummary.of_failure(f"The run was interrupted: {context.stop_reason}", "canceled")
+    A requeue that the role requested comes first, then a deletion that waits for the finalizer's run, then the period.
+    ``has_finalizer`` is whether the watch has a finalizer.
+    """
+    if context.requests_requeue:
+        cause = Cause("requeue_after", priority=Priority.HIGH)
+        return Result(summary.requeue_after_seconds, summary.requeue_at, cause=cause)
+    if has_finalizer and not context.finalizing and is_being_deleted(context.fresh):
+        return Result(FINALIZER_REQUEUE_SECONDS, cause=Cause("deleted during its run", priority=Priority.HIGH))
+    return Result(context.period_seconds or None, cause=Cause("period", priority=Priority.LOW))

@@ -11,7 +11,7 @@ empty variables count as unset.
 import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
@@ -32,8 +32,8 @@ HTTP, GRPC = "http/protobuf", "grpc"
 INSTALL: Final = "pip install 'rolecall[otel]'"
 
 
-class ReconcileTrace:
-    """The trace of one reconcile; this one does nothing, ``spans.Trace`` makes spans. No method raises."""
+class ReconcileTrace(Protocol):
+    """The trace of one reconcile, see ``spans.Trace``. No method raises."""
 
     def run_started(self, record: RunRecord | None) -> None:
         """Record that the run starts."""
@@ -45,15 +45,11 @@ class ReconcileTrace:
         """Record how the reconcile ended; call this before the record is finished."""
 
 
-class ReconcileTracer:
-    """Starts traces; this one starts empty ones, ``spans.Tracer`` real ones."""
+class ReconcileTracer(Protocol):
+    """Starts traces, see ``spans.Tracer``."""
 
-    def start(self, watch: Watch, key: ObjectKey, ident: str, causes: tuple[Cause, ...]) -> ReconcileTrace:  # noqa: ARG002 - a real tracer needs them
+    def start(self, watch: Watch, key: ObjectKey, ident: str, causes: tuple[Cause, ...]) -> ReconcileTrace:
         """Return the trace of a reconcile that starts now."""
-        return ReconcileTrace()
-
-
-UNTRACED: Final = ReconcileTracer()
 
 
 @asynccontextmanager
@@ -72,10 +68,10 @@ async def exporting(environment: MutableMapping[str, str]) -> AsyncIterator["Exp
 
 def tracer_of(
     exporter: "Exporting | None", recorder: Recorder | None, server: str, *, traces_unchanged: bool
-) -> ReconcileTracer:
-    """Return the tracer of an operator. ``server`` is the URL of its API server."""
+) -> ReconcileTracer | None:
+    """Return the tracer of an operator, None without traces. ``server`` is the URL of its API server."""
     if exporter is None or recorder is None:
-        return UNTRACED
+        return None
     from rolecall.runner.record.spans import Tracer  # noqa: PLC0415 - imported only if there are traces
 
     return Tracer(exporter, recorder, server, traces_unchanged)

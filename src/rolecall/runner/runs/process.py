@@ -205,7 +205,7 @@ class ProcessRunner:
     def __init__(
         self, starter: Starter, memory: MemoryGuard | None = None, artifacts: ArtifactBudget | None = None
     ) -> None:
-        self._starter = starter
+        self.starter = starter
         self._memory = memory
         self._artifacts = artifacts
         become_subreaper()
@@ -238,7 +238,7 @@ class ProcessRunner:
         timeout_reason = f"the run took longer than its timeout of {limit} and was stopped"
         try:
             async with asyncio.timeout_at(deadline):
-                process = await self._starter.start(spec)
+                process = await self.starter.start(spec)
         except TimeoutError:
             return RunSummaryBuilder().finish(Ending("timeout", None, spec.timeout_seconds or 0, timeout_reason))
         except OSError as error:

@@ -1,13 +1,11 @@
-"""Authenticates a token with a TokenReview and authorizes its user with a SubjectAccessReview.
+"""Authorizes clients by their tokens: a TokenReview, then a SubjectAccessReview.
 
-Positive answers are cached for a minute, so that a scrape does not cost two requests; negative answers are cached for a
-shorter time, so that new permissions take effect soon. Only digests of tokens are stored. Few tokens are reviewed at
-once: anybody may show one, and the API server has more important requests of the operator to answer.
+Positive results are cached for a minute, so that a scrape doesn't cost two requests; negative ones for a shorter time,
+so that new permissions take effect soon. Only digests of tokens are stored. Few tokens are reviewed concurrently:
+anyone can send one, and the API server has more important requests of the operator to process.
 
-Whether a client may read what a server has: the API server reviews its token.
-
-Programs show the token as a bearer token. A browser can only ask for a name and a password, so the token may also be
-the password, with any name, where a server says so.
+Programs send a bearer token. A browser can only ask for a name and a password, so where a server allows it, the token
+may also be the password, with any name.
 """
 
 import asyncio
@@ -19,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiohttp import web
 
@@ -27,10 +25,12 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from rolecall.system.logs import get_logger
 
+logger = get_logger("serving")
+
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
 CACHE_SIZE = 256
-REVIEWS_AT_ONCE = 4
+MAX_CONCURRENT_REVIEWS = 4
 
 
 class Verdict(Enum):
@@ -45,8 +45,7 @@ class ReviewClient(Protocol):
     """The part of ``rolecall.kube.client.Client`` that creates reviews."""
 
     async def create(self, obj: RawObject) -> RawObject:
-        """Create an object and return it with the answer in its status."""
-        ...
+        """Create an object and return it with the result in its status."""
 
 
 @dataclass(slots=True)
@@ -56,17 +55,17 @@ class TokenReviewer:
     client: ReviewClient
     now: Callable[[], float] = time.monotonic
     _cache: OrderedDict[tuple[bytes, str, str], tuple[Verdict, float]] = field(default_factory=OrderedDict, init=False)
-    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(REVIEWS_AT_ONCE), init=False)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_REVIEWS), init=False)
 
     async def authorize(self, token: str, verb: str, path: str) -> Verdict:
         """Return whether the user of a token may use a verb on a path. Raise KubeError."""
         key = (hashlib.sha256(token.encode(errors="surrogateescape")).digest(), verb, path)
         if (known := self._known(key)) is not None:
             return known
-        async with self._turn:
+        async with self._slots:
             if (known := self._known(key)) is not None:
                 return known
-            verdict = await self._ask(token, verb, path)
+            verdict = await self._review(token, verb, path)
             kept_seconds = ALLOWED_SECONDS if verdict is Verdict.ALLOWED else REFUSED_SECONDS
             self._cache[key] = (verdict, self.now() + kept_seconds)
         while len(self._cache) > CACHE_SIZE:
@@ -77,39 +76,29 @@ class TokenReviewer:
         verdict, until = self._cache.get(key, (None, 0.0))
         return verdict if self.now() < until else None
 
-    async def _ask(self, token: str, verb: str, path: str) -> Verdict:
+    async def _review(self, token: str, verb: str, path: str) -> Verdict:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await self.client.create(review)).get("status") or {}
         if not status.get("authenticated"):
             return Verdict.UNAUTHENTICATED
-        answer = await self.client.create(_access_review(status.get("user") or {}, verb, path))
-        is_allowed = (answer.get("status") or {}).get("allowed") is True
+        user = status.get("user") or {}
+        names = {"username": "user", "uid": "uid", "groups": "groups", "extra": "extra"}
+        subject = {name: user[field] for field, name in names.items() if user.get(field)}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {**subject, "nonResourceAttributes": {"path": path, "verb": verb}},
+        }
+        is_allowed = ((await self.client.create(review)).get("status") or {}).get("allowed") is True
         return Verdict.ALLOWED if is_allowed else Verdict.FORBIDDEN
-
-
-def _access_review(user: dict[str, Any], verb: str, path: str) -> RawObject:
-    who = {name: user[field] for name, field in _USER_FIELDS if user.get(field)}
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {**who, "nonResourceAttributes": {"path": path, "verb": verb}},
-    }
-
-
-_USER_FIELDS = (("user", "username"), ("uid", "uid"), ("groups", "groups"), ("extra", "extra"))
-
-
-logger = get_logger("serving")
-
-_FORBIDDEN = web.HTTPForbidden.status_code
 
 
 async def refusal(
     request: web.Request, reviewer: TokenReviewer, path: str, *, takes_password: bool = False
 ) -> web.Response | None:
-    """Return the answer to a request that is not authorized to read ``path``, None if it is.
+    """Return the response to a request that isn't authorized to read ``path``, None if it is.
 
-    With ``takes_password`` a browser asks its user for the token.
+    With ``takes_password``, a browser asks its user for the token.
     """
     token = _token(request.headers.get("Authorization", ""), takes_password=takes_password)
     if not token:
@@ -121,7 +110,7 @@ async def refusal(
         return web.Response(status=500, text="Authentication failed\n")
     if verdict is Verdict.UNAUTHENTICATED:
         return _unauthorized(takes_password=takes_password)
-    return web.Response(status=_FORBIDDEN, text="Forbidden\n") if verdict is Verdict.FORBIDDEN else None
+    return web.Response(status=403, text="Forbidden\n") if verdict is Verdict.FORBIDDEN else None
 
 
 def _unauthorized(*, takes_password: bool) -> web.Response:

@@ -1,7 +1,7 @@
 """The certificate of the metrics endpoint: a mounted one, or a self-signed one.
 
 A mounted certificate is reloaded when it is renewed, without a restart. A self-signed certificate is created at start
-and kept in memory; it encrypts the connection, but clients cannot verify it.
+and kept in memory; it encrypts the connection, but clients can't verify it.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ logger = get_logger("metrics")
 
 _LIFETIME = dt.timedelta(days=365)
 _CLOCK_TOLERANCE = dt.timedelta(minutes=5)
-OnRead = Callable[[bool], None]
 
 
 def mounted_directory() -> Path:
@@ -36,7 +35,7 @@ def mounted_directory() -> Path:
 class ServingCertificate:
     """The TLS context of a server; ``on_read`` is called with the success of each attempt to read the certificate."""
 
-    def __init__(self, directory: Path, on_read: OnRead) -> None:
+    def __init__(self, directory: Path, on_read: Callable[[bool], None]) -> None:
         self._directory = directory
         self._on_read = on_read
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -50,7 +49,11 @@ class ServingCertificate:
     def load(self) -> None:
         """Load the mounted certificate, or create one. Raise ConfigurationError if the mounted one is invalid."""
         if not self.is_mounted:
-            _load_self_signed(self.context)
+            with tempfile.TemporaryDirectory(prefix="rolecall-") as directory:  # private: a context only reads files
+                path = Path(directory) / "pair.pem"
+                path.touch(mode=0o600)
+                path.write_bytes(b"".join(create_self_signed()))
+                self.context.load_cert_chain(path)
             logger.info("Serving metrics with a self-signed certificate", directory=str(self._directory))
             return
         try:
@@ -73,7 +76,7 @@ class ServingCertificate:
     def _read(self) -> None:
         succeeded = False
         try:
-            # Into a context of its own first: a half-written pair must not spoil the one in use.
+            # Load it into another context first: a half-written pair must not break the context in use.
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._files())
             self.context.load_cert_chain(*self._files())
             succeeded = True
@@ -84,17 +87,7 @@ class ServingCertificate:
         return self._directory / "tls.crt", self._directory / "tls.key"
 
 
-def _load_self_signed(context: ssl.SSLContext) -> None:
-    """Load a new self-signed certificate, by way of a private directory, because a context reads only files."""
-    certificate, key = _create_self_signed()
-    with tempfile.TemporaryDirectory(prefix="rolecall-") as directory:
-        path = Path(directory) / "pair.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(key + certificate)
-        context.load_cert_chain(path)
-
-
-def _create_self_signed() -> tuple[bytes, bytes]:
+def create_self_signed() -> tuple[bytes, bytes]:
     """Return a new self-signed certificate and its key, both as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rolecall metrics")])

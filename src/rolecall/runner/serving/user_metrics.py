@@ -2,21 +2,23 @@
 
 A request names a metric and one operation on it. The first request creates the metric and fixes its type; histogram
 and summary requests are interchangeable. Error messages are those of the Go runner, because roles may look for them. An
-invalid metric name is logged and does not fail the role.
+invalid metric name is logged and doesn't fail the role.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import Gauge, Histogram, Summary
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Metric, Summary
 
-from rolecall.runner.serving.controller_metrics import DEFAULT_BUCKETS, Registry, ReservedName
 from rolecall.system.logs import get_logger
 
 logger = get_logger("metrics")
+
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The default buckets of Prometheus' Go client, in seconds."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _OPERATIONS: Mapping[str, Mapping[str, type]] = {
@@ -39,13 +41,24 @@ class RefusedError(Exception):
     """An invalid request; the message is for the role's author."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PlainCounter:
-    """A counter with exactly the given name, with or without ``_total`` at the end."""
+    """A counter with exactly the given name, with or without ``_total`` at the end.
+
+    The registry can't render such a counter, so it only reserves the name.
+    """
 
     name: str
     description: str
     value: float = 0.0
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metric whose name the registry reserves."""
+        return [Metric(self.name, self.description, "unknown")]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return no metrics."""
+        return []
 
     def text(self) -> str:
         """Return the counter in the text format."""
@@ -58,9 +71,9 @@ UserMetric = PlainCounter | Gauge | Histogram | Summary
 
 
 class UserMetrics:
-    """The metrics of roles; ``render`` returns those that the registry does not render itself."""
+    """The metrics of roles; ``render`` returns those that the registry doesn't render itself."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._metrics: dict[str, UserMetric] = {}
 
@@ -74,67 +87,45 @@ class UserMetrics:
             raise RefusedError("a request should contain at least one metric")
         if len(kinds) > 1:
             raise RefusedError("only one metric can be processed at a time")
-        operations = _read_operations(kinds[0], request[kinds[0]])
-        metric = self._metric(name, _read(request, "description", str) or "", kinds[0])
-        if metric is not None:
-            _change(metric, operations)
+        (kind,) = kinds
+        operations = _read_operations(kind, request[kind])
+        description = _read(request, "description", str) or ""
+        metric = self._metrics.get(name)
+        if metric is None:
+            try:
+                metric = self._metrics[name] = self._create(name, description, kind)
+            except ValueError as error:
+                logger.error("Cannot export a metric of a role", metric=name, error=str(error))  # noqa: TRY400
+                return
+        known = {PlainCounter: "counter", Gauge: "gauge"}.get(type(metric), "histogram or summary")
+        if kind not in known.split():
+            raise RefusedError(f"cannot change metric type of {name}, which is a {known}")
+        _change(metric, operations)
 
     def render(self) -> bytes:
         """Return the counters as text."""
         metrics = list(self._metrics.values())
         return "".join(metric.text() for metric in metrics if isinstance(metric, PlainCounter)).encode()
 
-    def _metric(self, name: str, description: str, kind: str) -> UserMetric | None:
-        known = self._metrics.get(name)
-        if known is None:
-            made = self._make(name, description, kind)
-            if made is not None:
-                self._metrics[name] = made
-            return made
-        if _family(type(known)) != _family(_TYPES[kind]):
-            raise RefusedError(f"cannot change metric type of {name}, which is a {_family(type(known))}")
-        return known
-
-    def _make(self, name: str, description: str, kind: str) -> UserMetric | None:
-        try:
-            if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a valid metric name")  # noqa: TRY301 - as the registry does
-            if kind == "counter":
-                self._registry.register(ReservedName(name, description))
-                return PlainCounter(name, description)
-            return _CONSTRUCTORS[kind](name, description, self._registry)
-        except ValueError as error:
-            logger.error("Cannot export a metric of a role", metric=name, error=str(error))  # noqa: TRY400
-            return None
-
-
-def _histogram(name: str, description: str, registry: Registry) -> Histogram:
-    return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=registry)
-
-
-def _gauge(name: str, description: str, registry: Registry) -> Gauge:
-    return Gauge(name, description, registry=registry)
-
-
-def _summary(name: str, description: str, registry: Registry) -> Summary:
-    return Summary(name, description, registry=registry)
-
-
-_CONSTRUCTORS: Mapping[str, Callable[[str, str, Registry], UserMetric]] = {
-    "gauge": _gauge,
-    "histogram": _histogram,
-    "summary": _summary,
-}
-_TYPES: Mapping[str, type] = {"counter": PlainCounter, "gauge": Gauge, "histogram": Histogram, "summary": Summary}
-
-
-def _family(metric_type: type) -> str:
-    """Return the name of the types that the same requests may change."""
-    return {PlainCounter: "counter", Gauge: "gauge"}.get(metric_type, "histogram or summary")
+    def _create(self, name: str, description: str, kind: str) -> UserMetric:
+        """Return a new, registered metric. Raise ValueError for an invalid name or one in use."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid metric name")
+        match kind:
+            case "counter":
+                counter = PlainCounter(name, description)
+                self._registry.register(counter)
+                return counter
+            case "gauge":
+                return Gauge(name, description, registry=self._registry)
+            case "histogram":
+                return Histogram(name, description, buckets=DEFAULT_BUCKETS, registry=self._registry)
+            case _:
+                return Summary(name, description, registry=self._registry)
 
 
 def _read_operations(kind: str, raw: object) -> dict[str, Any]:
-    """Return the operations of a request with their values. Raise RefusedError for a value of the wrong type."""
+    """Return the operations of a request with their values. Raise RefusedError for a value of an invalid type."""
     if not isinstance(raw, dict):
         raise RefusedError(f"{kind}: expected an object, found {raw!r}")
     operations = {name: _read(raw, name, wanted, f"{kind}.") for name, wanted in _OPERATIONS[kind].items()}
@@ -153,27 +144,22 @@ def _read(mapping: Mapping[str, Any], name: str, wanted: type, where: str = "") 
 
 def _change(metric: UserMetric, operations: Mapping[str, Any]) -> None:
     """Apply the first operation; false and 0 are no operation, except for an observed 0."""
-    match metric:
-        case PlainCounter():
-            metric.value += 1.0 if operations.get("increment") else float(operations.get("add", 0.0))
-        case Gauge():
-            _change_gauge(metric, operations)
-        case _:
-            metric.observe(float(operations.get("observe", 0.0)))
-
-
-def _change_gauge(gauge: Gauge, operations: Mapping[str, Any]) -> None:
-    first = next((name for name in _OPERATIONS["gauge"] if operations.get(name)), None)
-    match first:
+    if isinstance(metric, PlainCounter):
+        metric.value += 1.0 if operations.get("increment") else float(operations.get("add", 0.0))
+        return
+    if not isinstance(metric, Gauge):
+        metric.observe(float(operations.get("observe", 0.0)))
+        return
+    match next((name for name in _OPERATIONS["gauge"] if operations.get(name)), None):
         case "increment":
-            gauge.inc()
+            metric.inc()
         case "decrement":
-            gauge.dec()
+            metric.dec()
         case "add":
-            gauge.inc(operations["add"])
+            metric.inc(operations["add"])
         case "subtract":
-            gauge.dec(operations["subtract"])
+            metric.dec(operations["subtract"])
         case "set":
-            gauge.set(operations["set"])
+            metric.set(operations["set"])
         case "set_to_current_time":
-            gauge.set_to_current_time()
+            metric.set_to_current_time()

@@ -240,20 +240,12 @@ class PlannedReconciles:
             status=StatusWriter(primaries, Readiness.of_watch(watch, default=world.settings.ready_conditions)),
             self_triggers=SelfTriggers(watch.gvk, own_writes),
             events=EventReporter(_no_event),
-            observer=_Unmeasured(),
             default_period_seconds=world.settings.reconcile_period_seconds,
             recorder=self.runs,
         )
 
     def _on_dependent(self, resource: ApiResource, _ownership: Ownership) -> None:
         self.dependents.add(resource.gvk)
-
-
-class _Unmeasured:
-    """Measures nothing: the runs of a plan are not the operator's."""
-
-    def run_ended(self, summary: RunSummary) -> None:
-        """Do nothing."""
 
 
 def _no_event(_obj: RawObject, _event: EventSpec) -> None:

@@ -168,7 +168,7 @@ class Applier:
 
 
 STOP_SECONDS = 30.0
-PAGE_MESSAGE = "Serving the live page"
+PAGE_MESSAGE = "Serving the dashboard"
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class OperatorProcess:
     """Further flags of ``rolecall run``."""
 
     page: str = ""
-    """The address of its live page, once the log has told it."""
+    """The address of its dashboard, once the log has told it."""
 
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
@@ -243,6 +243,6 @@ class OperatorProcess:
             return
         if entry.get("msg") == PAGE_MESSAGE:
             self.page = str(entry.get("url", ""))
-        if "took" in entry:
+        if "duration" in entry:
             name = "/".join(part for part in (entry.get("namespace"), entry.get("name")) if part)
-            self.last_runs[(entry.get("kind", ""), name)] = entry["took"]
+            self.last_runs[(entry.get("kind", ""), name)] = entry["duration"]

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
-from rolecall.kube.references import ObjectKey
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.config.settings import Backoff
 from rolecall.runner.controller.controller import Controller, Dispatcher, Result
 from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
-from rolecall.runner.serving.controller_metrics import ControllerFamilies, ControllerMetrics, Registry
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.dispatching import dispatching
 
@@ -263,18 +263,18 @@ async def test_a_reconcile_that_is_cancelled_gives_its_request_back(controller: 
     assert controller.queue.processing == 0
 
 
+FOO = GVK("", "v1", "Foo")
+
+
 @pytest.fixture
-def registry() -> Registry:
-    return Registry()
+def operator_metrics() -> OperatorMetrics:
+    return OperatorMetrics("test", [FOO])
 
 
-def metrics_in(registry: Registry) -> ControllerMetrics:
-    return ControllerFamilies(registry).observer("foo", "Foo", workers=1)
-
-
-def counted(registry: Registry) -> dict[str, float]:
+def counted(metrics: OperatorMetrics) -> dict[str, float]:
     """Return the counters of the controller and its queue that are not 0, each by its name or its result."""
-    samples = [sample for family in registry.collect() for sample in family.samples]
+    families = [family for family in metrics.registry.collect() if not family.name.startswith("process_")]
+    samples = [sample for family in families for sample in family.samples]
     counters = [each for each in samples if each.name.endswith(("_total", "_active_workers", "workqueue_depth"))]
     return {each.labels.get("result", each.name): each.value for each in counters if each.value}
 
@@ -299,11 +299,11 @@ def counted(registry: Registry) -> dict[str, float]:
 async def test_reconcile_is_counted_by_its_result(
     clock: ManualClock,
     recorder: Recorder,
-    registry: Registry,
+    operator_metrics: OperatorMetrics,
     result: Result | Exception,
     expected: dict[str, float],
 ) -> None:
-    metrics = metrics_in(registry)
+    metrics = operator_metrics.controller(FOO, workers=1)
     queue: WorkQueue[ObjectKey] = WorkQueue(clock, Backoff(1, 8), metrics)
     recorder.results[A] = result
     recorder.gate.clear()
@@ -313,23 +313,23 @@ async def test_reconcile_is_counted_by_its_result(
         await settle()
         in_progress = {"workqueue_adds_total": 2, "controller_runtime_active_workers": 1}
         in_progress |= {"workqueue_depth": 1, "ansible_operator_workqueue_depth": 1}
-        assert counted(registry) == in_progress
+        assert counted(operator_metrics) == in_progress
         queue.discard(lambda request: request == B)
         recorder.gate.set()
         await settle()
     retries = {"workqueue_retries_total": 1} if "error" in expected else {}
-    assert counted(registry) == {"workqueue_adds_total": 2} | expected | retries
+    assert counted(operator_metrics) == {"workqueue_adds_total": 2} | expected | retries
 
 
 async def test_cancelled_reconcile_is_counted_as_requeue(
-    clock: ManualClock, recorder: Recorder, registry: Registry
+    clock: ManualClock, recorder: Recorder, operator_metrics: OperatorMetrics
 ) -> None:
-    controller = Controller("foo", WorkQueue(clock), 1, recorder, metrics=metrics_in(registry))
+    controller = Controller("foo", WorkQueue(clock), 1, recorder, metrics=operator_metrics.controller(FOO, workers=1))
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
-    assert counted(registry) == {"requeue": 1}
+    assert counted(operator_metrics) == {"requeue": 1}
 
 
 def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:

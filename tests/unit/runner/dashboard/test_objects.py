@@ -188,7 +188,7 @@ async def test_a_replica_says_which_shards_it_holds_and_what_is_not_its_own(
 ) -> None:
     shards = HeldShards(4, 1.0)
     bench = Bench(cluster, tmp_path, shards=shards)
-    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, bench.clock, shards=shards)
+    sources = Sources("1", (Kind.of(bench.controller),), bench.manager, shards=shards)
     for number in range(20):
         bench.tell(THING, name=f"thing-{number}")
     shards.take(2)

@@ -5,8 +5,8 @@ import pytest
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.dashboard.server import serving_page
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.dashboard.server import serving_dashboard
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.fake_cluster import FakeCluster
 from tests.unit.runner.dashboard.conftest import Shown
 
@@ -21,7 +21,7 @@ async def test_an_address_that_others_reach_needs_encryption_and_tokens(
 ) -> None:
     settings = replace(Settings(), ui_bind_address=address, metrics_secure=is_secure)
     with pytest.raises(ConfigurationError, match=r"--ui-bind-address: others can reach .*kubectl port-forward"):
-        async with serving_page(settings, cluster, OperatorMetrics("test"), shown.sources):
+        async with serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources):
             pass
 
 
@@ -34,7 +34,7 @@ async def test_the_flags_of_the_metrics_hold_for_the_page(
 ) -> None:
     settings = replace(Settings(), ui_bind_address="127.0.0.1:0", metrics_secure=True, metrics_require_rbac=needs_token)
     async with (
-        serving_page(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
+        serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
         aiohttp.request("GET", f"https://127.0.0.1:{port}/", ssl=False) as response,
     ):
         assert response.status == status
@@ -43,7 +43,7 @@ async def test_the_flags_of_the_metrics_hold_for_the_page(
 async def test_on_loopback_it_is_served_as_it_is(shown: Shown, cluster: FakeCluster) -> None:
     settings = replace(Settings(), ui_bind_address="127.0.0.1:0")
     async with (
-        serving_page(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
+        serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
         aiohttp.request("GET", f"http://localhost:{port}/") as response,
     ):
         assert response.status == 200
@@ -52,5 +52,5 @@ async def test_on_loopback_it_is_served_as_it_is(shown: Shown, cluster: FakeClus
 async def test_what_is_no_address_is_an_error(shown: Shown, cluster: FakeCluster) -> None:
     settings = replace(Settings(), ui_bind_address="8090")
     with pytest.raises(ConfigurationError, match="--ui-bind-address: expected an address"):
-        async with serving_page(settings, cluster, OperatorMetrics("test"), shown.sources):
+        async with serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources):
             pass

@@ -21,6 +21,7 @@ from rolecall.runner.runs.api_access import ApiAccess
 from rolecall.runner.runs.events import Counts, RunSummary, TaskFailure
 from rolecall.runner.runs.launcher import Launcher
 from rolecall.runner.runs.process import OnEvent, RunSpec
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.integration.things import THING
 from tests.integration.world import World
 
@@ -57,17 +58,6 @@ class ScriptedRunner:
         return self.outcome
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingObserver:
-    """Remembers how each run ended."""
-
-    summaries: list[RunSummary] = field(default_factory=list)
-
-    def run_ended(self, summary: RunSummary) -> None:
-        """Remember a run."""
-        self.summaries.append(summary)
-
-
 @dataclass(slots=True)
 class Rig:
     """One object of the kind Thing, called ``one``, and what reconciles it."""
@@ -77,7 +67,7 @@ class Rig:
     own_writes: OwnWrites
     self_triggers: SelfTriggers
     events: list[EventSpec]
-    observed: list[RunSummary]
+    metrics: OperatorMetrics
     reconciler: Reconciler
 
     @property
@@ -112,7 +102,7 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
     access = ApiAccess(world.client, Proxy(world.client), own_writes, lambda _gvk, _ownership: None, root)
     self_triggers = SelfTriggers(THING, own_writes)
     events: list[EventSpec] = []
-    observer = RecordingObserver()
+    metrics = OperatorMetrics("test", [THING])
     primaries = Primaries(world.client, THING, own_writes, may_write)
     reconciler = Reconciler(
         watch=watched,
@@ -121,10 +111,10 @@ def make_rig(world: World, root: Path, may_write: Callable[[], bool] = lambda: T
         status=StatusWriter(primaries, Readiness.of_watch(watched, default=False)),
         self_triggers=self_triggers,
         events=EventReporter(lambda _obj, event: events.append(event)),
-        observer=observer,
         default_period_seconds=DEFAULT_PERIOD_SECONDS,
+        metrics=metrics.controller(THING, workers=1),
     )
-    return Rig(world, runner, own_writes, self_triggers, events, observer.summaries, reconciler)
+    return Rig(world, runner, own_writes, self_triggers, events, metrics, reconciler)
 
 
 def finalizer(**variables: Any) -> Finalizer:

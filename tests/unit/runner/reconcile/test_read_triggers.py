@@ -1,19 +1,22 @@
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.kube.selectors import LabelSelector
+from rolecall.runner.config.content import RoleContent
+from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.proxy.sessions import Read
-from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadCause
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import EventSpec
 from rolecall.runner.reconcile.own_writes import OwnWrites, SelfTriggers
-from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers, SelectedPrimaries
+from rolecall.runner.reconcile.read_triggers import DELAYED, ReadTriggers
 from rolecall.runner.runs.events import Counts, RunSummary
 from tests.unit.manual_clock import settle
 from tests.unit.runner.controller.fake_server import WIDGET
@@ -35,16 +38,16 @@ class Operator:
         self.own_writes = OwnWrites(self.clock.monotonic)
         self.events: list[tuple[RawObject, EventSpec]] = []
         self.labels = LABELS
-        primaries = SelectedPrimaries(SONG, self.find, LabelSelector.compile({"matchLabels": LABELS}))
         self.self_triggers = SelfTriggers(SONG, self.own_writes)
         self.triggers = ReadTriggers(
-            primaries,
-            self.queue,
-            self.self_triggers,
-            lambda obj, spec: self.events.append((obj, spec)),
-            ReadBackoff(self.clock),
+            watch=Watch(SONG, RoleContent(Path("role")), selector=LabelSelector.compile({"matchLabels": LABELS})),
+            find=self.find,
+            queue=self.queue,
+            self_triggers=self.self_triggers,
+            record=lambda obj, spec: self.events.append((obj, spec)),
+            watches=self.rig.watches,
+            clock=self.clock,
         )
-        self.sets: ReadSets = self.triggers.read_sets(self.rig.watches, ReadRules())
 
     def find(self, key: ObjectKey) -> Entry | None:
         """Return what the informer knows of the object."""
@@ -65,7 +68,7 @@ class Operator:
         self.self_triggers.run_started(key, {"metadata": {"uid": ONE.uid, "resourceVersion": "1"}})
         before()
         await settle()
-        reads = self.sets.start(ONE)
+        reads = self.triggers.sets.start(ONE)
         pending = reads.register(Read(WIDGETS, "get", ObjectKey("default", "w")))
         assert pending is not None
         found = self.server.objects.get(ObjectKey("default", "w"))
@@ -84,7 +87,7 @@ class Operator:
 
     def is_news(self, cause: Cause) -> bool:
         """Return whether a cause that came in during a run calls for another one."""
-        return isinstance(cause, ReadCause) and not self.triggers.is_old(ONE.key, cause)
+        return isinstance(cause, ReadCause) and self.triggers.sets.counts(ONE.key, cause)
 
     async def run(self, summary: RunSummary = CHANGED) -> list[str]:
         """Run once, and return why."""
@@ -228,7 +231,7 @@ async def test_an_event_names_both_objects_of_a_loop(operator: Operator) -> None
     [(obj, event)] = operator.events
     assert (obj["kind"], obj["metadata"]["name"], event.reason) == ("Song", "one", DELAYED)
     assert event.message == (
-        "Widget default/w, which was read and which a run for Song default/two has written, wakes it again; "
+        "Widget default/w, which was read and which a run for Song default/two has written, triggers it again; "
         "waits 1 s, because its own runs change something each time"
     )
 

@@ -33,7 +33,7 @@ from rolecall.runner.reconcile.own_writes import PrimaryCause
 from rolecall.runner.reconcile.reconciler import PERIOD_ANNOTATION, after_success, period_seconds
 from rolecall.runner.reconcile.status import condition_of
 from rolecall.runner.runs.events import Counts, RunSummary
-from rolecall.runner.watch_controller import priority_in_first_round
+from rolecall.runner.watch_controller import initial_priority
 from tests.integration.things import MANIFEST, THING
 from tests.integration.world import World
 from tests.unit.fake_cluster import FakeCluster
@@ -312,13 +312,19 @@ async def test_a_failure_without_a_reason_says_so(rig: Rig) -> None:
     assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
 
 
-async def test_every_way_out_is_measured_once_with_how_it_ended(rig: Rig) -> None:
+async def test_each_exit_is_counted_once_by_its_result(rig: Rig) -> None:
     await rig.reconcile()
     rig.runner.outcome = FAILURE
     await rig.reconcile()
     await rig.world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
     await rig.reconcile()
-    assert [summary.status for summary in rig.observed] == ["successful", "failed", "error"]
+    counted = {
+        result: rig.metrics.registry.get_sample_value(
+            "ansible_operator_reconcile_result", {"GVK": str(THING), "result": result}
+        )
+        for result in ("succeeded", "failed")
+    }
+    assert counted == {"succeeded": 1, "failed": 2}
 
 
 @pytest.mark.parametrize(
@@ -564,7 +570,7 @@ async def test_stop_during_a_run_is_reported_as_interruption_and_keeps_the_last_
         assert (await rig.conditions())["Ready"][:2] == ("Unknown", "RunInProgress")
         assert (await rig.conditions()).get("Successful", ("False",))[0] == "False"
     assert rig.events == []
-    assert priority_in_first_round(new, manages_status=True) is Priority.HIGH
+    assert initial_priority(new, manages_status=True) is Priority.HIGH
 
 
 async def test_run_that_another_process_ended_is_retried_without_a_failure(rig: Rig) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from rolecall.kube.errors import UnreachableError
 from rolecall.kube.references import RawObject
-from rolecall.runner.serving.authentication import CACHE_SIZE, REVIEWS_AT_ONCE, TokenReviewer, Verdict
+from rolecall.runner.serving.authentication import CACHE_SIZE, MAX_CONCURRENT_REVIEWS, TokenReviewer, Verdict
 
 USER = {"username": "scraper", "uid": "7", "groups": ["g"], "extra": {"key": ["value"]}}
 
@@ -134,6 +134,6 @@ async def test_few_tokens_are_reviewed_at_once_however_many_are_shown(time: Time
     await asyncio.sleep(0)
     server.may_answer.set()
     verdicts = await asyncio.gather(*asking)
-    assert server.most_open == REVIEWS_AT_ONCE
+    assert server.most_open == MAX_CONCURRENT_REVIEWS
     assert verdicts == [Verdict.UNAUTHENTICATED] * 60 + [Verdict.ALLOWED] * 60
-    assert len([obj for obj in server.asked if obj["spec"].get("token") == "good"]) <= REVIEWS_AT_ONCE
+    assert len([obj for obj in server.asked if obj["spec"].get("token") == "good"]) <= MAX_CONCURRENT_REVIEWS

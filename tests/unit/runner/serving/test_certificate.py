@@ -9,7 +9,7 @@ from aiohttp import web
 from cryptography import x509
 
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.serving.certificate import ServingCertificate, _create_self_signed
+from rolecall.runner.serving.certificate import ServingCertificate, create_self_signed
 from rolecall.runner.serving.servers import Address, serve
 from tests.integration.world import eventually
 
@@ -24,7 +24,7 @@ class Mounted:
 
     def put(self) -> int:
         """Put a new certificate there and return its serial number."""
-        certificate, key = _create_self_signed()
+        certificate, key = create_self_signed()
         (self.folder / "tls.key").write_bytes(key)
         (self.folder / "tls.crt").write_bytes(certificate)
         return x509.load_pem_x509_certificate(certificate).serial_number

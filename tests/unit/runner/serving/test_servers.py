@@ -16,12 +16,12 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.serving import servers as listener
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.certificate import ServingCertificate
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 from rolecall.runner.serving.servers import (
     CONNECTIONS,
     FRESH_SECONDS,
     Address,
-    Readiness,
+    Check,
     SharedRender,
     metrics_application,
     parse_address,
@@ -166,6 +166,7 @@ class Operator:
     """An operator that is ready when the test says so."""
 
     ready = False
+    has_fork_server = True
     notes: tuple[str, ...] = ()
 
 
@@ -176,9 +177,11 @@ def operator() -> Operator:
 
 @pytest.fixture
 async def client(operator: Operator) -> AsyncIterator[Client]:
-    async with TestClient(
-        TestServer(probes_application(Readiness(lambda: operator.ready, lambda: operator.notes)))
-    ) as client:
+    checks = [
+        Check("informers", lambda: operator.ready, notes=lambda: operator.notes),
+        Check("fork-server", lambda: operator.has_fork_server, "not alive", is_required=False),
+    ]
+    async with TestClient(TestServer(probes_application(checks))) as client:
         yield client
 
 
@@ -198,27 +201,36 @@ async def test_it_is_ready_when_the_informers_know_what_is_there(client: Client,
     assert (await client.get(path)).status == 200
 
 
-async def test_verbose_lists_the_checks(client: Client, operator: Operator) -> None:
+async def test_verbose_lists_checks_and_notes(client: Client, operator: Operator) -> None:
     response = await client.get("/readyz?verbose")
     assert (response.status, (await response.text()).splitlines()) == (
         500,
-        ["[+]readyz ok", "[-]informers failed: not yet", "readyz check failed"],
+        ["[+]readyz ok", "[-]informers failed: not yet", "[+]fork-server ok", "readyz check failed"],
     )
-    operator.ready = True
-    response = await client.get("/readyz?verbose=1")
-    assert (await response.text()).splitlines() == ["[+]readyz ok", "[+]informers ok", "readyz check passed"]
-
-
-async def test_only_verbose_tells_of_a_kind_that_holds_back_nobody(client: Client, operator: Operator) -> None:
     operator.ready = True
     operator.notes = ("informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",)
     assert await (await client.get("/readyz")).text() == "ok"
-    assert (await (await client.get("/readyz?verbose")).text()).splitlines() == [
-        "[+]readyz ok",
-        "[+]informers ok",
-        "[!]informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",
-        "readyz check passed",
-    ]
+    response = await client.get("/readyz?verbose=1")
+    assert (response.status, (await response.text()).splitlines()) == (
+        200,
+        [
+            "[+]readyz ok",
+            "[+]informers ok",
+            "[+]fork-server ok",
+            "[!]informer of example.com/v1, Kind=Widget: Failed to list or watch; retrying",
+            "readyz check passed",
+        ],
+    )
+
+
+async def test_failed_check_that_is_not_required_fails_only_its_own_path(client: Client, operator: Operator) -> None:
+    operator.ready, operator.has_fork_server = True, False
+    assert await (await client.get("/readyz")).text() == "ok"
+    response = await client.get("/readyz?verbose")
+    assert (response.status, (await response.text()).splitlines()[2]) == (200, "[!]fork-server failed: not alive")
+    assert (await client.get("/readyz/fork-server")).status == 500
+    operator.has_fork_server = True
+    assert (await client.get("/readyz/fork-server")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz/informers", "/metrics", "/readyz/readyz/more"])

@@ -1,8 +1,9 @@
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
-from rolecall.runner.serving.controller_metrics import Registry
+from rolecall.runner.serving.metrics import Registry
 from rolecall.runner.serving.user_metrics import RefusedError, UserMetrics
 
 
@@ -20,7 +21,7 @@ class Metrics:
 
     def lines(self) -> list[str]:
         """Return the lines of the text."""
-        return (self.registry.render() + self.user.render()).decode().splitlines()
+        return (generate_latest(self.registry) + self.user.render()).decode().splitlines()
 
     def value(self, name: str) -> float:
         """Return the value of a series without labels."""

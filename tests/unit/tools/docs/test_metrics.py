@@ -1,7 +1,7 @@
 import pytest
 from tools.docs.metrics import families, metrics_block
 
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 
 
 def test_a_row_has_name_type_labels_and_help() -> None:

@@ -143,7 +143,7 @@ def line(**fields: str) -> str:
 
 
 def test_each_run_that_ended_is_noted_once_its_line_is_whole(operator: OperatorProcess) -> None:
-    first = line(kind="Foo", namespace="default", name="one", took="350ms")
+    first = line(kind="Foo", namespace="default", name="one", duration="350ms")
     operator.log.write_text(first[:20])
     operator.read_log()
     assert operator.last_runs == {}
@@ -153,9 +153,9 @@ def test_each_run_that_ended_is_noted_once_its_line_is_whole(operator: OperatorP
 
 
 def test_the_last_run_of_an_object_counts(operator: OperatorProcess) -> None:
-    for took in ("1s", "2s"):
+    for duration in ("1s", "2s"):
         with operator.log.open("a") as log:
-            log.write(line(kind="Node", name="one", took=took))
+            log.write(line(kind="Node", name="one", duration=duration))
         operator.read_log()
     assert operator.last_runs == {("Node", "one"): "2s"}
 
@@ -220,7 +220,7 @@ def test_an_operator_that_ended_by_itself_is_seen(operator: OperatorProcess, mon
     assert operator.has_ended
 
 
-def test_the_address_of_the_live_page_is_read_from_the_log(operator: OperatorProcess) -> None:
-    operator.log.write_text('{"msg":"Serving the live page","url":"http://127.0.0.1:7/"}\n{"msg":"other","url":"no"}\n')
+def test_the_address_of_the_dashboard_is_read_from_the_log(operator: OperatorProcess) -> None:
+    operator.log.write_text('{"msg":"Serving the dashboard","url":"http://127.0.0.1:7/"}\n{"msg":"other","url":"no"}\n')
     operator.read_log()
     assert operator.page == "http://127.0.0.1:7/"

@@ -1,0 +1,320 @@
+"""All metrics of one operator, with the names of controller-runtime and the Go runner where these have them.
+
+An operator creates one ``OperatorMetrics`` with its own registry, so several operators in one process don't share
+metrics. Each watch gets a ``ControllerMetrics`` from it: its controller, work queue, and reconciler report there.
+
+The text is in the Prometheus format, without the ``_created`` series of OpenMetrics, like that of Go controllers.
+"""
+
+import time
+from collections import Counter as CountOf
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.serving.user_metrics import DEFAULT_BUCKETS, UserMetrics
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_RECONCILE_BUCKETS = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    *(1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0),
+    *(50.0, 60.0),
+)
+_QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
+_PRIORITIES = ("high", "medium", "low")
+_OUTCOMES = ("success", "error", "requeue", "requeue_after")
+
+
+class Registry(CollectorRegistry):
+    """A registry whose metrics have no ``_created`` series."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        for metric in super().collect():
+            if metric.type in ("counter", "histogram", "summary"):
+                metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+class ResourceCreatedAt:
+    """The collector of ``resource_created_at_seconds``: one series for each primary, removed with the object.
+
+    There may be thousands of primaries, so their times become series only when the metrics are read.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[tuple[str, str, str, str, str], float] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metric without its series."""
+        text = "Creation time of each primary in seconds since the epoch; removed with the object"
+        labels = ("name", "namespace", "group", "version", "kind")
+        return [GaugeMetricFamily("resource_created_at_seconds", text, labels=labels)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metric with its series."""
+        (family,) = self.describe()
+        for labels, seconds in list(self.times.items()):
+            family.add_metric(labels, seconds)  # type: ignore[attr-defined] # describe returns a GaugeMetricFamily
+        return [family]
+
+
+class OperatorMetrics:
+    """The metrics of one operator; ``now`` is a monotonic clock in seconds."""
+
+    def __init__(self, version: str, kinds: Iterable[GVK] = (), now: Callable[[], float] = time.monotonic) -> None:
+        self.registry = Registry()
+        self.now = now
+        self._controller_names = controller_names(kinds)
+        ProcessCollector(registry=self.registry)
+        text = "Always 1; the labels have the version of rolecall"
+        self._gauge("ansible_operator_build_info", text, "commit", "version").labels("", version).set(1)
+        text = "Requests of the operator itself to the API server, without those of runs"
+        self._requests = self._counter("rest_client_requests_total", text, "code", "method", "host")
+        text = "1 on the replica that holds the Lease, 0 on all others"
+        self._leading = self._gauge("leader_election_master_status", text, "name")
+        text = "Renewals that had to read the Lease first"
+        self._slow_renewals = self._counter("leader_election_slowpath_total", text, "name")
+        self._shard_held = self._gauge(
+            "ansible_operator_shard_held", "1 for each shard that this replica holds", "shard"
+        )
+        text = "Replicas that share the shards, as this replica sees them"
+        self._shard_members = self._gauge("ansible_operator_shard_members", text)
+        self._shards_shown: set[int] = set()
+        text = "Attempts to read the mounted certificate"
+        self._reloads = self._counter("certwatcher_read_certificate_total", text)
+        text = "Failed attempts to read the mounted certificate"
+        self._failed_reloads = self._counter("certwatcher_read_certificate_errors_total", text)
+        text = "Fork servers that were replaced, by reason: stale (a file changed), died, hanging, not-ready"
+        self._fork_servers = self._counter("ansible_operator_fork_server_replacements_total", text, "reason")
+        for reason in ("stale", "died", "hanging", "not-ready"):
+            self._fork_servers.labels(reason)
+        text = "1 if runs use a patch of Ansible, 0 if not; the log has the reason"
+        self._patches = self._gauge("ansible_operator_patch_in_use", text, "patch")
+        self._define_controllers()
+        self._define_queues()
+        self.created_at = ResourceCreatedAt()
+        self.registry.register(self.created_at)
+        text = "Watches of a kind because runs have read it, up to a minute old"
+        self._read_watches = self._gauge("ansible_operator_read_watches", text, "GVK")
+        text = "Active read subscriptions of a kind, counted for each object that has read it"
+        self._read_subscriptions = self._gauge("ansible_operator_read_subscriptions", text, "GVK")
+        self.user_metrics = UserMetrics(self.registry)
+
+    def _define_controllers(self) -> None:
+        text = "Reconciles since the start, by result"
+        self.results = self._gauge("ansible_operator_reconcile_result", text, "GVK", "result")
+        text = "Duration of reconciles in seconds, including the play"
+        self.reconciles = self._histogram("ansible_operator_reconciles", text, DEFAULT_BUCKETS, "GVK")
+        prefix = "controller_runtime"
+        text = "Reconciles by result: success, error, requeue (immediately), requeue_after"
+        self.total = self._counter(f"{prefix}_reconcile_total", text, "controller", "result")
+        self.errors = self._counter(f"{prefix}_reconcile_errors_total", "Reconciles that failed", "controller")
+        text = "Always 0: every failed reconcile is retried"
+        self.terminal_errors = self._counter(f"{prefix}_terminal_reconcile_errors_total", text, "controller")
+        text = "Reconciles that crashed because of a bug in rolecall"
+        self.panics = self._counter(f"{prefix}_reconcile_panics_total", text, "controller")
+        text = "Duration of reconciles in seconds"
+        self.seconds = self._histogram(f"{prefix}_reconcile_time_seconds", text, _RECONCILE_BUCKETS, "controller")
+        self.workers = self._gauge(f"{prefix}_max_concurrent_reconciles", "Number of workers", "controller")
+        self.active = self._gauge(f"{prefix}_active_workers", "Workers that are reconciling", "controller")
+
+    def _define_queues(self) -> None:
+        by = ("name", "controller")
+        self.depth = self._gauge("workqueue_depth", "Requests that are waiting for a worker", *by, "priority")
+        self.adds = self._counter("workqueue_adds_total", "Requests that were added to the queue", *by)
+        self.retries = self._counter("workqueue_retries_total", "Requests that are retried after a failure", *by)
+        text = "Seconds that requests wait for a worker"
+        self.waited = self._histogram("workqueue_queue_duration_seconds", text, _QUEUE_BUCKETS, *by)
+        text = "Seconds that workers take for a request"
+        self.worked = self._histogram("workqueue_work_duration_seconds", text, _QUEUE_BUCKETS, *by)
+        self.unfinished = self._gauge("workqueue_unfinished_work_seconds", "Total seconds of work in progress", *by)
+        text = "Seconds of the oldest work in progress"
+        self.longest = self._gauge("workqueue_longest_running_processor_seconds", text, *by)
+        text = "Requests that are waiting for a worker, by priority: high, medium, low"
+        self.depth_by_priority = self._gauge("ansible_operator_workqueue_depth", text, "controller", "priority")
+        name = "ansible_operator_workqueue_queue_duration_seconds"
+        text = "Seconds that requests wait for a worker, by the priority in which they leave the queue"
+        self.waited_by_priority = self._histogram(name, text, _QUEUE_BUCKETS, "controller", "priority")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def render(self) -> bytes:
+        """Return the text of all metrics; safe in any thread."""
+        return generate_latest(self.registry) + self.user_metrics.render()
+
+    def controller(self, gvk: GVK, workers: int) -> "ControllerMetrics":
+        """Return the metrics of the controller of a watched kind, with all series at 0."""
+        return ControllerMetrics(self, self._controller_names[gvk], gvk, workers)
+
+    def count_request(self, code: str, method: str, host: str) -> None:
+        """Count a request to the API server; the code of a request without a response is ``<error>``."""
+        self._requests.labels(code, method, host).inc()
+
+    def count_certificate(self, *, succeeded: bool) -> None:
+        """Count an attempt to read the certificate of the metrics endpoint."""
+        self._reloads.inc()
+        if not succeeded:
+            self._failed_reloads.inc()
+
+    def count_fork_server(self, reason: str) -> None:
+        """Count a fork server that takes no further runs."""
+        self._fork_servers.labels(reason).inc()
+
+    def set_patches(self, patches: Mapping[str, bool]) -> None:
+        """Set whether runs use each patch of Ansible."""
+        for name, in_use in patches.items():
+            self._patches.labels(name).set(in_use)
+
+    def set_leading(self, name: str, *, leading: bool) -> None:
+        """Set whether this replica is the leader of an election."""
+        self._leading.labels(name).set(leading)
+        self._slow_renewals.labels(name)
+
+    def count_slow_renewal(self, name: str) -> None:
+        """Count a renewal that had to read the Lease first."""
+        self._slow_renewals.labels(name).inc()
+
+    def set_shards(self, held: Collection[int], members: int) -> None:
+        """Set which shards this replica holds, and how many replicas share all of them."""
+        for index in self._shards_shown - set(held):
+            self._shard_held.remove(str(index))
+        for index in held:
+            self._shard_held.labels(str(index)).set(1)
+        self._shards_shown = set(held)
+        self._shard_members.set(members)
+
+    def set_read_watches(self, gvk: str, watches: int, subscriptions: int) -> None:
+        """Set the number of watches and subscriptions of a kind that runs have read."""
+        self._read_watches.labels(gvk).set(watches)
+        self._read_subscriptions.labels(gvk).set(subscriptions)
+
+
+def controller_names(kinds: Iterable[GVK]) -> dict[GVK, str]:
+    """Return the name of each kind's controller: ``<kind>-<version>-controller``, as in the Go runner.
+
+    If two groups have a kind of that name, the name contains the group too.
+    """
+    gvks = tuple(kinds)
+    sharing = CountOf((gvk.kind.lower(), gvk.version) for gvk in gvks)
+    names = {}
+    for gvk in gvks:
+        group = f"{gvk.group}-" if sharing[gvk.kind.lower(), gvk.version] > 1 and gvk.group else ""
+        names[gvk] = f"{gvk.kind}-{group}{gvk.version}-controller".lower()
+    return names
+
+
+class ControllerMetrics:
+    """The metrics of one controller, its work queue, its objects, and its runs.
+
+    Queue depth, unfinished work, and the oldest work are computed when the metrics are read.
+    """
+
+    def __init__(self, metrics: OperatorMetrics, name: str, gvk: GVK, workers: int) -> None:
+        self._metrics, self._name, self._gvk, self._kind = metrics, name, gvk, str(gvk)
+        self._now = metrics.now
+        self._queued: dict[Hashable, tuple[float, str]] = {}
+        """The time since which each request has been waiting, and its priority."""
+        self._taken: dict[Hashable, float] = {}
+        self._started: dict[Hashable, float] = {}
+        metrics.workers.labels(name).set(workers)
+        for outcome in _OUTCOMES:
+            metrics.total.labels(name, outcome)
+        for family in (metrics.errors, metrics.terminal_errors, metrics.panics, metrics.seconds, metrics.active):
+            family.labels(name)
+        metrics.reconciles.labels(self._kind)
+        for result in ("succeeded", "failed"):
+            metrics.results.labels(self._kind, result)
+        metrics.depth.labels(name, name, "").set_function(lambda: float(len(self._queued)))
+        metrics.unfinished.labels(name, name).set_function(lambda: sum(self._ages()))
+        metrics.longest.labels(name, name).set_function(lambda: max(self._ages(), default=0.0))
+        for family in (metrics.adds, metrics.retries, metrics.waited, metrics.worked):
+            family.labels(name, name)
+        for priority in _PRIORITIES:
+            metrics.depth_by_priority.labels(name, priority)
+            metrics.waited_by_priority.labels(name, priority)
+
+    def _ages(self) -> list[float]:
+        """Return the seconds since a worker took each request in progress."""
+        now = self._now()
+        return [now - taken for taken in list(self._taken.values())]
+
+    def _depth(self, priority: str) -> Gauge:
+        return self._metrics.depth_by_priority.labels(self._name, priority)
+
+    def added(self, request: Hashable, priority: str) -> None:
+        """Record that a request became due."""
+        self._queued[request] = (self._now(), priority)
+        self._depth(priority).inc()
+        self._metrics.adds.labels(self._name, self._name).inc()
+
+    def moved(self, request: Hashable, priority: str) -> None:
+        """Record that a waiting request has another priority; its waiting time continues."""
+        since, before = self._queued[request]
+        self._queued[request] = (since, priority)
+        self._depth(before).dec()
+        self._depth(priority).inc()
+
+    def taken(self, request: Hashable) -> None:
+        """Record that a worker took a request."""
+        now = self._taken[request] = self._now()
+        since, priority = self._queued.pop(request)
+        self._depth(priority).dec()
+        self._metrics.waited.labels(self._name, self._name).observe(now - since)
+        self._metrics.waited_by_priority.labels(self._name, priority).observe(now - since)
+
+    def dropped(self, request: Hashable) -> None:
+        """Record that a request left the queue without a worker."""
+        _, priority = self._queued.pop(request)
+        self._depth(priority).dec()
+
+    def finished(self, request: Hashable) -> None:
+        """Record that a worker is done with a request."""
+        now = self._now()
+        self._metrics.worked.labels(self._name, self._name).observe(now - self._taken.pop(request, now))
+
+    def retried(self, _request: Hashable) -> None:
+        """Record that a request will be retried after a failure."""
+        self._metrics.retries.labels(self._name, self._name).inc()
+
+    def started(self, request: Hashable) -> None:
+        """Record the start of a reconcile."""
+        self._started[request] = self._now()
+        self._metrics.active.labels(self._name).inc()
+
+    def ended(self, request: Hashable, outcome: str) -> None:
+        """Record the result of a reconcile: success, error, requeue, requeue_after, or panic."""
+        metrics, name, now = self._metrics, self._name, self._now()
+        seconds = now - self._started.pop(request, now)
+        metrics.active.labels(name).dec()
+        metrics.seconds.labels(name).observe(seconds)
+        metrics.reconciles.labels(self._kind).observe(seconds)
+        if outcome == "panic":
+            metrics.panics.labels(name).inc()
+            outcome = "error"
+        if outcome == "error":
+            metrics.errors.labels(name).inc()
+        metrics.total.labels(name, outcome).inc()
+
+    def run_ended(self, *, succeeded: bool) -> None:
+        """Count a run by its result, or a failure before it."""
+        self._metrics.results.labels(self._kind, "succeeded" if succeeded else "failed").inc()
+
+    def set_created_at(self, key: ObjectKey, timestamp: str | None) -> None:
+        """Set the ``creationTimestamp`` of a primary; None, or an invalid one, removes its series."""
+        labels = (key.name, key.namespace, self._gvk.group, self._gvk.version, self._gvk.kind)
+        try:
+            self._metrics.created_at.times[labels] = datetime.fromisoformat(timestamp or "").timestamp()
+        except ValueError:
+            self._metrics.created_at.times.pop(labels, None)
