@@ -1,6 +1,6 @@
 """Two replicas of which one leads, and what happens to the leader."""
 
-from rolecall.runner.election.elector import LEASE
+from rolecall.runner.election.lease import LEASE
 from tests.chaos.accepted import until
 from tests.chaos.lease_faults import Part, Worker
 from tests.chaos.replica import Replica

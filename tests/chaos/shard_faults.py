@@ -1,6 +1,6 @@
 """Three replicas that share the work, and what happens to one of them: the one that has the long run."""
 
-from rolecall.runner.election.elector import LEASE
+from rolecall.runner.election.lease import LEASE
 from rolecall.runner.election.membership import shard_of
 from tests.chaos.accepted import until
 from tests.chaos.heartbeats import HEARTBEAT

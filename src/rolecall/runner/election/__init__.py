@@ -1,5 +1,5 @@
-"""Shards: several replicas share the objects, each object has one replica that reconciles it.
+"""Which replica works: one leader, or with shards several replicas that share the objects.
 
-``hashing`` says to which shard an object belongs, ``leases`` how Leases say who holds it, ``protocol`` what a replica
-does about that, ``member`` does it, and ``held_shards`` lets only objects of shards that are held into the queues.
+``lease`` defines the contents of Leases, ``elector`` holds one, ``membership`` decides who holds which shard, and
+``shard_member`` acts on that. ``lease_guard`` and ``lease_watchdog`` kill a replica before its Lease expires.
 """

@@ -1,48 +1,53 @@
 """Leader election: of several replicas only the one that holds the Lease works.
 
 A replica without the Lease polls it and takes it when it is free, was released, or has not been renewed for its
-duration. The holder renews it. A holder that cannot renew it before its deadline, or that finds another holder, has
-lost it and must stop working before another replica may take it; ``seconds_left`` says how much time that leaves.
-A guard ends what has not stopped a little before, and from then on nothing is written.
-Clocks of different machines are never compared: what counts is how long ago this replica saw the Lease change.
-
-Leader election as the settings ask for it: the Lease and its times.
+duration. The holder renews it. A holder that can't renew it before its deadline, or that finds another holder, has lost
+it and must stop working before another replica may take it; ``seconds_left`` is the time until then. The watchdog kills
+a replica that hasn't stopped shortly before, and from then on nothing is written.
+Clocks of different machines are never compared: only the time since this replica saw the Lease change counts.
 """
 
 import asyncio
 import math
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rolecall.kube.errors import ConflictError, KubeError, NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
-from rolecall.runner.election.lease import Attempts, free_lease, held_lease, spec_of
+from rolecall.runner.election.lease import LEASE, free_lease, held_lease, new_lease, spec_of, timestamp
 from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
+if TYPE_CHECKING:  # tools without metrics use LeadershipLostError too
+    from rolecall.runner.serving.operator_metrics import OperatorMetrics
+
 logger = get_logger("leader")
 
-LEASE = GVK("coordination.k8s.io", "v1", "Lease")
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+MAX_SHARDS = 256
+"""Each has a Lease, and every replica reads all of them every two seconds."""
+
+_RETRY_SECONDS = 2.0
+_RETRIES_PER_DEADLINE = 4
 _ATTEMPT_SHARE = 0.5
-"""Of the deadline: the longest time for one attempt, so that a request without an answer leaves time for another."""
+"""Of the deadline: the longest time for one attempt, so that a request without a response leaves time for another."""
 
 _GUARD_SHARE = 0.2
-"""Of the time between the deadline and the end of the Lease: what is left when a guard ends this replica."""
+"""Of the time between the deadline and the end of the Lease: the rest when the watchdog kills this replica."""
 
 
 class LeadershipLostError(KubeError):
-    """The Lease could not be renewed in time, or another replica holds it."""
+    """The Lease couldn't be renewed in time, or another replica holds it."""
 
 
 class LeaseClient(Protocol):
-    """What an election needs from the API server; ``rolecall.kube.client.Client`` is one."""
+    """The requests to the API server for Leases; ``rolecall.kube.client.Client`` implements them."""
 
     async def get(self, gvk: GVK, key: ObjectKey) -> RawObject:
         """Return an object. Raises NotFoundError."""
@@ -56,15 +61,12 @@ class LeaseClient(Protocol):
         """Replace an object in the version that was read. Raises ConflictError if it has changed."""
         ...
 
+    async def delete(self, gvk: GVK, key: ObjectKey) -> None:
+        """Delete an object. Raises NotFoundError."""
+        ...
 
-class ElectionObserver(Protocol):
-    """Observes an election; must return at once."""
-
-    def set_leading(self, name: str, *, leading: bool) -> None:
-        """Take note of whether this replica is the leader."""
-
-    def count_slow_renewal(self, name: str) -> None:
-        """Take note of a renewal that had to read the Lease first."""
+    def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
+        """Yield all objects of a namespace as they are at one moment, page by page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,85 @@ class Election:
 
     key: ObjectKey
     identity: str
-    lease_seconds: float = 15.0
-    renew_deadline_seconds: float = 10.0
-    retry_seconds: float = 2.0
-    is_membership: bool = False
-    """Whether the Lease is this replica's alone: it is made once, and never taken again after it was lost."""
+    lease_seconds: float
+    renew_deadline_seconds: float
+    retry_seconds: float
+    member_of: str = ""
+    """The election whose member Lease this is: only its member creates it, and never takes it again after a loss."""
+
+    @property
+    def name(self) -> str:
+        """The name of the election in metrics."""
+        return self.member_of or self.key.name
 
     @property
     def work_seconds(self) -> float:
         """How long after a renewal a holder may work; shorter than the Lease, so that all can end before it does."""
         return self.lease_seconds - (self.lease_seconds - self.renew_deadline_seconds) * _GUARD_SHARE
+
+
+def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> Election | None:
+    """Return the election to take part in, None without one. Raises ConfigurationError if a setting is missing."""
+    if settings.shards and not settings.leader_elect:
+        raise ConfigurationError(f"--shards {settings.shards} needs leader election: give --leader-elect")
+    if settings.shards > MAX_SHARDS:
+        raise ConfigurationError(f"--shards: expected at most {MAX_SHARDS}, found {settings.shards}")
+    if not settings.leader_elect:
+        return None
+    if not settings.leader_election_id:
+        raise ConfigurationError("leader election needs a name for its Lease: give --leader-election-id")
+    lease, deadline = settings.lease_duration_seconds, settings.renew_deadline_seconds
+    if not 0 < deadline < lease:
+        raise ConfigurationError(
+            f"--leader-elect-renew-deadline must be above 0 and below --leader-elect-lease-duration, "
+            f"found {deadline:g} s and {lease:g} s"
+        )
+    namespace = settings.leader_election_namespace
+    if not namespace:
+        try:
+            namespace = namespace_file.read_text(encoding="utf-8").strip()
+        except OSError:
+            raise ConfigurationError(
+                "leader election outside a cluster needs a namespace for its Lease: give --leader-election-namespace"
+            ) from None
+    return Election(
+        key=ObjectKey(namespace, settings.leader_election_id),
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        lease_seconds=lease,
+        renew_deadline_seconds=deadline,
+        retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),
+    )
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Attempts to read or write a Lease, each limited in time; a repeated error is logged once."""
+
+    clock: Clock
+    lease: str
+    last_error: str = field(default="", init=False)
+    """Why the last attempt failed, empty if it succeeded."""
+
+    async def within(self, seconds: float, work: Coroutine[Any, Any, bool]) -> bool:
+        """Return the result of the work; False if it raises a KubeError or hasn't ended after so many seconds."""
+        task = asyncio.create_task(work)
+        timer = asyncio.create_task(sleep(self.clock, seconds))
+        succeeded, error_text = False, ""
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                succeeded = task.result()
+            else:
+                error_text = f"no answer within {seconds:g} s"
+        except KubeError as error:
+            error_text = str(error)
+        finally:
+            for each in (task, timer):
+                each.cancel()
+        if error_text and error_text != self.last_error:
+            logger.warning("Could not read or write the Lease", lease=self.lease, error=error_text)
+        self.last_error = error_text
+        return succeeded
 
 
 @dataclass(slots=True)
@@ -96,7 +167,7 @@ class Elector:
     client: LeaseClient
     election: Election
     clock: Clock
-    observer: ElectionObserver
+    metrics: "OperatorMetrics | None" = None
     on_renewal: Callable[[float], None] | None = None
     """Called with the monotonic time at which this replica must have ended, whenever that changes; infinity after the
     release of the Lease."""
@@ -119,7 +190,7 @@ class Elector:
 
     @property
     def seconds_left(self) -> float:
-        """How long this replica may still act as the leader; 0 or less if it may not."""
+        """How long this replica may still act as the leader; 0 or less if it isn't permitted to."""
         return self._renewed + self.election.lease_seconds - self.clock.monotonic()
 
     @property
@@ -134,55 +205,64 @@ class Elector:
     async def run(self) -> None:
         """Take the Lease when it is free, then renew it until cancelled. Raises LeadershipLostError."""
         election = self.election
-        self.observer.set_leading(election.key.name, leading=False)
-        self._log("Waiting to become the leader")
+        self._report(leading=False)
         while not await self._attempt(election.renew_deadline_seconds * _ATTEMPT_SHARE):
-            if election.is_membership and self._lease is not None and self._holder != election.identity:
+            if election.member_of and self._lease is not None and self._holder != election.identity:
                 self._lose(f"it is held by {self._holder!r} now")
             await sleep(self.clock, election.retry_seconds)
         self._elected.set()
-        self.observer.set_leading(election.key.name, leading=True)
-        self._log("Became the leader")
+        self._report(leading=True)
         try:
             while True:
                 await sleep(self.clock, election.retry_seconds)
                 await self._renew()
         finally:
-            self.observer.set_leading(election.key.name, leading=False)
-
-    def _log(self, message: str) -> None:
-        if not self.election.is_membership:
-            logger.info(message, lease=str(self.election.key), identity=self.election.identity)
+            if self.metrics is not None and not election.member_of:
+                self.metrics.set_leading(election.name, leading=False)
 
     async def release(self) -> None:
-        """Release the Lease if this replica holds it, so that the next one need not wait. Call it after ``run``."""
+        """Release the Lease if this replica holds it, so that the next one takes it soon. Call it after ``run``."""
         if not self.is_leading or self.seconds_left <= 0:
             return
         self._elected.clear()
         self._renewed = -math.inf  # nothing is written from here on
-        if await self._attempts.within(self.election.retry_seconds, self._give_back()):
+        if await self._attempts.within(self.election.retry_seconds, self._free()):
             logger.info("Released the Lease", lease=str(self.election.key))
-        self._tell_end(math.inf)
+        if self.on_renewal is not None:
+            self.on_renewal(math.inf)
 
-    async def _give_back(self) -> bool:
-        lease = self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been cut short
+    def _report(self, *, leading: bool) -> None:
+        """Log and count the state of the election; members report it for their group."""
+        election = self.election
+        if election.member_of:
+            return
+        if self.metrics is not None:
+            self.metrics.set_leading(election.name, leading=leading)
+        message = "Became the leader" if leading else "Waiting to become the leader"
+        logger.info(message, lease=str(election.key), identity=election.identity)
+
+    async def _free(self) -> bool:
+        self._lease = await self.client.get(LEASE, self.election.key)  # a renewal may have been interrupted
         if self._holder != self.election.identity:
             return False
-        return await self._put(free_lease(lease, timestamp(self.clock)))
+        await self.client.replace(free_lease(self._lease, timestamp(self.clock)))
+        return True
 
     async def _renew(self) -> None:
-        deadline = self._renewed + self.election.renew_deadline_seconds
+        """Renew the Lease before its deadline. Raises LeadershipLostError."""
+        election = self.election
+        deadline = self._renewed + election.renew_deadline_seconds
         while True:
             left = deadline - self.clock.monotonic()
             if left <= 0:
-                seconds = self.election.renew_deadline_seconds
-                self._lose(f"it could not be renewed for {seconds:g} s: {self._attempts.trouble}")
-            if await self._attempt(min(left, self.election.renew_deadline_seconds * _ATTEMPT_SHARE)):
+                seconds, error = election.renew_deadline_seconds, self._attempts.last_error
+                self._lose(f"it could not be renewed for {seconds:g} s: {error}")
+            if await self._attempt(min(left, election.renew_deadline_seconds * _ATTEMPT_SHARE)):
                 return
-            if (holder := self._holder) != self.election.identity:
+            if (holder := self._holder) != election.identity:
                 self._is_replaced = True
                 self._lose(f"it is held by {holder!r} now")
-            await sleep(self.clock, min(self.election.retry_seconds, deadline - self.clock.monotonic()))
+            await sleep(self.clock, min(election.retry_seconds, deadline - self.clock.monotonic()))
 
     @property
     def _holder(self) -> str:
@@ -195,54 +275,45 @@ class Elector:
         raise error
 
     async def _attempt(self, seconds: float) -> bool:
-        """Try once to take or renew the Lease; return whether this replica holds it for sure."""
+        """Try once to take or renew the Lease; return whether this replica certainly holds it."""
         started = self.clock.monotonic()
         if not await self._attempts.within(seconds, self._take_or_renew()):
             return False
-        self._renewed = started  # other replicas count from when they see the renewal, which is later
-        self._tell_end(started + self.election.work_seconds)
-        return True
-
-    def _tell_end(self, when: float) -> None:
+        self._renewed = started  # other replicas count from the time at which they see the renewal, which is later
         if self.on_renewal is not None:
-            self.on_renewal(when)
+            self.on_renewal(started + self.election.work_seconds)
+        return True
 
     async def _take_or_renew(self) -> bool:
-        if self.is_leading and self._lease is not None:
+        election, is_held = self.election, self.is_leading and self._lease is not None
+        if is_held and self._lease is not None:
             try:
-                return await self._put(self._claimed(self._lease))
+                self._lease = await self.client.replace(self._claimed(self._lease))
             except (ConflictError, NotFoundError):
-                self.observer.count_slow_renewal(self.election.key.name)
+                if self.metrics is not None:
+                    self.metrics.count_slow_renewal(election.name)
+            else:
+                return True
         try:
-            self._lease = await self.client.get(LEASE, self.election.key)
+            self._lease = await self.client.get(LEASE, election.key)
         except NotFoundError:
-            if self.is_leading and self.election.is_membership:
+            if is_held and election.member_of:
                 self._lease = None
                 return False
-            return await self._create()
-        if self._holder != self.election.identity and not self._may_take(self._lease):
-            return False
+            write = self.client.create(self._claimed(new_lease(election.key)))
+        else:
+            if self._holder != election.identity and not self._may_take(self._lease):
+                return False
+            write = self.client.replace(self._claimed(self._lease))
         try:
-            return await self._put(self._claimed(self._lease))
+            self._lease = await write
         except ConflictError:
-            return False  # another replica was quicker; the next attempt shows which one
-
-    async def _create(self) -> bool:
-        metadata = {"name": self.election.key.name, "namespace": self.election.key.namespace}
-        lease = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata}
-        try:
-            self._lease = await self.client.create(self._claimed(lease))
-        except ConflictError:
-            return False
-        return True
-
-    async def _put(self, lease: RawObject) -> bool:
-        self._lease = await self.client.replace(lease)
+            return False  # another replica was faster; the next attempt shows which one
         return True
 
     def _may_take(self, lease: RawObject) -> bool:
-        """Return whether a Lease has no holder, or one that has not renewed it for its duration."""
-        if self.election.is_membership:
+        """Return whether a Lease has no holder, or one that hasn't renewed it for its duration."""
+        if self.election.member_of:
             return False
         spec = spec_of(lease)
         if not spec.get("holderIdentity"):
@@ -256,55 +327,3 @@ class Elector:
         """Return a Lease that this replica takes or renews now."""
         election = self.election
         return held_lease(lease, election.identity, math.ceil(election.lease_seconds), timestamp(self.clock))
-
-
-def timestamp(clock: Clock) -> str:
-    """Return the time of the wall clock as Leases have it."""
-    return datetime.fromtimestamp(clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_RETRY_SECONDS = 2.0
-_RETRIES_PER_DEADLINE = 4
-MAX_SHARDS = 256
-"""Each has a Lease, and every replica reads all of them every two seconds."""
-
-
-def election_of(settings: Settings, namespace_file: Path = NAMESPACE_FILE) -> Election | None:
-    """Return the election to take part in, None without one. Raises ConfigurationError when something is missing."""
-    _check_shards(settings)
-    if not settings.leader_elect:
-        return None
-    if not settings.leader_election_id:
-        raise ConfigurationError("leader election needs a name for its Lease: give --leader-election-id")
-    lease, deadline = settings.lease_duration_seconds, settings.renew_deadline_seconds
-    if not 0 < deadline < lease:
-        raise ConfigurationError(
-            f"--leader-elect-renew-deadline must be above 0 and below --leader-elect-lease-duration, "
-            f"found {deadline:g} s and {lease:g} s"
-        )
-    return Election(
-        key=ObjectKey(
-            settings.leader_election_namespace or _own_namespace(namespace_file), settings.leader_election_id
-        ),
-        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
-        lease_seconds=lease,
-        renew_deadline_seconds=deadline,
-        retry_seconds=min(_RETRY_SECONDS, deadline / _RETRIES_PER_DEADLINE),
-    )
-
-
-def _check_shards(settings: Settings) -> None:
-    if settings.shards and not settings.leader_elect:
-        raise ConfigurationError(f"--shards {settings.shards} needs leader election: give --leader-elect")
-    if settings.shards > MAX_SHARDS:
-        raise ConfigurationError(f"--shards: expected at most {MAX_SHARDS}, found {settings.shards}")
-
-
-def _own_namespace(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError:
-        raise ConfigurationError(
-            "leader election outside of a cluster needs a namespace for its Lease: give --leader-election-namespace"
-        ) from None

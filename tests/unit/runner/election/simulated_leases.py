@@ -1,12 +1,13 @@
-"""Leases of an API server as replicas reach it: requests and answers take their time, get lost, or come too late."""
+"""Leases of an API server, reached directly or over a network where requests and responses are slow or get lost."""
 
 import asyncio
 import itertools
 import random
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from rolecall.kube.errors import ConflictError, NotFoundError, UnreachableError
+from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundError, UnreachableError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 
 _SLOW, _LATE, _LOST = 0.02, 0.004, 0.004
@@ -28,37 +29,38 @@ class LeaseServer:
         return self.leases[name]
 
     def create(self, obj: RawObject) -> RawObject:
-        """Make a Lease."""
+        """Create a Lease."""
         if obj["metadata"]["name"] in self.leases:
             raise ConflictError(409, "AlreadyExists", "it exists")
-        return self._store(obj)
+        return self.put(obj)
 
     def replace(self, obj: RawObject) -> RawObject:
         """Replace a Lease in the version that was read."""
         if obj["metadata"]["resourceVersion"] != self.get(obj["metadata"]["name"])["metadata"]["resourceVersion"]:
             raise ConflictError(409, "Conflict", "it has changed")
-        return self._store(obj)
+        return self.put(obj)
 
     def delete(self, name: str) -> None:
         """Delete a Lease."""
         self.get(name)
         del self.leases[name]
 
-    def _store(self, obj: RawObject) -> RawObject:
+    def put(self, obj: RawObject) -> RawObject:
+        """Store a Lease in any version."""
         self.writes += 1
         stored = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(next(self._versions))}}
         self.leases[obj["metadata"]["name"]] = stored
         return stored
 
     def holder(self, name: str) -> str:
-        """Return who holds a Lease, empty if nobody does."""
+        """Return the holder of a Lease, empty if it has none."""
         return str(self.leases.get(name, {}).get("spec", {}).get("holderIdentity", ""))
 
 
 class Network:
-    """What lies between a replica and the server: while it ``is_cut`` nothing passes, if it ``is_good`` all does.
+    """The network between a replica and the server: while it ``is_cut`` nothing passes, if it ``is_good`` all does.
 
-    Answers wait until their replica, which may be frozen, ``can_go_on``.
+    Responses wait until their replica, which may be frozen, ``can_go_on``.
     """
 
     def __init__(self, chance: random.Random, can_go_on: asyncio.Event) -> None:
@@ -67,7 +69,7 @@ class Network:
         self._can_go_on = can_go_on
 
     async def send(self, work: Callable[[], Any]) -> Any:
-        """Return the answer. A request that nobody waits for any more arrives all the same."""
+        """Return the response. A request arrives even if its replica no longer waits for it."""
         arrival = asyncio.ensure_future(self._arrive(work))
         arrival.add_done_callback(lambda each: each.cancelled() or each.exception())
         await asyncio.wait({arrival})
@@ -84,7 +86,7 @@ class Network:
         drawn = 1.0 if self.is_good else self._chance.random()
         if self.is_cut or drawn < _LOST:
             await asyncio.sleep(_NEVER)
-            raise UnreachableError("nothing came back")
+            raise UnreachableError("no response")
         if drawn < _LOST + _LATE:
             await asyncio.sleep(self._chance.uniform(5, 40))
         elif drawn < _LOST + _LATE + _SLOW:
@@ -93,31 +95,71 @@ class Network:
             await asyncio.sleep(self._chance.uniform(0.001, 0.03))
 
 
-class SimulatedClient:
-    """Implements ``rolecall.runner.election.shard_member.ShardLeaseClient``."""
+class LeaseRequests(ABC):
+    """The requests of a ``LeaseClient``, in terms of calls to the server that subclasses transmit."""
 
-    def __init__(self, server: LeaseServer, network: Network) -> None:
-        self._server, self._network = server, network
+    def __init__(self, server: LeaseServer) -> None:
+        self.server = server
+
+    @abstractmethod
+    async def send(self, verb: str, work: Callable[[], Any]) -> Any:
+        """Transmit a request, and return its response."""
 
     async def get(self, _gvk: GVK, key: ObjectKey) -> RawObject:
         """Return a Lease."""
-        found: RawObject = await self._network.send(lambda: self._server.get(key.name))
+        found: RawObject = await self.send("get", lambda: self.server.get(key.name))
         return found
 
     async def create(self, obj: RawObject) -> RawObject:
-        """Make a Lease."""
-        made: RawObject = await self._network.send(lambda: self._server.create(obj))
-        return made
+        """Create a Lease."""
+        created: RawObject = await self.send("create", lambda: self.server.create(obj))
+        return created
 
     async def replace(self, obj: RawObject) -> RawObject:
         """Replace a Lease."""
-        written: RawObject = await self._network.send(lambda: self._server.replace(obj))
+        written: RawObject = await self.send("update", lambda: self.server.replace(obj))
         return written
 
     async def delete(self, _gvk: GVK, key: ObjectKey) -> None:
         """Delete a Lease."""
-        await self._network.send(lambda: self._server.delete(key.name))
+        await self.send("delete", lambda: self.server.delete(key.name))
 
     async def list_pages(self, _gvk: GVK, _namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
         """Yield all Leases."""
-        yield await self._network.send(lambda: list(self._server.leases.values())), ""
+        yield await self.send("list", lambda: list(self.server.leases.values())), ""
+
+
+class SimulatedClient(LeaseRequests):
+    """Reaches the server over a network."""
+
+    def __init__(self, server: LeaseServer, network: Network) -> None:
+        super().__init__(server)
+        self._network = network
+
+    async def send(self, _verb: str, work: Callable[[], Any]) -> Any:
+        """Send a request over the network."""
+        return await self._network.send(work)
+
+
+class DirectClient(LeaseRequests):
+    """Reaches the server after a constant delay, unless it hangs, fails, or isn't permitted to send a verb."""
+
+    def __init__(self, server: LeaseServer, delay_seconds: float = 0.0) -> None:
+        super().__init__(server)
+        self.hangs = False
+        self.error: KubeError | None = None
+        self.denied_verbs: set[str] = set()
+        self.verbs: list[str] = []
+        self._delay_seconds = delay_seconds
+
+    async def send(self, verb: str, work: Callable[[], Any]) -> Any:
+        """Send a request."""
+        self.verbs.append(verb)
+        await asyncio.sleep(self._delay_seconds)
+        if self.hangs:
+            await asyncio.Event().wait()
+        if verb in self.denied_verbs:
+            raise ApiError(403, "Forbidden", f"cannot {verb} leases")
+        if self.error is not None:
+            raise self.error
+        return work()

@@ -1,12 +1,12 @@
-"""Replicas of a simulation: each with a clock of its own, a network, a guard, and work that takes time to end.
+"""Replicas of a simulation: each with its own clock, a network, a watchdog, and work that takes time to end.
 
-They run the real ``ShardMember`` and the real ``Elector``. A guard kills at the time that it was told, whatever the
-replica does. Work of a replica goes on while it is frozen, and ends when it is killed.
+They run the real ``ShardMember`` and the real ``Elector``. A watchdog kills its replica at the time of the last
+renewal's end, regardless of its state. The work of a replica continues while it is frozen, and ends when it is killed.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 
 from rolecall.kube.references import ObjectKey
@@ -15,11 +15,17 @@ from rolecall.runner.election.shard_member import ShardMember
 from tests.unit.runner.election.simulated_leases import LeaseServer, Network, SimulatedClient
 
 GROUP = ObjectKey("operators", "lock")
+LEASE_SECONDS, RENEW_DEADLINE_SECONDS, RETRY_SECONDS = 15.0, 10.0, 2.0
 _MAX_DRIFT = 0.001
 
 
+def election(identity: str) -> Election:
+    """Return the election that all tests take part in."""
+    return Election(GROUP, identity, LEASE_SECONDS, RENEW_DEADLINE_SECONDS, RETRY_SECONDS)
+
+
 class DriftingClock:
-    """A clock that runs a little too fast or too slow, from any time on; it tells nothing while its owner is frozen."""
+    """A clock that is a little too fast or too slow and starts at any time; it stops while its owner is frozen."""
 
     def __init__(self, chance: random.Random, can_go_on: asyncio.Event) -> None:
         self._rate = 1 + chance.uniform(-_MAX_DRIFT, _MAX_DRIFT)
@@ -44,7 +50,7 @@ class DriftingClock:
             else:
                 callback()
 
-        # Real time goes on between two readings of a clock, however close they are.
+        # Real time passes between two readings of a clock, however close they are.
         return loop.call_later(max(1e-6, self.seconds_until(when_monotonic)), fire)
 
     def seconds_until(self, when_monotonic: float) -> float:
@@ -53,7 +59,7 @@ class DriftingClock:
 
 
 class Ledger:
-    """Who works for what; ``violations`` says when two replicas worked for the same."""
+    """The replica that works for each shard; ``violations`` lists two replicas that worked for the same shard."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
@@ -62,7 +68,7 @@ class Ledger:
         self.taken = 0
 
     def begin(self, replica: str, count: int, index: int) -> None:
-        """Take note that a replica works for a shard; without shards it works for the only one of 0."""
+        """Record that a replica works for a shard; without shards it works for the only one of 0."""
         for (other_count, other_index), other in self.working.items():
             if other_count != count or other_index == index:
                 self.violations.append(f"{replica}: shard {index} of {count}, {other}: {other_index} of {other_count}")
@@ -70,13 +76,13 @@ class Ledger:
         self.taken += 1
 
     def end(self, replica: str, count: int, index: int) -> None:
-        """Take note that a replica does not work for a shard any more."""
+        """Record that a replica no longer works for a shard."""
         if self.working.get((count, index)) == replica:
             del self.working[count, index]
             self.ended_at[count, index] = asyncio.get_running_loop().time()
 
     def end_all(self, replica: str) -> None:
-        """Take note that a replica is dead."""
+        """Record that a replica is dead."""
         for count, index in [each for each, worker in self.working.items() if worker == replica]:
             self.end(replica, count, index)
 
@@ -96,13 +102,13 @@ class Replica:
         self._ledger, self._chance = ledger, chance
         self.network = Network(chance, self.can_go_on)
         self._clock = DriftingClock(chance, self.can_go_on)
-        self._guard: asyncio.TimerHandle | None = None
-        client, election = SimulatedClient(server, self.network), Election(GROUP, identity)
+        self._watchdog: asyncio.TimerHandle | None = None
+        client = SimulatedClient(server, self.network)
         self._part: ShardMember | Elector
         if count:
-            self._part = ShardMember(self, client, election, self._clock, self, self._end_at)
+            self._part = ShardMember(self, client, election(identity), self._clock, on_renewal=self._end_at)
         else:
-            self._part = Elector(client, election, self._clock, self, self._end_at)
+            self._part = Elector(client, election(identity), self._clock, on_renewal=self._end_at)
         self._running = asyncio.create_task(self._part.run())
         self._life = asyncio.create_task(self._live())
 
@@ -138,37 +144,28 @@ class Replica:
         """Kill it and its work."""
         self.is_dead = True
         self._ledger.end_all(self.identity)
-        if self._guard is not None:
-            self._guard.cancel()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         self._running.cancel()
         self._life.cancel()
 
     def _end_at(self, when: float) -> None:
-        if self._guard is not None:
-            self._guard.cancel()
-            self._guard = None
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
         if when != float("inf"):
             loop = asyncio.get_running_loop()
-            self._guard = loop.call_later(self._clock.seconds_until(when), self.kill)
+            self._watchdog = loop.call_later(self._clock.seconds_until(when), self.kill)
 
     def take(self, index: int) -> None:
         """Work for a shard."""
         self._ledger.begin(self.identity, self.count, index)
 
     async def drain(self, index: int) -> None:
-        """End what runs for a shard, after a while."""
+        """End the work for a shard, after a while."""
         await self._clock_sleep(self._chance.uniform(0, 4))
         self._ledger.end(self.identity, self.count, index)
 
     async def cancel(self, index: int) -> None:
-        """Take note of what must not happen: without edits by people no shard is ever lost."""
+        """Record a violation: without edits by people no shard is ever lost."""
         self._ledger.violations.append(f"{self.identity} has lost shard {index}")
-
-    def set_leading(self, name: str, *, leading: bool) -> None:
-        """Ignore it."""
-
-    def count_slow_renewal(self, name: str) -> None:
-        """Ignore it."""
-
-    def set_shards(self, held: Collection[int], members: int) -> None:
-        """Ignore it."""

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.runner.election.elector import Election
 from rolecall.runner.election.lease import PREFERRED_HOLDER_ANNOTATION, LeaseNames
 from rolecall.runner.election.membership import Membership, Purpose, Write, fnv1a_64, quotas, shard_of
+from tests.unit.runner.election.simulated_replicas import GROUP, election
 
-GROUP = ObjectKey("operators", "lock")
 NAMES = LeaseNames(GROUP, 4)
 
 
@@ -27,7 +26,7 @@ class Looks:
     """A replica, and the Leases that it sees."""
 
     def __init__(self, identity: str = "me_1") -> None:
-        self.membership = Membership(Election(GROUP, identity), NAMES)
+        self.membership = Membership(election(identity), NAMES)
         self.leases: dict[str, RawObject] = {}
 
     def put(self, name: str, holder: str, version: int = 1, preferred_holder: str = "") -> None:

@@ -1,82 +1,43 @@
-"""One replica among others, on Leases that answer at once, in virtual time."""
+"""One replica of a group, on Leases that respond immediately, in virtual time."""
 
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import pytest
 import structlog
 
-from rolecall.kube.errors import ApiError, KubeError
-from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.election.elector import Election, LeadershipLostError
+from rolecall.kube.errors import KubeError
+from rolecall.runner.election.elector import LeadershipLostError
+from rolecall.runner.election.lease import new_lease
 from rolecall.runner.election.shard_member import ShardMember
-from tests.unit.runner.election.simulated_leases import LeaseServer
-from tests.unit.runner.election.simulated_replicas import DriftingClock
+from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
+from tests.unit.runner.election.simulated_replicas import GROUP, DriftingClock, election
 from tests.unit.runner.election.virtual_time import VirtualTimeLoop
-
-GROUP = ObjectKey("operators", "lock")
-
-
-class Client:
-    """Reaches the Leases at once, hangs, or may not do everything."""
-
-    def __init__(self, server: LeaseServer) -> None:
-        self.server = server
-        self.hangs = False
-        self.refuses: set[str] = set()
-
-    async def _enter(self, verb: str) -> None:
-        await asyncio.sleep(1000 if self.hangs else 0.001)
-        if verb in self.refuses:
-            raise ApiError(403, "Forbidden", f"cannot {verb} leases")
-
-    async def get(self, _gvk: GVK, key: ObjectKey) -> RawObject:
-        """Return a Lease."""
-        await self._enter("get")
-        return self.server.get(key.name)
-
-    async def create(self, obj: RawObject) -> RawObject:
-        """Make a Lease."""
-        await self._enter("create")
-        return self.server.create(obj)
-
-    async def replace(self, obj: RawObject) -> RawObject:
-        """Replace a Lease."""
-        await self._enter("update")
-        return self.server.replace(obj)
-
-    async def delete(self, _gvk: GVK, key: ObjectKey) -> None:
-        """Delete a Lease."""
-        await self._enter("delete")
-        self.server.delete(key.name)
-
-    async def list_pages(self, _gvk: GVK, _namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
-        """Yield all Leases."""
-        await self._enter("list")
-        yield list(self.server.leases.values()), ""
 
 
 class Rig:
-    """A member that says what it works for, and until when."""
+    """A member, the shards that it works for, and the times at which it must have ended."""
 
     count = 4
     _numbers = itertools.count(1)
 
     def __init__(self, server: LeaseServer) -> None:
-        self.client = Client(server)
+        self.client = DirectClient(server, 0.001)
         self.working: set[int] = set()
         self.cancelled: set[int] = set()
         self.ends: list[float] = []
-        self.members = 0
+        self.metrics = OperatorMetrics("test")
         can_go_on = asyncio.Event()
         can_go_on.set()
         self.clock = DriftingClock(random.Random(1), can_go_on)  # noqa: S311 - no secret
-        election = Election(GROUP, f"replica_{next(self._numbers)}")
-        self.member = ShardMember(self, self.client, election, self.clock, self, self.ends.append)
+        own = election(f"replica_{next(self._numbers)}")
+        self.member = ShardMember(self, self.client, own, self.clock, self.metrics, self.ends.append)
         self.running = asyncio.create_task(self.member.run())
 
     async def stop(self) -> None:
@@ -85,48 +46,45 @@ class Rig:
         await asyncio.wait({self.running})
         await self.member.release()
 
+    def reports(self, line: str) -> bool:
+        """Return whether the metrics contain a line."""
+        return line in self.metrics.render().decode().splitlines()
+
     def take(self, index: int) -> None:
         """Work for a shard."""
         self.working.add(index)
 
     async def drain(self, index: int) -> None:
-        """Work no more for a shard."""
+        """Stop to work for a shard."""
         self.working.discard(index)
 
     async def cancel(self, index: int) -> None:
-        """Do the same in a hurry."""
+        """Stop immediately."""
         self.working.discard(index)
         self.cancelled.add(index)
 
-    def set_leading(self, name: str, *, leading: bool) -> None:
-        """Check the name."""
-        assert name == GROUP.name
-        del leading
 
-    def count_slow_renewal(self, name: str) -> None:
-        """Check the name."""
-        assert name == GROUP.name
-
-    def set_shards(self, held: Collection[int], members: int) -> None:
-        """Note it."""
-        assert set(held) <= set(range(self.count))
-        self.members = members
+@pytest.fixture
+def server() -> LeaseServer:
+    return LeaseServer()
 
 
-Story = Callable[[LeaseServer], Coroutine[Any, Any, None]]
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time, and end the tasks that it has left running."""
 
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        loop = VirtualTimeLoop()
+        try:
+            loop.run_until_complete(test(**arguments))
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(asyncio.sleep(0.1))
+            loop.close()
 
-def play(story: Story) -> None:
-    """Play a story in virtual time, and end what it left running."""
-    loop = VirtualTimeLoop()
-    try:
-        loop.run_until_complete(story(LeaseServer()))
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(asyncio.sleep(0.1))
-        loop.close()
+    return run
 
 
 def cause_of(task: asyncio.Task[None]) -> BaseException | None:
@@ -136,131 +94,116 @@ def cause_of(task: asyncio.Task[None]) -> BaseException | None:
     return error
 
 
-def test_a_member_that_reaches_nothing_is_lost_at_its_deadline_and_writes_nothing_until_its_lease_ends() -> None:
-    async def story(server: LeaseServer) -> None:
-        rig = Rig(server)
-        await asyncio.sleep(20)
-        assert rig.working == {0, 1, 2, 3}
-        assert rig.member.may_write
-        rig.client.hangs = True
-        cut = asyncio.get_running_loop().time()
-        await asyncio.wait({rig.running})
-        assert 6 < asyncio.get_running_loop().time() - cut <= 10.1
-        assert isinstance(cause_of(rig.running), LeadershipLostError)
-        assert not rig.member.is_leading
-        assert 3.9 < rig.ends[-1] - rig.clock.monotonic() < 4.1
-        assert rig.member.may_write
-        await asyncio.sleep(4.1)
-        assert not rig.member.may_write
-
-    play(story)
+@in_virtual_time
+async def test_unreachable_member_stops_at_its_deadline_and_writes_nothing_after_its_lease(server: LeaseServer) -> None:
+    rig = Rig(server)
+    await asyncio.sleep(20)
+    assert rig.working == {0, 1, 2, 3}
+    assert rig.member.may_write
+    rig.client.hangs = True
+    cut = asyncio.get_running_loop().time()
+    await asyncio.wait({rig.running})
+    assert 6 < asyncio.get_running_loop().time() - cut <= 10.1
+    assert isinstance(cause_of(rig.running), LeadershipLostError)
+    assert not rig.member.is_leading
+    assert 3.9 < rig.ends[-1] - rig.clock.monotonic() < 4.1
+    assert rig.member.may_write
+    await asyncio.sleep(4.1)
+    assert not rig.member.may_write
 
 
-def test_a_member_that_was_fenced_ends_and_does_not_come_back() -> None:
-    async def story(server: LeaseServer) -> None:
-        rig = Rig(server)
-        await asyncio.sleep(5)
-        (name,) = [name for name in server.leases if "-member-" in name]
-        lease = server.get(name)
-        server.replace({**lease, "spec": {}})
-        await asyncio.wait({rig.running}, timeout=3)
-        assert "it is held by '' now" in str(cause_of(rig.running))
-        assert server.holder(name) == ""
-
-    play(story)
+@in_virtual_time
+async def test_fenced_member_stops_and_does_not_take_its_lease_back(server: LeaseServer) -> None:
+    rig = Rig(server)
+    await asyncio.sleep(5)
+    (name,) = [name for name in server.leases if "-member-" in name]
+    lease = server.get(name)
+    server.replace({**lease, "spec": {}})
+    await asyncio.wait({rig.running}, timeout=3)
+    assert "it is held by '' now" in str(cause_of(rig.running))
+    assert server.holder(name) == ""
 
 
-def test_a_normal_stop_frees_everything_with_one_write_and_the_group_at_last() -> None:
-    async def story(server: LeaseServer) -> None:
-        first, second = Rig(server), Rig(server)
-        await asyncio.sleep(60)
-        assert (len(first.working), len(second.working), first.members) == (2, 2, 2)
-        before = server.writes
-        await first.stop()
-        assert server.writes == before + 1
-        assert server.holder("lock") == "shards/4"
-        await asyncio.sleep(3)
-        assert second.working == {0, 1, 2, 3}
-        await second.stop()
-        assert server.holder("lock") == ""
-
-    play(story)
-
-
-def test_the_cost_is_one_write_for_each_member_and_one_for_all_every_two_seconds() -> None:
-    async def story(server: LeaseServer) -> None:
-        rigs = [Rig(server) for _ in range(3)]
-        await asyncio.sleep(60)
-        before = server.writes
-        await asyncio.sleep(60)
-        assert 4 * 28 < server.writes - before < 4 * 31
-        assert sorted(len(rig.working) for rig in rigs) == [1, 1, 2]
-
-    play(story)
+@in_virtual_time
+async def test_stop_frees_all_shards_with_one_write_and_the_last_one_the_group(server: LeaseServer) -> None:
+    first, second = Rig(server), Rig(server)
+    await asyncio.sleep(60)
+    assert (len(first.working), len(second.working)) == (2, 2)
+    assert first.reports("ansible_operator_shard_members 2.0")
+    assert first.reports('leader_election_master_status{name="lock"} 1.0')
+    before = server.writes
+    await first.stop()
+    assert server.writes == before + 1
+    assert server.holder("lock") == "shards/4"
+    await asyncio.sleep(3)
+    assert second.working == {0, 1, 2, 3}
+    await second.stop()
+    assert server.holder("lock") == ""
 
 
-def test_a_shard_that_a_person_gives_to_another_member_is_abandoned() -> None:
-    async def story(server: LeaseServer) -> None:
-        rig = Rig(server)
-        await asyncio.sleep(5)
-        lease = server.get("lock-shard-2-of-4")
-        server.replace({**lease, "spec": {**lease["spec"], "holderIdentity": "stranger_9"}})
-        await asyncio.sleep(3)
-        assert rig.cancelled == {2}
-        await asyncio.sleep(15)
-        assert rig.working == {0, 1, 2, 3}
+@in_virtual_time
+async def test_each_member_and_the_group_take_one_write_every_two_seconds(server: LeaseServer) -> None:
+    rigs = [Rig(server) for _ in range(3)]
+    await asyncio.sleep(60)
+    before = server.writes
+    await asyncio.sleep(60)
+    assert 4 * 28 < server.writes - before < 4 * 31
+    assert sorted(len(rig.working) for rig in rigs) == [1, 1, 2]
 
-    play(story)
+
+@in_virtual_time
+async def test_shard_that_a_person_gives_to_another_member_is_cancelled(server: LeaseServer) -> None:
+    rig = Rig(server)
+    await asyncio.sleep(5)
+    lease = server.get("lock-shard-2-of-4")
+    server.replace({**lease, "spec": {**lease["spec"], "holderIdentity": "stranger_9"}})
+    await asyncio.sleep(3)
+    assert rig.cancelled == {2}
+    await asyncio.sleep(15)
+    assert rig.working == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("verb", ["list", "create", "delete"])
-def test_a_missing_permission_is_one_line_and_nothing_is_lost_by_it(verb: str) -> None:
-    async def story(server: LeaseServer) -> None:
-        gone = Rig(server)
-        await asyncio.sleep(5)
-        gone.running.cancel()
-        server.replace(server.get("lock") | {"spec": {}})
-        with structlog.testing.capture_logs() as lines:
-            rig = Rig(server)
-            rig.client.refuses = {verb}
-            await asyncio.sleep(60)
-        refused = [line for line in lines if "Could not read or write the Lease" in line["event"]]
-        assert [f"cannot {verb} leases" in line["error"] for line in refused] == [True]
-        assert rig.working == ({0, 1, 2, 3} if verb == "delete" else set())
-        rig.client.refuses.clear()
-        await asyncio.sleep(20)
-        assert rig.working == {0, 1, 2, 3}
-
-    play(story)
-
-
-def test_who_waits_for_others_says_for_whom_once() -> None:
-    async def story(server: LeaseServer) -> None:
-        metadata = {"name": "lock", "namespace": GROUP.namespace}
-        spec = {"holderIdentity": "shards/8", "leaseDurationSeconds": 30}
-        server.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
-        with structlog.testing.capture_logs() as lines:
-            rig = Rig(server)
-            await asyncio.sleep(20)
-        waiting = [line for line in lines if "does not share" in line["event"]]
-        assert [(line["holder"], line["expected"]) for line in waiting] == [("shards/8", "shards/4")]
-        assert rig.working == set()
-        await asyncio.sleep(15)
-        assert rig.working == {0, 1, 2, 3}
-
-    play(story)
-
-
-def test_errors_of_the_api_server_are_not_the_end() -> None:
-    async def story(server: LeaseServer) -> None:
+@in_virtual_time
+async def test_missing_permission_is_logged_once_and_takes_effect_when_granted(server: LeaseServer, verb: str) -> None:
+    gone = Rig(server)
+    await asyncio.sleep(5)
+    gone.running.cancel()
+    server.replace(server.get("lock") | {"spec": {}})
+    with structlog.testing.capture_logs() as lines:
         rig = Rig(server)
-        rig.client.refuses = {"get", "list", "create", "update", "delete"}
+        rig.client.denied_verbs = {verb}
         await asyncio.sleep(60)
-        rig.client.refuses.clear()
-        await asyncio.sleep(5)
-        assert rig.working == {0, 1, 2, 3}
-        rig.client.refuses = {"update"}
-        await asyncio.wait({rig.running})
-        assert isinstance(cause_of(rig.running), KubeError)
+    refused = [line for line in lines if "Could not read or write the Lease" in line["event"]]
+    assert [f"cannot {verb} leases" in line["error"] for line in refused] == [True]
+    assert rig.working == ({0, 1, 2, 3} if verb == "delete" else set())
+    rig.client.denied_verbs.clear()
+    await asyncio.sleep(20)
+    assert rig.working == {0, 1, 2, 3}
 
-    play(story)
+
+@in_virtual_time
+async def test_waiting_member_logs_holder_once(server: LeaseServer) -> None:
+    spec = {"holderIdentity": "shards/8", "leaseDurationSeconds": 30}
+    server.create(new_lease(GROUP) | {"spec": spec})
+    with structlog.testing.capture_logs() as lines:
+        rig = Rig(server)
+        await asyncio.sleep(20)
+    waiting = [line for line in lines if "does not share" in line["event"]]
+    assert [(line["holder"], line["expected"]) for line in waiting] == [("shards/8", "shards/4")]
+    assert rig.working == set()
+    await asyncio.sleep(15)
+    assert rig.working == {0, 1, 2, 3}
+
+
+@in_virtual_time
+async def test_errors_of_the_api_server_are_retried_until_the_deadline(server: LeaseServer) -> None:
+    rig = Rig(server)
+    rig.client.denied_verbs = {"get", "list", "create", "update", "delete"}
+    await asyncio.sleep(60)
+    rig.client.denied_verbs.clear()
+    await asyncio.sleep(5)
+    assert rig.working == {0, 1, 2, 3}
+    rig.client.denied_verbs = {"update"}
+    await asyncio.wait({rig.running})
+    assert isinstance(cause_of(rig.running), KubeError)
