@@ -25,7 +25,7 @@ from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:  # tools without metrics use LeadershipLostError too
-    from rolecall.runner.serving.operator_metrics import OperatorMetrics
+    from rolecall.runner.serving.metrics import OperatorMetrics
 
 logger = get_logger("leader")
 

@@ -33,7 +33,7 @@ from rolecall.system.clock import Clock, sleep
 from rolecall.system.logs import get_logger
 
 if TYPE_CHECKING:
-    from rolecall.runner.serving.operator_metrics import OperatorMetrics
+    from rolecall.runner.serving.metrics import OperatorMetrics
 
 logger = get_logger("shards")
 

@@ -12,7 +12,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election.elector import Elector, LeadershipLostError, election_of
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, election

@@ -15,7 +15,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.election.lease import new_lease
 from rolecall.runner.election.shard_member import ShardMember
-from rolecall.runner.serving.operator_metrics import OperatorMetrics
+from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.runner.election.simulated_leases import DirectClient, LeaseServer
 from tests.unit.runner.election.simulated_replicas import GROUP, DriftingClock, election
 from tests.unit.runner.election.virtual_time import VirtualTimeLoop
