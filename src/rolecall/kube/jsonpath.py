@@ -1,12 +1,8 @@
 """JSONPaths into objects, with the extensions of ``jsonpath_ng`` (filters, arithmetic).
 
-Parsing takes milliseconds, so parsed paths are cached for the life of the process.
-
-Compiled paths to the fields that triggers and predicates use.
-
-A path is compiled once. Paths with the same text are equal, so an informer keeps one fingerprint per field, however
-many consumers subscribe to it. Most paths are plain (names and dots) and need only a few dictionary lookups; all others
-are evaluated by ``kube.jsonpath``.
+Parsing takes milliseconds, so parsed paths are cached until the process exits. A ``FieldPath`` is compiled once. Paths
+with the same text are equal, so an informer keeps one fingerprint per field, regardless of the number of its consumers.
+Most paths are plain (names and dots) and need only a few dictionary lookups.
 """
 
 import hashlib
@@ -88,7 +84,7 @@ class FieldPath:
 
 
 def digest_of(value: Any) -> bytes:
-    """Return a digest of 16 bytes that is the same for equal JSON values, whatever the order of their keys."""
+    """Return a digest of 16 bytes that is the same for equal JSON values, regardless of the order of their keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).digest()[:16]
 

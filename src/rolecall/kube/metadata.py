@@ -1,17 +1,11 @@
 """Pure functions on the metadata of objects: owners, finalizers, generation, deletion.
 
-No function changes its argument; functions that edit return a copy. A field of the wrong type counts as missing,
+No function changes its argument; functions that edit return a copy. A field of an invalid type counts as missing,
 because objects can come from any source.
 
-The annotations that tie an object to its primary where an owner reference may not.
-
-They are the Operator SDK's own, so that objects made under the Go runner are found again. The proxy writes them, and
-informers keep them to know whose dependent an object is.
-
-Shared strings: equal names, namespaces and labels of many objects take the memory of one.
-
-They are not interned, because Python 3.12.0 and 3.12.1 never free an interned string, and users may write any number of
-them. Only the short strings that were used last are shared, and all others are freed with their objects.
+Equal names, namespaces and labels of many objects are shared strings. They are not interned, because Python 3.12.0 and
+3.12.1 never free an interned string, and users may write any number of them. Only the most recent short strings are
+shared, and all others are freed with their objects.
 """
 
 import copy
@@ -19,6 +13,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rolecall.kube.references import OwnerReference, RawObject
+
+# Where an owner reference is not allowed, these annotations of the Operator SDK tie a dependent to its primary, so that
+# the dependents of the Go runner are recognized. The proxy writes them, and informers read them.
+PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
+"""The primary: ``namespace/name``."""
+
+PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
+"""The primary's kind: ``Kind.group``, ``Kind`` for the core group."""
+
+_MAX_SHARED_CHARACTERS: Final = 512
+"""A namespace has at most 63 characters, the name of a label 317."""
 
 
 def metadata_of(obj: RawObject) -> dict[str, Any]:
@@ -86,20 +91,9 @@ def without_finalizer(obj: RawObject, name: str) -> RawObject:
     return changed
 
 
-PRIMARY_ANNOTATION: Final = "operator-sdk/primary-resource"
-"""Names the primary: ``namespace/name``."""
-
-PRIMARY_TYPE_ANNOTATION: Final = "operator-sdk/primary-resource-type"
-"""Names the primary's kind: ``Kind.group``, ``Kind`` for the core group."""
-
-
-_LONGEST = 512
-"""A namespace has at most 63 characters, a label 317 in its name."""
-
-
 def shared(text: str) -> str:
     """Return the same string for equal ones, if it is not too long."""
-    return _last_used(text) if len(text) <= _LONGEST else text
+    return _recent(text) if len(text) <= _MAX_SHARED_CHARACTERS else text
 
 
 def shared_labels(obj: RawObject) -> dict[str, str]:
@@ -111,5 +105,5 @@ def shared_labels(obj: RawObject) -> dict[str, str]:
 
 
 @lru_cache(maxsize=8192)
-def _last_used(text: str) -> str:
+def _recent(text: str) -> str:
     return text

@@ -1,9 +1,7 @@
-"""Amounts of bytes as Kubernetes writes them: ``512Mi``, ``1G``, ``1048576``.
+"""Amounts of bytes in the format of Kubernetes (``512Mi``, ``1G``, ``1048576``), and durations in that of Go.
 
-Durations as Go writes them: ``1h15m30.5s``, ``500ms``.
-
-Operators, annotations and flags all use this form. Units are ns, us (µs), ms, s, m and h; a bare number is an error,
-because its unit is unclear. Source of the rules: the documentation of Go's ``time.ParseDuration``.
+A duration, as in ``1h15m30.5s`` or ``500ms``, has the units ns, us (µs), ms, s, m and h; a bare number is an error,
+because its unit is unclear. The rules are those of Go's ``time.ParseDuration``.
 """
 
 import re
@@ -14,7 +12,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(k|M|G|T|Ki|Mi|Gi|Ti)?", re.ASCII)
 
 
 def parse_bytes(text: str) -> int:
-    """Return the number of bytes of a quantity such as ``512Mi``. Raises ValueError with the text and what fits."""
+    """Return the number of bytes of a quantity such as ``512Mi``. Raises ValueError with the text and examples."""
     found = _QUANTITY.fullmatch(text)
     if not found:
         raise ValueError(f"not an amount of bytes: {text!r} (expected for example 512Mi, 1.5Gi or 1048576)")
@@ -22,7 +20,7 @@ def parse_bytes(text: str) -> int:
 
 
 def format_bytes(number: int) -> str:
-    """Return a short quantity of at most one digit after the point: ``512Mi``, ``1.5Gi``; rounded."""
+    """Return a short quantity, rounded to at most one decimal: ``512Mi``, ``1.5Gi``."""
     for suffix in ("Ti", "Gi", "Mi", "Ki"):
         if number >= _SUFFIXES[suffix]:
             return f"{round(number / _SUFFIXES[suffix], 1):g}{suffix}"
@@ -37,10 +35,7 @@ _WHOLE = re.compile(rf"[+-]?(?:{PART.pattern})+")
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as ``1m30s``.
-
-    Raise ValueError with the text and the expected format.
-    """
+    """Return the seconds of a duration such as ``1m30s``. Raise ValueError with the text and the expected format."""
     if text.lstrip("+-") == "0":
         return 0.0
     if not _WHOLE.fullmatch(text):

@@ -1,14 +1,12 @@
-"""Label selectors with ``matchLabels`` and ``matchExpressions``.
+"""Label selectors with ``matchLabels`` and ``matchExpressions``, and label and field selectors in the form of a query.
 
 The semantics are those of Kubernetes: all requirements must match, an empty selector matches everything, and ``NotIn``
 matches an object without the label. Selectors are validated when they are compiled, so a mistake in ``watches.yaml`` is
-reported at startup, not noticed later because an object is never reconciled.
-
-Label and field selectors in the text form of a query, and the objects that they select.
+reported at startup instead of leaving objects unreconciled.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -114,9 +112,16 @@ _SEPARATOR: Final = re.compile(r",(?![^(]*\))")
 
 
 def selects(obj: RawObject, labels: str, fields: str) -> bool:
-    """Return whether selectors match an object; an empty one matches everything. Raises ValueError for a bad one."""
-    found = metadata_of(obj).get("labels") or {}
-    return label_selector(labels).matches(found) and all(_has(obj, *each) for each in _field_requirements(fields))
+    """Return whether selectors match an object; an empty one matches everything. Raises ValueError."""
+    if not label_selector(labels).matches(metadata_of(obj).get("labels") or {}):
+        return False
+    for part in _parts(fields):
+        match = _EQUAL.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} is not a requirement of a field selector")
+        if (_field(obj, match["key"]) == match["value"]) == (match["operator"] == "!="):
+            return False
+    return True
 
 
 def label_selector(text: str) -> LabelSelector:
@@ -133,25 +138,16 @@ def _requirement(text: str) -> Requirement:
         return Requirement(match["key"], operator, frozenset((match["value"],)))
     key = text.removeprefix("!").strip()
     if not key or re.search(r"[\s!=()]", key):
-        raise ValueError(f"{text!r} is no requirement of a label selector")
+        raise ValueError(f"{text!r} is not a requirement of a label selector")
     return Requirement(key, "DoesNotExist" if text.startswith("!") else "Exists")
 
 
-def _field_requirements(text: str) -> Iterator[tuple[str, bool, str]]:
-    """Yield the path of each field, whether it has to be equal, and the value."""
-    for part in _parts(text):
-        match = _EQUAL.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r} is no requirement of a field selector")
-        yield match["key"], match["operator"] != "!=", match["value"]
-
-
-def _has(obj: RawObject, path: str, is_equal: bool, value: str) -> bool:  # noqa: FBT001 - it is a part of the requirement
+def _field(obj: RawObject, path: str) -> str:
+    """Return the value of a field as a field selector compares it."""
     found: Any = obj
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
-    text = "" if found is None else str(found).lower() if isinstance(found, bool) else str(found)
-    return (text == value) is is_equal
+    return "" if found is None else str(found).lower() if isinstance(found, bool) else str(found)
 
 
 def _parts(text: str) -> list[str]:

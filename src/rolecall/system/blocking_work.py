@@ -1,7 +1,7 @@
-"""Blocking work beside the event loop: files, and looking through /proc.
+"""Blocking work outside the event loop, such as reading files and /proc.
 
-Each piece of work gets a thread of its own. asyncio's default executor has few threads, and name look-ups of the API
-server need them: a slow disk must not hold them back, nor the Lease.
+Each piece of work gets its own thread. asyncio's default executor has few threads, and name lookups of the API server
+need them: a slow disk must block neither them nor the Lease.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ ResultT = TypeVar("ResultT")
 
 
 async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
-    """Do blocking work in a thread and return its result, or raise what it raises.
+    """Do blocking work in a thread and return its result, or raise its exception.
 
-    A cancellation is raised when the work has ended: nothing goes on behind the caller's back. If no thread can be
+    A cancellation is raised when the work has ended, so that nothing continues in the background. If no thread can be
     started, the work is done on the loop.
     """
     loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ async def run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # noqa: BLE001 - the caller gets it
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             errors.append(error)
         loop.call_soon_threadsafe(ended.set_result, None)
 

@@ -1,8 +1,8 @@
-"""The clock: an interface for time, so that queues and informers can be tested without waiting.
+"""An interface for time, so that queues and informers can be tested without waiting.
 
-The wall clock is used for timestamps that others see. The monotonic clock is used to measure and schedule, because it
-never jumps; it goes on while the machine is suspended, as time does elsewhere. Everything in this package takes a
-``Clock``; tests use a fake one. ``LoopClock`` uses the running asyncio loop.
+The wall clock is used for timestamps that other programs see. The monotonic clock is used to measure and schedule,
+because it never jumps; it includes the time during which the machine is suspended. Tests use a fake ``Clock``;
+``LoopClock`` uses the running asyncio loop.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class LoopClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Return the monotonic time in seconds, with the time that the machine was suspended."""
+        """Return the monotonic time in seconds, including that during which the machine was suspended."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def call_at(self, when_monotonic: float, callback: Callable[[], None]) -> Handle:
@@ -55,11 +55,11 @@ async def sleep(clock: Clock, seconds: float) -> None:
         return
     reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def wake() -> None:
+    def end() -> None:
         if not reached.done():
             reached.set_result(None)
 
-    handle = clock.call_at(clock.monotonic() + seconds, wake)
+    handle = clock.call_at(clock.monotonic() + seconds, end)
     try:
         await reached
     finally:

@@ -1,17 +1,11 @@
-"""The control groups of this process, of both versions, from its own up to the root that it can see.
+"""The control groups of this process (versions 1 and 2), and the memory and CPUs that they limit.
 
-In a container the group itself may be the root. Limits of parent groups count too, so that all of them are returned. A
-file that cannot be read has no content.
+Groups are those of the process up to the visible root, which in a container may be the group itself. Limits of parent
+groups also apply. An unreadable file has no content.
 
-The memory of the container that this process runs in: its limit, and how much of it is in use.
-
-The limit is that of the control group, or of the parent group with the lowest one. Without a limit there is no
-container whose memory could be full; the memory of the machine is not this program's to watch.
-
-The number of processors that this process may use, which in a container is less than the machine has.
-
-The scheduler's affinity limits which processors may be used, and control groups limit their time: a container with
-``limits.cpu: 2`` on a machine with 128 processors has two.
+The memory limit is the lowest one of the groups. Without a limit there is no container whose memory could be full; the
+memory of the machine is not monitored. The scheduler's affinity limits the usable CPUs, and control groups limit their
+time: a container with ``limits.cpu: 2`` on a machine with 128 CPUs has two.
 """
 
 import math
@@ -31,14 +25,14 @@ class ControlGroup:
     directory: Path
 
     def text(self, name: str) -> str:
-        """Return the content of a file of the group; empty if it cannot be read."""
+        """Return the content of a file of the group; empty if it is unreadable."""
         try:
             return (self.directory / name).read_text()
         except OSError:
             return ""
 
     def number(self, name: str) -> int | None:
-        """Return the whole number in a file of the group; None if there is none, as for ``max``."""
+        """Return the integer in a file of the group; None if there is none, as for ``max``."""
         text = self.text(name).strip()
         return int(text) if text.isdecimal() else None
 
@@ -52,24 +46,21 @@ def control_groups(controller: str, system: Path = SYSTEM) -> Iterator[ControlGr
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
-        if not controllers:
-            yield from _climb(2, system / "sys/fs/cgroup", group)
-        elif controller in controllers.split(","):
-            for name in dict.fromkeys((controllers, controller)):
-                yield from _climb(1, system / "sys/fs/cgroup" / name, group)
-
-
-def _climb(version: int, root: Path, group: str) -> Iterator[ControlGroup]:
-    directory = root / group.strip("/")
-    for each in (directory, *directory.parents):
-        if each == root or root in each.parents:
-            yield ControlGroup(version, each)
+        version, roots = 2, [system / "sys/fs/cgroup"]
+        if controllers:
+            names = dict.fromkeys((controllers, controller)) if controller in controllers.split(",") else {}
+            version, roots = 1, [system / "sys/fs/cgroup" / name for name in names]
+        for root in roots:
+            directory = root / group.strip("/")
+            for each in (directory, *directory.parents):
+                if each == root or root in each.parents:
+                    yield ControlGroup(version, each)
 
 
 _NO_LIMIT_BYTES = 1 << 60
-"""Version 1 of control groups shows no limit as a number near the largest one."""
+"""Version 1 of control groups has a number near the maximum for no limit."""
 
-# For each version: the limit, the use, what the kernel killed; and what memory.stat calls the cache, which makes room.
+# For each version: files for limit, use and kills by the kernel; keys of memory.stat for the reclaimable cache.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control"),
     2: ("memory.max", "memory.current", "memory.events"),
@@ -85,12 +76,12 @@ class ContainerMemory:
     limit_bytes: int
 
     def used_bytes(self) -> int:
-        """Return what is in use, without the cache of files, which makes room by itself; 0 if it cannot be read."""
+        """Return the bytes in use without the page cache, which is reclaimable; 0 if they are unreadable."""
         used = self.group.number(_FILES[self.group.version][1]) or 0
         return max(0, used - self._sum("memory.stat", _CACHED[self.group.version]))
 
     def kernel_kills(self) -> int:
-        """Return how many processes the kernel has killed because the container had no memory left."""
+        """Return the number of processes that the kernel has killed because the container was out of memory."""
         return self._sum(_FILES[self.group.version][2], ("oom_kill",))
 
     def _sum(self, name: str, keys: tuple[str, ...]) -> int:
@@ -105,17 +96,10 @@ def container_memory(system: Path = SYSTEM) -> ContainerMemory | None:
     return min(found, key=lambda each: each.limit_bytes, default=None)
 
 
-def available_processors(system: Path = SYSTEM) -> int:
-    """Return the number of processors that this process may use, rounded up, at least 1."""
-    usable = len(os.sched_getaffinity(0))
-    return max(1, min([usable, *(math.ceil(quota) for quota in _quotas(system))]))
-
-
-def _quotas(system: Path) -> Iterator[float]:
-    for group in control_groups("cpu", system):
-        quota = _quota(group)
-        if quota is not None:
-            yield quota
+def available_cpus(system: Path = SYSTEM) -> int:
+    """Return the number of CPUs that this process may use, rounded up, at least 1."""
+    quotas = [quota for group in control_groups("cpu", system) if (quota := _quota(group)) is not None]
+    return max(1, min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)]))
 
 
 def _quota(group: ControlGroup) -> float | None:

@@ -1,8 +1,8 @@
 """A listening socket with a limit on its open connections.
 
-Any pod can connect to the operator's servers. Without a limit their connections use up the descriptors and the memory
-of the whole operator. With one, a connection above the limit takes the place of the one that has been idle longest, so
-that connections that send nothing shut nobody out; if none is idle, it is refused.
+Any pod can connect to the operator's servers. Without a limit, connections could use up the file descriptors and the
+memory of the operator. With one, a connection above the limit replaces the one that has been idle longest, so that idle
+connections block no client; if none is idle, the new one is closed.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class _Connection:
 
 
 class LimitedListener(socket.socket):
-    """A listening socket that has at most ``limit`` connections open; ``name`` says in the log whose they are."""
+    """A listening socket with at most ``limit`` open connections; ``name`` identifies the server in the log."""
 
     def __init__(self, listener: socket.socket, limit: int, name: str) -> None:
         super().__init__(listener.family, listener.type, listener.proto, fileno=listener.detach())
@@ -39,7 +39,7 @@ class LimitedListener(socket.socket):
         self._warn_at = 0.0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection for which there is room. Raise BlockingIOError if there is none."""
+        """Accept the next connection within the limit. Raise BlockingIOError if there is none."""
         while True:
             connection, address = super().accept()
             if self._make_room():
@@ -61,13 +61,16 @@ class LimitedListener(socket.socket):
                 connection.idle_since = time.monotonic()
 
     def _make_room(self) -> bool:
-        """Return whether one more connection can be open, after closing an idle one if necessary."""
+        """Return whether another connection can be open, after closing an idle one if necessary."""
         # A transport closes its socket when its connection ends.
         self._connections = {fd: each for fd, each in self._connections.items() if each.socket.fileno() == fd}
         if len(self._connections) < self._limit:
             return True
-        self._warn()
         now = time.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY_SECONDS
+            message = "Too many connections; closing idle ones, refusing others"
+            logger.warning(message, server=self._name, limit=self._limit)
         idle = {fd: each.idle_since for fd, each in self._connections.items() if each.idle_since is not None}
         longest = min(idle, key=lambda fd: idle[fd], default=None)
         if longest is None or now - idle[longest] < IDLE_SECONDS:
@@ -75,10 +78,3 @@ class LimitedListener(socket.socket):
         with suppress(OSError):  # the peer may have closed it just now
             self._connections.pop(longest).socket.shutdown(socket.SHUT_RDWR)
         return True
-
-    def _warn(self) -> None:
-        if (now := time.monotonic()) >= self._warn_at:
-            self._warn_at = now + _WARN_EVERY_SECONDS
-            logger.warning(
-                "Too many connections; closing idle ones, refusing others", server=self._name, limit=self._limit
-            )

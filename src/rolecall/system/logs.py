@@ -1,8 +1,8 @@
 """Logging: one line for each event, as JSON or, on a terminal, as text.
 
-Messages are constant and variable parts are keys, so that you can search and count lines. The keys of the reconcile in
-progress (kind, namespace, name, job) are bound once with ``structlog.contextvars`` and are on every line of its task.
-Everything goes to standard error; colours appear only on a terminal. Lines of libraries that use ``logging`` have the
+Messages are constant and variable parts are keys, so that lines can be searched and counted. The keys of the current
+reconcile (kind, namespace, name, job) are bound once with ``structlog.contextvars`` and are on every line of its task.
+Lines are written to standard error; colors appear only on a terminal. Lines of libraries that use ``logging`` have the
 same format. Values of local variables are never logged, because they may be secrets.
 """
 
@@ -124,7 +124,7 @@ def encoded_time(nanoseconds: int, encoding: str) -> str | int | float:
 
 
 def _exception_formatter(stacktrace_level: int) -> Processor:
-    """Return a processor that puts an exception into ``error``, and from a level on also into ``stacktrace``."""
+    """Return a processor that sets ``error`` for an exception, and from a level upwards also ``stacktrace``."""
 
     def format_exception(_logger: object, method: str, event: Event) -> Event:
         error = _exception_of(event.pop("exc_info", None))

@@ -1,8 +1,8 @@
-"""The processes below a process: find all of them, and end all of them.
+"""The descendants of a process: find and stop all of them.
 
-Ansible's workers start sessions of their own, so ending a process group would leave modules running. Instead the whole
-tree is walked again and again until nothing in it is alive. A process whose parent has died becomes a child of the
-nearest subreaper, so it stays in the tree. Ending a process here does not reap it: its parent learns its exit code.
+Ansible's workers start their own sessions, so stopping a process group would leave modules running. Instead the whole
+tree is walked repeatedly until no process in it is alive. A process whose parent has exited becomes a child of the
+nearest subreaper, so it stays in the tree. Stopping a process here does not reap it: its parent gets its exit code.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _WALK_AGAIN_SECONDS = 0.2
 
 
 def become_subreaper() -> bool:
-    """Make orphans below this process its children; return whether the system supports that (Linux does)."""
+    """Make orphaned descendants of this process its children; return whether the system supports that (Linux does)."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
         return int(library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0
@@ -30,7 +30,7 @@ def become_subreaper() -> bool:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Return all living processes below a process; a zombie is not alive."""
+    """Return all running descendants of a process; a zombie does not run."""
     try:
         return [process for process in psutil.Process(pid).children(recursive=True) if is_alive(process)]
     except psutil.NoSuchProcess:
@@ -46,9 +46,9 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def end_descendants(pid: int, grace_seconds: float) -> list[int]:
-    """Send SIGTERM to everything below a process and kill what is left after the grace period. Blocks.
+    """Send SIGTERM to all descendants of a process and kill the remaining ones after the grace period. Blocks.
 
-    Return the ids of processes that survived: none, unless a process belongs to another user or hangs in the kernel.
+    Return the ids of surviving processes: none, unless one belongs to another user or hangs in the kernel.
     """
     if pid == os.getpid() and not _has_children():
         return []
@@ -60,14 +60,14 @@ def end_descendants(pid: int, grace_seconds: float) -> list[int]:
 
 
 def kill_descendants(pid: int, limit_seconds: float) -> list[int]:
-    """Kill everything below a process and return the ids of processes that survived. Blocks."""
+    """Kill all descendants of a process and return the ids of surviving ones. Blocks."""
     return kill_all(lambda: descendants(pid), limit_seconds)[1]
 
 
 def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> tuple[set[int], list[int]]:
-    """Kill what ``find`` returns, again until it returns nothing or the time is over. Blocks.
+    """Kill the processes that ``find`` returns, repeatedly until it returns none or the time limit. Blocks.
 
-    Return the ids of all processes that were killed, and of those that survived.
+    Return the ids of all killed processes, and of surviving ones.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + limit_seconds
@@ -79,7 +79,7 @@ def kill_all(find: Callable[[], list[psutil.Process]], limit_seconds: float) -> 
 
 
 def reap_children() -> None:
-    """Reap every child that has ended; otherwise its parent, which does not know it, would inherit the zombie."""
+    """Reap every exited child; otherwise the parent of this process would inherit a zombie that it does not know."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -108,7 +108,7 @@ def _await_end(processes: Iterable[psutil.Process], deadline: float) -> None:
         except ProcessLookupError:
             continue
         try:
-            # Not select(), which refuses descriptors above 1,023.
+            # Not select(), which rejects descriptors above 1,023.
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
             poll.poll(max(0.0, deadline - time.monotonic()) * 1000)

@@ -104,12 +104,12 @@ def test_the_processors_are_counted_once_however_many_flags_there_are(monkeypatc
     """To count them takes reading the files of control groups, and every command has the flags of ``run``."""
     counted: list[int] = []
 
-    def available_processors() -> int:
+    def available_cpus() -> int:
         counted.append(2)
         return 2
 
     settings = Settings()
-    monkeypatch.setattr("rolecall.runner.config.settings.available_processors", available_processors)
+    monkeypatch.setattr("rolecall.runner.config.settings.available_cpus", available_cpus)
     add_flags(argparse.ArgumentParser(), settings, LogSettings())
     assert len(counted) == 1
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rolecall.system.control_groups import available_processors, container_memory
+from rolecall.system.control_groups import available_cpus, container_memory
 
 
 @pytest.fixture(autouse=True)
@@ -70,13 +70,13 @@ def write(system: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_a_quota_counts_not_the_machine(tmp_path: Path, files: dict[str, str], processors: int) -> None:
-    assert available_processors(write(tmp_path, files)) == processors
+    assert available_cpus(write(tmp_path, files)) == processors
 
 
 def test_fewer_processors_than_the_quota_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "800000 100000\n"}
-    assert available_processors(write(tmp_path, files)) == 1
+    assert available_cpus(write(tmp_path, files)) == 1
 
 
 VERSION_2 = {

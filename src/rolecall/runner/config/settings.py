@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rolecall.system.control_groups import available_processors
+from rolecall.system.control_groups import available_cpus
 
 BACKOFF_MIN_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 300.0
@@ -45,7 +45,7 @@ def default_workers() -> int:
 
     A play is a heavy process: a node with 128 CPUs must not start 128 of them for each kind.
     """
-    return min(4, available_processors())
+    return min(4, available_cpus())
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +232,4 @@ def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> i
     If it is not set: two for each processor, because a run waits for the API server half of its time, but not fewer
     than the workers of any kind.
     """
-    return settings.max_concurrent_runs or max([2 * available_processors(), *workers])
+    return settings.max_concurrent_runs or max([2 * available_cpus(), *workers])

@@ -1,20 +1,16 @@
-"""Decoding and encoding of request and response bodies in JSON, YAML and protobuf.
+"""Bodies of requests and responses: decoding and encoding in JSON, YAML and protobuf.
 
-A body in another format, a malformed one, or one in YAML beyond its limit is not an error: it decodes to None. The
+A body in an unsupported format, a malformed one, or YAML beyond its limit is not an error: it decodes to None. The
 caller then forwards it unchanged, because validation is up to the API server. YAML is decoded as the API server does
 it: timestamps stay strings.
 
-Kubernetes protobuf bodies, as far as owner injection needs them.
+kubectl sends built-in kinds as protobuf, which is decoded only as required for owner injection. A body is an envelope
+around a message whose first field is the metadata; this applies to every persisted kind. If a message contains a field
+twice, protobuf merges the two. So additions to the metadata are appended, and the rest of the object isn't decoded.
 
-kubectl sends built-in kinds in this format. A body is an envelope around a message whose first field is the metadata;
-this holds for every persisted kind. If a message contains a field twice, protobuf merges the two. So additions to the
-metadata are appended, and the rest of the object does not have to be decoded.
-
-Work on bodies, outside of the event loop if they are large.
-
-Decoding a large body takes longer than other runs, and the renewal of the leader's Lease, should wait. The proxy has
-two threads of its own for it, so that no other part of the operator waits for it, and one slow body leaves a thread to
-the others. Bodies have a limit, too: a run cannot fill the operator's memory.
+Large bodies are decoded outside the event loop, because that takes longer than other runs, and the renewal of the
+leader's Lease, should wait. The proxy has two threads for it, so that it doesn't delay other parts of the operator, and
+one slow body leaves a thread for the others. Bodies have a limit: a run can't fill the operator's memory.
 """
 
 import asyncio
@@ -34,6 +30,27 @@ from rolecall.kube.errors import TooLargeError
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import RawObject
 
+MAX_REQUEST_BYTES: Final = 3 << 20
+"""The limit of a write's body; the API server has the same."""
+
+MAX_INSPECTED_BYTES: Final = 8 << 20
+"""The limit of inspected responses, before and after decompression."""
+
+INLINE_BYTES: Final = 16 << 10
+"""Bodies up to this length are decoded in the event loop; that takes less than a millisecond as JSON."""
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+MAX_YAML_BYTES: Final = 1 << 20
+"""The limit of YAML, also with its aliases expanded: decoding it is a hundred times slower than decoding JSON."""
+
+_READABLE: Final = ("", "application/json", "application/yaml")
+_READABLE_SUFFIXES: Final = ("+json", "+yaml")
+_DECODER: Final = json.JSONDecoder()
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+
+Result = TypeVar("Result")
+
 PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _ENVELOPE_RAW, _ENVELOPE_ENCODING = 2, 3
@@ -45,136 +62,6 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_LENGTHS: Final = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BITS: Final = 63
 
-Value = bytes | int
-
-
-def decode_protobuf(body: bytes) -> RawObject | None:
-    """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
-    try:
-        return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
-    except (IndexError, ValueError, TypeError, AttributeError):
-        return None
-
-
-def add_to_protobuf_metadata(body: bytes, annotations: dict[str, str], references: Iterable[dict[str, Any]]) -> bytes:
-    """Return the body with these annotations and owner references added. Raises ValueError for a malformed body."""
-    entries = (_string(1, name) + _string(2, value) for name, value in annotations.items())
-    added = b"".join(_bytes(_ANNOTATIONS, entry) for entry in entries)
-    added += b"".join(_bytes(_OWNER_REFERENCES, _encode_reference(reference)) for reference in references)
-    fields = _envelope(body)
-    raw = _object_message(fields) + _bytes(_METADATA, added)
-    kept = b"".join(_bytes(number, value) for number, value in fields if number != _ENVELOPE_RAW)
-    return _MAGIC + kept + _bytes(_ENVELOPE_RAW, raw)
-
-
-def _envelope(body: bytes) -> list[tuple[int, bytes]]:
-    if not body.startswith(_MAGIC):
-        raise ValueError(f"found {body[:4]!r} at the start of the body, expected {_MAGIC!r}")
-    return [(number, value) for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)]
-
-
-def _object_message(envelope: list[tuple[int, bytes]]) -> bytes:
-    fields = dict(envelope)
-    if fields.get(_ENVELOPE_ENCODING):
-        raise ValueError(f"found content encoding {fields[_ENVELOPE_ENCODING]!r}, expected none")
-    return fields.get(_ENVELOPE_RAW, b"")
-
-
-def _decode_metadata(raw: bytes) -> dict[str, Any]:
-    message = b"".join(value for number, value in _fields(raw) if number == _METADATA and isinstance(value, bytes))
-    metadata: dict[str, Any] = {}
-    for number, value in _fields(message):
-        if not isinstance(value, bytes):
-            continue
-        if number in {_NAME, _NAMESPACE}:
-            metadata["name" if number == _NAME else "namespace"] = value.decode()
-        elif number == _ANNOTATIONS:
-            entry = dict(_fields(value))
-            metadata.setdefault("annotations", {})[_decode_string(entry.get(1, b""))] = _decode_string(
-                entry.get(2, b"")
-            )
-        elif number == _OWNER_REFERENCES:
-            metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
-    return metadata
-
-
-def _decode_reference(message: bytes) -> dict[str, Any]:
-    fields = dict(_fields(message))
-    strings = {name: _decode_string(fields[number]) for number, name in _REFERENCE_STRINGS.items() if number in fields}
-    return strings | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
-
-
-def _decode_string(value: Value) -> str:
-    if isinstance(value, int):
-        raise ValueError(f"found the number {value!r}, expected a string")  # noqa: TRY004 - the input is invalid
-    return value.decode()
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Yield the number and value of each field in order. Raises ValueError or IndexError for a malformed message."""
-    at = 0
-    while at < len(message):
-        key, at = _read_varint(message, at)
-        number, wire_type = key >> 3, key & 7
-        if wire_type == _VARINT:
-            number_value, at = _read_varint(message, at)
-            yield number, number_value
-            continue
-        length = _FIXED_LENGTHS.get(wire_type)
-        if wire_type == _BYTES:
-            length, at = _read_varint(message, at)
-        if length is None or at + length > len(message):
-            raise ValueError(f"field {number} of wire type {wire_type} exceeds the message")
-        yield number, message[at : at + length]
-        at += length
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, _MAX_VARINT_BITS + 1, 7):
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the high bit is set if another byte follows
-            return value, at
-    raise ValueError("found a varint of more than 64 bits")
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits in a byte
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _bytes(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _string(number: int, value: str) -> bytes:
-    return _bytes(number, value.encode())
-
-
-def _encode_reference(reference: dict[str, Any]) -> bytes:
-    strings = b"".join(_string(number, str(reference.get(name, ""))) for number, name in _REFERENCE_STRINGS.items())
-    flags = (_varint(number << 3) + _varint(1) for number, name in _REFERENCE_FLAGS.items() if reference.get(name))
-    return strings + b"".join(flags)
-
-
-MAX_REQUEST_BYTES: Final = 3 << 20
-"""The limit of a write's body; the API server has the same."""
-
-MAX_INSPECTED_BYTES: Final = 8 << 20
-"""The limit for responses that are inspected; it holds before and after decompression."""
-
-INLINE_BYTES: Final = 16 << 10
-"""Bodies up to this length are decoded in the event loop; that takes less than a millisecond as JSON."""
-
-GZIP_MAGIC: Final = b"\x1f\x8b"
-Result = TypeVar("Result")
-
 
 class BodyWorker:
     """Runs functions on bodies, in a thread if the body is large or compressed."""
@@ -183,50 +70,28 @@ class BodyWorker:
         self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="proxy-bodies")
 
     async def run(self, body: bytes, work: Callable[[], Result]) -> Result:
-        """Return the result of ``work``, which does nothing but to look at ``body``."""
+        """Return the result of ``work``, which only reads ``body``."""
         if len(body) <= INLINE_BYTES and not body.startswith(GZIP_MAGIC):
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def stop(self) -> None:
-        """Drop the work that has not begun."""
+        """Drop work that has not started."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Return the body of a write. Raise TooLargeError beyond the limit; no more than that is ever in memory."""
-    if (request.content_length or 0) > MAX_REQUEST_BYTES:
-        raise _too_large()
+    """Return the body of a write. Raise TooLargeError beyond the limit; no more is ever in memory."""
     body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_REQUEST_BYTES:
-            raise _too_large()
-    return bytes(body)
-
-
-def _too_large() -> TooLargeError:
+    if (request.content_length or 0) <= MAX_REQUEST_BYTES:
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MAX_REQUEST_BYTES:
+                break
+        else:
+            return bytes(body)
     message = f"Request entity too large: limit is {MAX_REQUEST_BYTES}"
-    return TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
-
-
-MAX_YAML_BYTES: Final = 1 << 20
-"""The limit of a body in YAML, also when its aliases are expanded: YAML is decoded a hundred times slower than JSON."""
-
-_READABLE: Final = ("", "application/json", "application/yaml")
-_READABLE_SUFFIXES: Final = ("+json", "+yaml")
-_DECODER: Final = json.JSONDecoder()
-_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads YAML without converting strings that look like dates."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    raise TooLargeError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", message)
 
 
 def media_type(content_type: str) -> str:
@@ -241,7 +106,7 @@ def is_readable(content_type: str) -> bool:
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """Return the content of a body, None for an unsupported format, a malformed body or one beyond its limit."""
+    """Return the content of a body, None if its format is unsupported, or if it is malformed or beyond its limit."""
     if not is_readable(content_type) or len(body) > MAX_INSPECTED_BYTES:
         return None
     try:
@@ -264,7 +129,7 @@ def _decode_yaml(body: bytes) -> Any:
 
 
 def _expanded_length(node: yaml.Node, known: dict[int, float]) -> float:
-    """Return how many characters a node has when each alias is replaced by its content: infinitely many in a cycle."""
+    """Return the number of characters of a node with each alias replaced by its content: infinite in a cycle."""
     if isinstance(node, yaml.ScalarNode):
         return len(node.value) + 1
     length = known.get(id(node))
@@ -273,6 +138,16 @@ def _expanded_length(node: yaml.Node, known: dict[int, float]) -> float:
         below = node.value if isinstance(node, yaml.SequenceNode) else itertools.chain.from_iterable(node.value)
         length = known[id(node)] = 1 + sum(_expanded_length(child, known) for child in below)
     return length
+
+
+class _Loader(yaml.SafeLoader):
+    """Loads YAML without converting strings that look like dates."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def decode_list(body: bytes, visit: Callable[[RawObject], None]) -> RawObject | None:
@@ -298,7 +173,7 @@ def _read_members(text: str, visit: Callable[[RawObject], None]) -> RawObject:
 
 
 def _read_objects(text: str, at: int, visit: Callable[[RawObject], None]) -> int:
-    """Visit the objects of the list that begins here and return the position behind it."""
+    """Visit the objects of the list that starts here and return the position after it."""
     at = _skip(text, at)
     while text[at] != "]":
         value, at = _DECODER.raw_decode(text, at)
@@ -380,3 +255,115 @@ def decompress(body: bytes, limit: int) -> bytes | None:
     if len(found) > limit:
         return None
     return found if decompressor.eof else b""
+
+
+def decode_protobuf(body: bytes) -> RawObject | None:
+    """Return an object's metadata (name, namespace, annotations, owner references), None for a malformed body."""
+    try:
+        return {"metadata": _decode_metadata(_object_message(_envelope(body)))}
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def add_to_protobuf_metadata(body: bytes, annotations: dict[str, str], references: Iterable[dict[str, Any]]) -> bytes:
+    """Return the body with these annotations and owner references added. Raises ValueError for a malformed body."""
+    entries = (_bytes(1, name.encode()) + _bytes(2, value.encode()) for name, value in annotations.items())
+    added = b"".join(_bytes(_ANNOTATIONS, entry) for entry in entries)
+    added += b"".join(_bytes(_OWNER_REFERENCES, _encode_reference(reference)) for reference in references)
+    fields = _envelope(body)
+    raw = _object_message(fields) + _bytes(_METADATA, added)
+    kept = b"".join(_bytes(number, value) for number, value in fields if number != _ENVELOPE_RAW)
+    return _MAGIC + kept + _bytes(_ENVELOPE_RAW, raw)
+
+
+def _envelope(body: bytes) -> list[tuple[int, bytes]]:
+    if not body.startswith(_MAGIC):
+        raise ValueError(f"found {body[:4]!r} at the start of the body, expected {_MAGIC!r}")
+    return [(number, value) for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)]
+
+
+def _object_message(envelope: list[tuple[int, bytes]]) -> bytes:
+    fields = dict(envelope)
+    if fields.get(_ENVELOPE_ENCODING):
+        raise ValueError(f"found content encoding {fields[_ENVELOPE_ENCODING]!r}, expected none")
+    return fields.get(_ENVELOPE_RAW, b"")
+
+
+def _decode_metadata(raw: bytes) -> dict[str, Any]:
+    message = b"".join(value for number, value in _fields(raw) if number == _METADATA and isinstance(value, bytes))
+    metadata: dict[str, Any] = {}
+    for number, value in _fields(message):
+        if not isinstance(value, bytes):
+            continue
+        if number in {_NAME, _NAMESPACE}:
+            metadata["name" if number == _NAME else "namespace"] = value.decode()
+        elif number == _ANNOTATIONS:
+            entry = dict(_fields(value))
+            metadata.setdefault("annotations", {})[_decode_string(entry.get(1, b""))] = _decode_string(
+                entry.get(2, b"")
+            )
+        elif number == _OWNER_REFERENCES:
+            metadata.setdefault("ownerReferences", []).append(_decode_reference(value))
+    return metadata
+
+
+def _decode_reference(message: bytes) -> dict[str, Any]:
+    fields = dict(_fields(message))
+    strings = {name: _decode_string(fields[number]) for number, name in _REFERENCE_STRINGS.items() if number in fields}
+    return strings | {name: bool(fields[number]) for number, name in _REFERENCE_FLAGS.items() if number in fields}
+
+
+def _decode_string(value: bytes | int) -> str:
+    if isinstance(value, int):
+        raise ValueError(f"found the number {value!r}, expected a string")  # noqa: TRY004 - the input is invalid
+    return value.decode()
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield the number and value of each field in order. Raises ValueError or IndexError for a malformed message."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
+            number_value, at = _read_varint(message, at)
+            yield number, number_value
+            continue
+        length = _FIXED_LENGTHS.get(wire_type)
+        if wire_type == _BYTES:
+            length, at = _read_varint(message, at)
+        if length is None or at + length > len(message):
+            raise ValueError(f"field {number} of wire type {wire_type} exceeds the message")
+        yield number, message[at : at + length]
+        at += length
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, _MAX_VARINT_BITS + 1, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the high bit is set if another byte follows
+            return value, at
+    raise ValueError("found a varint of more than 64 bits")
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:  # noqa: PLR2004 - seven bits in a byte
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _bytes(number: int, value: bytes) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _encode_reference(reference: dict[str, Any]) -> bytes:
+    texts = {number: str(reference.get(name, "")) for number, name in _REFERENCE_STRINGS.items()}
+    strings = b"".join(_bytes(number, text.encode()) for number, text in texts.items())
+    flags = (_varint(number << 3) + _varint(1) for number, name in _REFERENCE_FLAGS.items() if reference.get(name))
+    return strings + b"".join(flags)

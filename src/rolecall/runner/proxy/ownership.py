@@ -1,4 +1,4 @@
-"""How a dependent names its primary: by owner reference or by annotations.
+"""References of a dependent to its primary: owner references and annotations.
 
 Garbage collection follows owner references. These cannot cross namespaces, and a cluster-scoped object cannot have a
 namespaced owner. In these cases two annotations name the primary for the operator; the garbage collector ignores them.
@@ -39,7 +39,7 @@ class Owner:
 
     @property
     def type_annotation(self) -> str:
-        """The primary's kind as the annotation has it: ``Kind.group``, or ``Kind`` for the core group."""
+        """The primary's kind in the format of the annotation: ``Kind.group``, or ``Kind`` for the core group."""
         return f"{self.gvk.kind}.{self.gvk.group}" if self.gvk.group else self.gvk.kind
 
     def refers_to(self, gvk: GVK, key: ObjectKey) -> bool:

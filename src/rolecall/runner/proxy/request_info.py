@@ -1,7 +1,7 @@
-"""The parsed form of a request to the API server: verb, resource, namespace, name and subresource.
+"""A request to the API server in parsed form: verb, resource, namespace, name and subresource.
 
-Parsing uses only the method, the path and the query, and follows the API server's own rules as far as the proxy needs
-them. It has no side effects and never raises: a path that names no resource is a non-resource request.
+Parsing uses only the method, the path and the query, and follows those of the API server's rules that the proxy needs.
+It has no side effects and never raises: a path without a resource is a non-resource request.
 """
 
 import re
@@ -99,8 +99,8 @@ def parse(method: str, target: str) -> RequestInfo:
 def is_valid_target(target: str) -> bool:
     """Return whether a target in origin form is a path with an optional query, in characters that URLs allow.
 
-    The target is appended to the API server's URL. Any other text could change the meaning of that URL: a fragment
-    would be dropped, and text that does not start with a slash would become a part of the host.
+    The target is appended to the API server's URL. Any other string could change the meaning of that URL: a fragment
+    would be dropped, and a string without a leading slash would become a part of the host.
     """
     return _VALID_TARGET.fullmatch(target) is not None and "#" not in target
 
@@ -123,9 +123,11 @@ def _resource_request(
     resource, name, subresource = [*parts, "", "", ""][:3]
     if not resource:
         return RequestInfo(verb=method.lower())
-    if not name:
-        name = _name_of_field_selector(query) if verb == "get" else ""
-        verb = _verb_for_collection(verb, query)
+    if not name and verb == "get":
+        is_watch = query.get("watch", "false") not in {"false", "0"}
+        name, verb = _name_in_field_selector(query), "watch" if is_watch else "list"
+    elif not name and verb == "delete":
+        verb = "deletecollection"
     return RequestInfo(
         verb=verb,
         is_resource=True,
@@ -149,15 +151,7 @@ def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
     return "", parts
 
 
-def _verb_for_collection(verb: str, query: dict[str, str]) -> str:
-    if verb == "delete":
-        return "deletecollection"
-    if verb != "get":
-        return verb
-    return "watch" if query.get("watch", "false") not in {"false", "0"} else "list"
-
-
-def _name_of_field_selector(query: dict[str, str]) -> str:
+def _name_in_field_selector(query: dict[str, str]) -> str:
     for requirement in query.get("fieldSelector", "").split(","):
         if requirement.startswith(_NAME_FIELD):
             return requirement.removeprefix(_NAME_FIELD).removeprefix("=")

@@ -35,7 +35,7 @@ from rolecall.runner.proxy import Proxy
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.runs.process import ProcessRunner, Runner
 from rolecall.runner.warm.starter import starter_for
-from rolecall.system.control_groups import available_processors
+from rolecall.system.control_groups import available_cpus
 from rolecall.system.files import OwnedDirectory
 from rolecall.workbench.plan.convergence import SETTLES_WITHIN_SECONDS, Written, controller_changes, settled
 from rolecall.workbench.plan.model import ObjectPlan, Plan, PlanError, PlanRequest
@@ -343,4 +343,4 @@ async def apply_file(client: Client, gvk: GVK, key: ObjectKey, edited: RawObject
 
 def _most_runs(request: PlanRequest) -> int:
     workers = [watch.workers or request.settings.workers for watch in request.watches]
-    return min(resolve_max_concurrent_runs(request.settings, workers), 2 * available_processors())
+    return min(resolve_max_concurrent_runs(request.settings, workers), 2 * available_cpus())
