@@ -43,7 +43,7 @@ _KUBECONFIG = "Prints the path of a kubeconfig of a running control plane."
 _LOGS = "Prints the logs of a control plane's components."
 _EXEC = (
     "Runs a command with KUBECONFIG set and kubectl on PATH. Starts the control plane before the command and stops it "
-    "afterwards, unless it is already running. The exit code is that of the command."
+    "afterward, unless it is already running. The exit code is that of the command."
 )
 _BINARIES = (
     "Makes sure that the programs of a control plane are installed, and prints their directory. Uses the programs from "
@@ -129,7 +129,7 @@ def _guarded(handler: Handler) -> Handler:
             with interrupted_by_signals():
                 return handler(arguments)
         except ControlPlaneError as error:
-            _say(f"rolecall: {error}", colour="31")
+            _say(f"rolecall: {error}", color="31")
             return 1
         except KeyboardInterrupt:
             _say("rolecall: interrupted")
@@ -138,9 +138,9 @@ def _guarded(handler: Handler) -> Handler:
     return run
 
 
-def _say(message: str, colour: str = "") -> None:
-    if colour and sys.stderr.isatty() and "NO_COLOR" not in os.environ:
-        message = f"\033[{colour}m{message}\033[0m"
+def _say(message: str, color: str = "") -> None:
+    if color and sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        message = f"\033[{color}m{message}\033[0m"
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
 
@@ -270,7 +270,7 @@ def _run_with(control_plane: ControlPlane, command: list[str]) -> int:
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
-        _say(f"rolecall: cannot start {command[0]!r}: {error.strerror}", colour="31")
+        _say(f"rolecall: cannot start {command[0]!r}: {error.strerror}", color="31")
         return COMMAND_NOT_FOUND
     code = _wait_for(process)
     return code if code >= 0 else SIGNAL_EXIT_BASE - code

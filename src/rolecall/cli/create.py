@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
         help="add a kind: CRD, sample, permissions, role or playbook, tests",
         description="Adds a working example kind for you to change: its objects keep a message in a ConfigMap. "
         "Existing files are never overwritten. watches.yaml, demo.yaml and the kustomizations get one more entry; "
-        "everything else in them, comments included, stays. If a file is in the way, nothing is written.",
+        "everything else in them, comments included, stays. If a file is in the way, the command writes nothing.",
         epilog="Example: rolecall create api --group apps --version v1alpha1 --kind Website",
     )
     api.add_argument("--group", required=True, metavar="GROUP", help="the API group, without the project's domain")
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _create_api(options: argparse.Namespace) -> int:
-    # The other commands should not pay for it.
+    # Imported late: other commands don't need it.
     from rolecall.workbench.project.scaffold import (  # noqa: PLC0415
         NewKind,
         ScaffoldError,

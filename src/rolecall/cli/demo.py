@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--name", default="demo", help="the name of the control plane (default: %(default)s)")
     parser.add_argument(
-        "--keep", action="store_true", help="leave everything running, with its dashboard, and say how to use it"
+        "--keep", action="store_true", help="leave everything running, with its dashboard, and print how to use it"
     )
     parser.add_argument(
         "--timeout",

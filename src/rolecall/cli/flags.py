@@ -1,21 +1,8 @@
-"""All groups of flags, in the order of the help.
+"""All flags of the operator, in the order of the help.
 
-What a flag is: a name, a type, a help text, and the setting that it sets.
-
-The default of a flag is the default of its setting, so it is declared once, and the two names of the program can have
-different defaults.
-
-The types of values that flags take, each with its error message for an invalid value.
-
-Flags for how Ansible runs and what is logged of a run.
-
-Flags for leader election.
-
-Flags for the log. Their names begin with zap, the Go runner's logging library, because manifests use them.
-
-Flags for metrics and probes.
-
-Flags for the operator as a whole.
+A flag has a name, a value type with its error message, a help text, and the setting that it sets. Its default is the
+default of that setting, so each default is declared once, and the two names of the program can have different defaults.
+The names of the log flags start with ``zap``, the Go runner's logging library, because existing manifests use them.
 """
 
 import argparse
@@ -89,18 +76,18 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"expected a whole number, found {text!r}") from None
+        raise ValueError(f"expected an integer, found {text!r}") from None
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"expected a whole number above 0, found {text!r}")
+        raise ValueError(f"expected an integer above 0, found {text!r}")
     return int(text)
 
 
 def _count(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"expected a whole number, at least 0, found {text!r}")
+        raise ValueError(f"expected an integer, at least 0, found {text!r}")
     return int(text)
 
 
@@ -227,9 +214,7 @@ def _level(text: str) -> str:
     if text.isdecimal() and int(text) > 0:
         return "debug"
     if text.lower() not in LEVELS:
-        raise argparse.ArgumentTypeError(
-            f"expected one of {', '.join(LEVELS)} or a whole number above 0, found {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(LEVELS)} or an integer above 0, found {text!r}")
     return text.lower()
 
 
@@ -252,7 +237,7 @@ LOGS = FlagGroup(
             "zap-log-level",
             "level",
             ValueType("LEVEL", _level, choices=(*LEVELS, "NUMBER")),
-            "the lowest level that is logged; a number means debug",
+            "the lowest logged level; a number means debug",
         ),
         Flag(
             "zap-stacktrace-level",

@@ -44,7 +44,7 @@ def print_written_files(command: str, files: "ProjectFiles", next_steps: tuple[s
 
 
 def _init(options: argparse.Namespace) -> int:
-    # The other commands should not pay for it.
+    # Imported late: other commands don't need it.
     from rolecall.workbench.project.scaffold import (  # noqa: PLC0415
         ScaffoldError,
         init_project,

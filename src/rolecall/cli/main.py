@@ -49,7 +49,7 @@ def has_workbench() -> bool:
 
 
 def parser(only: str = "") -> Parser:
-    """Return the parser of the command line: of one command, or of all that are installed.
+    """Return the parser of the command line: of one command, or of all installed commands.
 
     A command imports its module and nothing of the others, so an operator doesn't pay for them.
     """

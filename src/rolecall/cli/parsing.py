@@ -1,16 +1,11 @@
-"""An argument parser that suggests corrections.
+"""Parsing of the command line into settings, and of settings into Ansible's environment.
 
-An unknown command or flag is an error that names the nearest known one. A command line without a command prints the
-help. Flags cannot be abbreviated: a new flag must not make an existing command line ambiguous.
+Flags follow Cobra's rules: ``--flag=value`` and ``--flag value`` are the same for any value, a boolean takes its value
+only after ``=`` and is true without one, and the last value of a repeated flag wins. Flags can't be abbreviated: a new
+flag must not make an existing command line ambiguous. An error about an unknown command or flag names the nearest known
+one. A command line without a command prints the help.
 
-Parses a command line into settings, with Cobra's rules for flags.
-
-``--flag=value`` and ``--flag value`` are the same, whatever the value begins with. A boolean takes its value only after
-``=`` and is true without one. Names cannot be abbreviated. If a flag is given twice, the last value wins.
-
-What flags and the environment make of the settings of an operator, and what settings make of Ansible's environment.
-
-``rolecall run`` and ``rolecall plan`` share this: a role must find in a plan what it finds in the operator.
+``rolecall run`` and ``rolecall plan`` share this module, so that a role finds the same settings in both.
 """
 
 import argparse
@@ -41,7 +36,7 @@ OTHER_USAGE_EXIT_CODE = os.EX_USAGE
 class Parser(argparse.ArgumentParser):
     """A parser that uses the same class for its subcommands. Every command without subcommands sets ``handler``.
 
-    A command whose exit code 2 has a meaning of its own sets ``usage_exit_code``.
+    A command with another meaning of exit code 2 sets ``usage_exit_code``.
     """
 
     usage_exit_code = USAGE_EXIT_CODE
@@ -55,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         options, others = self.parse_known_args(words)
         parser: Parser = options.parser
         if others:
-            parser.refuse(others[0])
+            parser.reject(others[0])
         if "handler" not in options:
             parser.exit(USAGE_EXIT_CODE, parser.format_help())
         return options
@@ -65,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         self.exit(self.usage_exit_code, f"{self.prog}: error: {message}\n")
 
-    def refuse(self, word: str) -> NoReturn:
+    def reject(self, word: str) -> NoReturn:
         """Exit because of an unexpected word."""
         flag = word.partition("=")[0]
         if flag.startswith("-"):
@@ -102,7 +97,7 @@ class FlagFormatter(argparse.HelpFormatter):
 def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Container[str] | None = None) -> None:
     """Add all flags, or ``only`` some; the help shows the values of ``defaults``, the settings, as their defaults."""
     by_type: Mapping[type, object] = {type(settings): settings for settings in defaults}
-    # Once for all flags: to find out the number of processors takes reading files.
+    # Once for all flags: determining the number of CPUs reads files.
     usual = {settings_type: settings_type() for settings_type in by_type}
     for group in GROUPS:
         flags = [flag for flag in group.flags if only is None or flag.name in only]
@@ -119,7 +114,7 @@ def add_flags(parser: argparse.ArgumentParser, *defaults: object, only: Containe
 
 
 def join_flag_values(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words with each flag joined to its value, so that argparse does not take a value for a flag."""
+    """Yield the words with each flag joined to its value, so that argparse doesn't mistake a value for a flag."""
     flags = {f"--{flag.name}": flag for flag in all_flags()}
     rest = iter(words)
     for word in rest:
@@ -168,7 +163,7 @@ logger = get_logger("cmd")
 
 
 def settings_of(options: argparse.Namespace, defaults: Settings, environment: Mapping[str, str]) -> Settings:
-    """Return the settings that a command line and the environment ask for."""
+    """Return the settings from a command line and the environment."""
     settings = apply_flags(defaults, options)
     if settings.log_events not in LOG_EVENTS:
         logger.error("unrecognized log level", flag="--ansible-log-events", value=settings.log_events)
@@ -192,7 +187,7 @@ def search_paths(settings: Settings) -> dict[str, str]:
 
 
 def ansible_defaults_for(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that runs get because the user has set nothing else."""
+    """Return the variables of runs for which the user has set no value."""
     conditionals = "true" if settings.allow_broken_conditionals else ""
     return {
         ansible_defaults.ROLES_PATH: ansible_defaults.roles_path(Path.cwd(), environment),

@@ -1,7 +1,7 @@
-"""``rolecall plan``: says what the roles would change, without changing anything.
+"""``rolecall plan``: previews the changes that the roles would make, without changing anything.
 
 Exit code 0 means that nothing would change, 2 that something would, 3 that the plan is only complete up to a task, 1
-that there is no plan or that a role would fail; one line on standard error says why there is none. 64 means an invalid
+that there is no plan or that a role would fail; one line on standard error gives the reason. 64 means an invalid
 command line. Progress goes to standard error, so that standard output has only the plan.
 """
 
@@ -63,9 +63,9 @@ def add_parser(commands: Any) -> None:
     """Add the command to the program."""
     parser: Parser = commands.add_parser(
         "plan",
-        help="say what the roles would change, without changing anything",
-        description="Runs the roles of this directory against a sandbox of the cluster, and says what they would "
-        "change: for one object, for the objects in files as if these had been applied, or for all objects. The "
+        help="preview what the roles would change, without changing anything",
+        description="Runs the roles of this directory in a sandbox of the cluster, and shows what they would "
+        "change: for one object, for the objects in files as if they had been applied, or for all objects. The "
         "cluster is only read.",
         epilog=EPILOG,
         formatter_class=FlagFormatter,
@@ -105,24 +105,22 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="the output format (default: %(default)s)"
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="show all that was found out about unchanged objects, too"
-    )
+    parser.add_argument("--verbose", action="store_true", help="show all findings about unchanged objects, too")
     parser.add_argument(
         "--controllers",
         action="store_true",
-        help="also say what the controllers of Kubernetes make and delete because of it, such as pods",
+        help="also show objects that Kubernetes controllers create and delete as a result, such as pods",
     )
     parser.add_argument(
         "--run-commands",
         action="store_true",
-        help="run commands and whatever else leaves Kubernetes for real, instead of ending the plan there",
+        help="really run commands and other actions outside Kubernetes, instead of ending the plan there",
     )
 
 
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
-    # Importing what runs roles takes a second; the other commands should not pay for it.
+    # Imported late: this takes a second that other commands don't need.
     from rolecall.workbench.plan.model import (  # noqa: PLC0415
         PlanError,
         worst_of,
@@ -145,7 +143,7 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Exit unless exactly one of an object, files and all objects is asked for."""
+    """Exit unless the options name exactly one of an object, files, and all objects."""
     asked = [bool(options.kind), bool(options.files), options.all]
     if sum(asked) != 1:
         parser.error("expected one of KIND NAME, -f FILE and --all")
@@ -156,7 +154,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 
 def _made(options: argparse.Namespace) -> "Plan":
-    """Return the plan that was asked for. Raises one of the errors that ``_plan`` reports."""
+    """Return the requested plan. Raises the errors that ``_plan`` reports."""
     from rolecall.workbench.plan.planner import make_plan  # noqa: PLC0415
 
     request = _request(options)

@@ -1,7 +1,7 @@
 """``rolecall rbac``: writes the RBAC rules that an operator needs, or compares them with those that it has.
 
 Without ``--compare`` the exit code is 0. With it, 0 means that the rules are equal, 2 that they differ. 1 means that
-the rules cannot be told; one line on standard error says why. 64 means an invalid command line.
+the rules can't be determined; one line on standard error gives the reason. 64 means an invalid command line.
 """
 
 import argparse
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 DIFFERENT = 2
 EPILOG = (
-    "The rules are the smallest that the recorded runs needed. A task that no recorded run has taken is listed: its "
-    "rights are not in the rules. Exit codes with --compare: 0 equal, 2 different, 1 an error, 64 an invalid command "
-    "line."
+    "The rules are the smallest that the recorded runs needed. Comments list the tasks that no recorded run has "
+    "performed: the rules don't cover them. Exit codes with --compare: 0 equal, 2 different, 1 an error, 64 an invalid "
+    "command line."
 )
 
 
@@ -30,9 +30,9 @@ def add_parser(commands: Any) -> None:
     parser: Parser = commands.add_parser(
         "rbac",
         help="write the RBAC rules that the recorded runs needed, or compare them with others",
-        description="Writes the smallest RBAC rules for what runs were recorded to ask for and for the operator's own "
-        "work, each with the kinds and tasks that need it. With --compare it prints what is missing and what is too "
-        "much in existing rules instead.",
+        description="Writes the smallest RBAC rules for the recorded requests of runs and for the operator's own "
+        "work, each with the kinds and tasks that need it. With --compare, it prints missing and excess "
+        "permissions of existing rules instead.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -64,7 +64,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    # Importing these takes a while; the other commands should not pay for it.
+    # Imported late: other commands don't need these modules.
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
     from rolecall.workbench.permissions.manifests import RbacError, read_access_sets  # noqa: PLC0415
@@ -114,7 +114,7 @@ def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[
 
 
 def _untried(sources: "list[Source]") -> Iterator[str]:
-    """Yield what no record tells about."""
+    """Yield a line for each task and kind without a record."""
     for source in sources:
         kind = source.watch.gvk.kind
         if source.recorded is None:

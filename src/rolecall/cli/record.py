@@ -1,7 +1,7 @@
 """``rolecall record``: lists and shows the records of runs that ``rolecall run --record-dir`` has written.
 
-Exit code 0 means that every record could be read, 2 an invalid command line. For a record that could not be read, one
-line on standard error says why, and the exit code is that of its ``RecordError``.
+Exit code 0 means that every record could be read, 2 an invalid command line. For a record that can't be read, one
+line on standard error gives the reason, and the exit code is that of its ``RecordError``.
 """
 
 import argparse
@@ -12,7 +12,9 @@ from typing import Any
 
 from rolecall.runner.record.reader import RecordError, UnreadableRecordError, exit_codes_text, read_ends, read_record
 
-CONFIDENTIAL = "Records of a run hold what a role works with. Secrets are masked, but treat the files as confidential."
+CONFIDENTIAL = (
+    "Records contain the data that a role works with. Secrets are masked, but treat the files as confidential."
+)
 EPILOG = f"{CONFIDENTIAL} Exit codes for a bad record: {exit_codes_text()}."
 
 

@@ -1,8 +1,9 @@
 """``rolecall replay``: runs the roles of this directory on the records of runs, and compares their writes.
 
 Exit code 0 means that each run would be the same today, 2 that one would write something else, 3 that one is only
-complete up to a task, 1 that a role would fail. What cannot be replayed is one line on standard error, and the others
-go on; the first such record decides the exit code. 64 means an invalid command line. Progress goes to standard error.
+complete up to a task, 1 that a role would fail. Standard error has one line for each record that can't be replayed; the
+others continue, and the first such record decides the exit code. 64 means an invalid command line. Progress goes to
+standard error.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def add_parser(commands: Any) -> None:
         "replay",
         help="run the roles on the records of runs, and compare what they write",
         description="Runs the roles of this directory again on the records that 'rolecall run --record-dir DIR' has "
-        "written, against a sandbox of the cluster that each record shows, and says how their writes differ from those "
+        "written, in a sandbox of the cluster that each record shows, and shows how their writes differ from those "
         "in the record.",
         epilog=EPILOG,
         formatter_class=FlagFormatter,
@@ -62,7 +63,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--run-commands",
         action="store_true",
-        help="run commands and whatever else leaves Kubernetes for real, instead of ending the replay there",
+        help="really run commands and other actions outside Kubernetes, instead of ending the replay there",
     )
     add_flags(parser, Settings(), only=FLAGS - {"kubeconfig", "ready-conditions"})
     parser.usage_exit_code = OTHER_USAGE_EXIT_CODE
@@ -70,7 +71,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    # Importing what runs roles takes a second; the other commands should not pay for it.
+    # Imported late: this takes a second that other commands don't need.
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
 
     configure_quiet_logs()

@@ -189,7 +189,7 @@ def _run(options: argparse.Namespace, program: Program, parser: argparse.Argumen
 
 def limit_stop() -> None:
     """End this process, which has nothing else to do, if it has not ended by itself in time."""
-    # Works whatever holds the loop or the interpreter, and shows where it is.
+    # Works even if something blocks the loop or the interpreter, and prints where.
     faulthandler.dump_traceback_later(STOP_LIMIT_SECONDS, exit=True)
 
 

@@ -1,8 +1,7 @@
-"""How commands that take a while use the terminal: progress and errors on standard error, lines with colours.
+"""The terminal as long-running commands use it: progress and errors on standard error, colored lines, and signals.
 
-Ends a command by SIGTERM or SIGHUP as Ctrl-C does, so that what it has started does not outlive it.
-
-Python ends a process by these signals at once: no ``finally`` is run, and operators and control planes stay.
+SIGTERM and SIGHUP interrupt a command as Ctrl-C does, so that the operators and control planes that it has started
+don't outlive it. By default, Python exits on these signals without running any ``finally``.
 """
 
 import os
@@ -22,7 +21,7 @@ from rolecall.system.logs import LogSettings
 BROKEN_PIPE: Final = 141
 """The exit code of a command whose reader has left, as in ``rolecall record show FILE | head``, as of SIGPIPE."""
 
-_TOLD_ANYWAY: Final = frozenset({"run", "reconciler"})
+_REPORTED_ANYWAY: Final = frozenset({"run", "reconciler"})
 """The loggers of what becomes of runs."""
 
 
@@ -48,12 +47,12 @@ def _reader_has_left() -> bool:
 
 
 def configure_quiet_logs() -> None:
-    """Log errors only, for a command whose output says what becomes of its runs: a failure is a result there."""
+    """Log errors only, for a command whose output reports its runs: a failure is a result there."""
     logs.configure(LogSettings(level="error"), _without_results)
 
 
 def _without_results(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if event.get("logger") in _TOLD_ANYWAY:
+    if event.get("logger") in _REPORTED_ANYWAY:
         raise structlog.DropEvent
     return event
 
@@ -72,7 +71,7 @@ class StyledLine(Protocol):
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Yield what shows progress: a line that changes on a terminal, otherwise a line for each message."""
+    """Yield a function that shows progress: a changing line on a terminal, otherwise a line for each message."""
     if not sys.stderr.isatty():
         yield lambda text: print(text, file=sys.stderr)  # noqa: T201
         return
@@ -111,7 +110,7 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # asyncio.run has a handler that cancels its main task. An exception would be raised in whatever task runs just now.
+    # asyncio.run has a handler that cancels its main task. An exception would be raised in the task that is running.
     as_interrupt = signal.getsignal(signal.SIGINT)
     if callable(as_interrupt):
         as_interrupt(number, frame)

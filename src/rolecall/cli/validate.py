@@ -1,7 +1,7 @@
 """``rolecall validate``: checks a project strictly, without running anything and without a cluster.
 
-All problems are reported at once, on standard output. Exit code 0 means no errors, 1 means errors, 2 means an invalid
-command line.
+The command reports all problems together, on standard output. Exit code 0 means no errors, 1 means errors, 2 means an
+invalid command line.
 """
 
 import argparse
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rolecall.workbench.project.validate import Problem, Report
 
 _DEFAULT_CRD_DIRECTORIES = (Path("deploy/crds"), Path("config/crd/bases"))
-_COLOURS = {"error": "31", "warning": "33"}
+_COLORS = {"error": "31", "warning": "33"}
 
 EPILOG = (
     "Roles and playbooks are found as 'rolecall run' finds them: from the working directory, ANSIBLE_ROLES_PATH and "
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
         help="check watches.yaml, its roles and playbooks without running them",
         description="Checks watches.yaml strictly, checks every file of its roles and playbooks (YAML, tasks, module "
         "names, arguments), and compares the arguments with the CRDs. Needs no cluster, runs nothing, and reports all "
-        "problems at once on standard output.",
+        "problems together on standard output.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -65,7 +65,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    # Importing the parsers takes a while; the other commands should not pay for it.
+    # Imported late: other commands don't need the parsers.
     from rolecall.runner.config.environment import check_ansible_core  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
     from rolecall.workbench.project.validate import validate  # noqa: PLC0415
@@ -85,7 +85,7 @@ def _validate(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     except ConfigurationError as error:
         sys.stderr.write(f"rolecall validate: {error}\n")
         return 1
-    counted = {severity: sum(each.severity == severity for each in report.problems) for severity in _COLOURS}
+    counted = {severity: sum(each.severity == severity for each in report.problems) for severity in _COLORS}
     lines = _as_json(report, counted) if options.format == "json" else _as_text(report, counted, options.watches_file)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 1 if counted["error"] or (options.strict and counted["warning"]) else 0
@@ -103,8 +103,8 @@ def _as_json(report: "Report", counted: dict[str, int]) -> Iterator[str]:
 
 
 def _as_text(report: "Report", counted: dict[str, int], file: Path) -> Iterator[str]:
-    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    yield from (_line(each, is_coloured=is_coloured) for each in report.problems)
+    is_colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    yield from (_line(each, is_colored=is_colored) for each in report.problems)
     if report.problems:
         yield f"{_number(counted['error'], 'error')}, {_number(counted['warning'], 'warning')}"
     else:
@@ -112,10 +112,10 @@ def _as_text(report: "Report", counted: dict[str, int], file: Path) -> Iterator[
         yield f"{file}: {_number(report.kinds, 'kind')}, {contents}, no problems found"
 
 
-def _line(problem: "Problem", *, is_coloured: bool) -> str:
+def _line(problem: "Problem", *, is_colored: bool) -> str:
     severity = str(problem.severity)
-    if is_coloured:
-        severity = f"\x1b[{_COLOURS[severity]}m{severity}\x1b[0m"
+    if is_colored:
+        severity = f"\x1b[{_COLORS[severity]}m{severity}\x1b[0m"
     return f"{problem.place}: {severity}: {problem.text}"
 
 
