@@ -89,9 +89,9 @@ class OperatorMetrics:
         self._reloads = self._counter("certwatcher_read_certificate_total", text)
         text = "Failed attempts to read the mounted certificate"
         self._failed_reloads = self._counter("certwatcher_read_certificate_errors_total", text)
-        text = "Fork servers that were replaced, by reason: stale (a file changed), died, hanging, not-ready"
+        text = "Fork servers that were replaced, by reason: stale (a file changed), exited, unresponsive, start_timeout"
         self._fork_servers = self._counter("ansible_operator_fork_server_replacements_total", text, "reason")
-        for reason in ("stale", "died", "hanging", "not-ready"):
+        for reason in ("stale", "exited", "unresponsive", "start_timeout"):
             self._fork_servers.labels(reason)
         text = "1 if runs use a patch of Ansible, 0 if not; the log has the reason"
         self._patches = self._gauge("ansible_operator_patch_in_use", text, "patch")

@@ -47,10 +47,10 @@ OnPatches = Callable[[Sequence[PatchStatus]], None]
 class ForkserverStarter:
     """Starts each run as a fork of a server; use it as an asynchronous context manager.
 
-    ``contents`` are the directories of the roles and playbooks for which the server prepares itself. A server that has
-    grown by more than ``growth_limit_bytes`` is replaced. ``on_replaced`` is told of each server that takes no further
-    runs, and why: ``stale``, ``died``, ``hanging`` or ``not-ready``. ``on_patches`` gets the status of each patch of
-    Ansible when a server is ready.
+    The server prepares itself for the roles and playbooks in ``contents``, and is replaced when it has grown by more
+    than ``growth_limit_bytes``. ``on_replaced`` receives the reason whenever a server takes no further runs: ``stale``,
+    ``exited``, ``unresponsive``, or ``start_timeout``. ``on_patches`` receives the status of each patch of Ansible when
+    a server is ready.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ForkserverStarter:
                 patches = await asyncio.shield(server.ready)
         except (ServerGoneError, TimeoutError) as error:
             self._start_cold(error)
-            self._retire(server, "not-ready")
+            self._retire(server, "start_timeout")
             return None
         if not can_fork(patches):
             self._cold_until = float("inf")
@@ -189,10 +189,10 @@ class ForkserverStarter:
                 "The fork server does not answer; starting another one. It is killed when its runs have ended",
                 pid=server.process.pid,
             )
-            self._retire(server, "hanging")
+            self._retire(server, "unresponsive")
         else:
             logger.warning("The fork server has died; starting another one")
-            self._retire(server, "died")
+            self._retire(server, "exited")
 
     def _retire(self, server: ForkServer, reason: str) -> None:
         """Let a server finish its runs, then stop it."""

@@ -99,13 +99,13 @@ def test_requests_leaders_and_certificates_are_counted(metrics: OperatorMetrics)
 
 
 def test_replaced_fork_servers_are_counted_by_reason(metrics: OperatorMetrics) -> None:
-    metrics.count_fork_server("hanging")
+    metrics.count_fork_server("unresponsive")
     family = "ansible_operator_fork_server_replacements_total"
     assert set(lines(metrics, family)) == {
         f'{family}{{reason="stale"}} 0.0',
-        f'{family}{{reason="died"}} 0.0',
-        f'{family}{{reason="hanging"}} 1.0',
-        f'{family}{{reason="not-ready"}} 0.0',
+        f'{family}{{reason="exited"}} 0.0',
+        f'{family}{{reason="unresponsive"}} 1.0',
+        f'{family}{{reason="start_timeout"}} 0.0',
     }
 
 

@@ -92,4 +92,4 @@ async def test_a_server_that_does_not_get_ready_is_ended_and_counted(
         monkeypatch.setattr(sys, "executable", interpreter)
         await assert_starts_cold(forkserver, spec)
         assert await asyncio.wait_for(server.process.wait(), 20) < 0
-    assert replaced == ["not-ready"]
+    assert replaced == ["start_timeout"]
