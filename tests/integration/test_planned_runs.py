@@ -327,7 +327,7 @@ async def test_what_would_run_elsewhere_is_withheld_and_what_computes_runs(warm:
         "As root": "runs as another user",
         "Address": "reaches another host",
         "Old name": "runs a program",
-        "Other collection": "its effect outside of Kubernetes is not known",
+        "Other collection": "its effect outside Kubernetes is not known",
         "Pod": "runs a program in a pod",
         "Other cluster": "its host leads to another API server",
         "Other kubeconfig": "its kubeconfig leads to another API server",

@@ -1,4 +1,4 @@
-"""What was written into an image is read from it, and a run learns when it is out of date."""
+"""An image returns its content, and a run is notified when it is out of date."""
 
 import json
 import os
@@ -16,7 +16,7 @@ GROUPS = st.dictionaries(NAMES, st.dictionaries(NAMES, st.none() | RESOURCES, ma
 
 
 @given(GROUPS, st.dictionaries(NAMES, NAMES))
-def test_an_image_has_what_was_put_into_it(
+def test_image_returns_its_content(
     groups: dict[str, dict[str, list[dict[str, Any]] | None]], version: dict[str, str]
 ) -> None:
     image = DiscoveryImage.decode(encode(groups, version))
@@ -29,13 +29,13 @@ def test_an_image_has_what_was_put_into_it(
             assert image.resources(group, name) == resources
 
 
-def test_what_is_not_there_has_to_be_asked_for() -> None:
+def test_missing_version_has_to_be_requested() -> None:
     image = DiscoveryImage.decode(encode({"apps": {"v1": []}}, {}))
     assert image.resources("apps", "v2") is None
     assert image.resources("batch", "v1") is None
 
 
-def test_only_the_versions_that_are_asked_for_are_decoded() -> None:
+def test_only_requested_versions_are_decoded() -> None:
     data = encode({"apps": {"v1": [{"name": "deployments"}]}, "broken": {"v1": [{"name": "x"}]}}, {})
     image = DiscoveryImage.decode(data.replace(b'[{"name":"x"}]', b'[{"name":"x"]]'))
     assert image.resources("apps", "v1") == [{"name": "deployments"}]
@@ -43,7 +43,7 @@ def test_only_the_versions_that_are_asked_for_are_decoded() -> None:
         image.resources("broken", "v1")
 
 
-def test_a_run_is_current_until_it_is_told_otherwise() -> None:
+def test_run_is_current_until_a_change_is_marked() -> None:
     image, changed = os.memfd_create("image"), os.memfd_create("changed")
     os.write(image, encode({"apps": {"v1": []}}, {}))
     os.write(changed, b"\0")

@@ -1,4 +1,4 @@
-"""The callback plugin that names each task in its credentials, without Ansible's executor around it."""
+"""The callback plugin that names each task in its credentials, without Ansible's executor."""
 
 import base64
 import importlib.util
@@ -46,7 +46,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
     return load
 
 
-def test_a_task_finds_its_name_in_the_secret_and_in_a_kubeconfig_of_its_own(plugin: Plugin) -> None:
+def test_task_has_its_name_in_the_secret_and_in_its_own_kubeconfig(plugin: Plugin) -> None:
     callback = plugin()
     callback.v2_runner_on_start(HOST, task("id-1"))
     name = base64.urlsafe_b64encode(b"web1").decode().rstrip("=")
@@ -60,7 +60,7 @@ def test_a_task_finds_its_name_in_the_secret_and_in_a_kubeconfig_of_its_own(plug
     assert content["clusters"][0]["cluster"]["proxy-url"] == f"http://{secret}:unused@127.0.0.1:1"
 
 
-def test_between_tasks_the_credentials_are_those_of_the_run(plugin: Plugin) -> None:
+def test_credentials_between_tasks_are_those_of_the_run(plugin: Plugin) -> None:
     callback, before = plugin(), dict(os.environ)
     for end in (callback.v2_runner_on_ok, callback.v2_runner_on_failed, callback.v2_runner_on_unreachable):
         callback.v2_runner_on_start(HOST, task("id-1"))
@@ -70,11 +70,11 @@ def test_between_tasks_the_credentials_are_those_of_the_run(plugin: Plugin) -> N
 
 
 @pytest.mark.parametrize(("no_log", "is_marked"), [(True, True), ("{{ quiet }}", True), (False, False), (None, False)])
-def test_a_task_that_may_say_no_log_is_marked(plugin: Plugin, no_log: object, *, is_marked: bool) -> None:
+def test_task_with_possible_no_log_is_marked(plugin: Plugin, no_log: object, *, is_marked: bool) -> None:
     plugin().v2_runner_on_start(HOST, task("id-1", no_log=no_log))
     assert os.environ["K8S_AUTH_API_KEY"].endswith(".hidden") is is_marked
 
 
-def test_nothing_happens_unless_the_operator_asks_for_it(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_is_disabled_unless_the_operator_requests_it(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROLECALL_TASK_CREDENTIALS")
     assert plugin().disabled

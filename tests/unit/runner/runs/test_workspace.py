@@ -1,7 +1,6 @@
 import json
 import os
 import pwd
-import shlex
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,8 @@ def _no_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOGNAME", raising=False)
     monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    for variable in ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "ANSIBLE_ASYNC_DIR"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def prepared(workspace: Workspace, ident: str = "1", inputs: Inputs | None = None) -> Path:
@@ -32,7 +33,7 @@ def runs(workspace: Workspace) -> list[str]:
 
 
 def run_once(workspace: Workspace, number: int) -> None:
-    """Leave what a run leaves; runs are told apart by the times of their folders, which a test cannot wait for."""
+    """Leave the artifacts of a run; runs are ordered by the times of their directories."""
     ident = str(number)
     workspace.prepare(ident, Inputs({}))
     (workspace.artifacts(ident) / "stdout").write_text(ident)
@@ -48,21 +49,21 @@ def run_once(workspace: Workspace, number: int) -> None:
         (FOO, ObjectKey("", "sample"), "example.com/v1/Foo/sample"),
     ],
 )
-def test_the_path_leaves_out_empty_parts(tmp_path: Path, gvk: GVK, key: ObjectKey, path: str) -> None:
+def test_path_leaves_out_empty_parts(tmp_path: Path, gvk: GVK, key: ObjectKey, path: str) -> None:
     assert Workspace(tmp_path, gvk, key).path == tmp_path / path
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "../../etc", "a\0b"])
-def test_no_name_leads_out_of_the_root(tmp_path: Path, name: str) -> None:
+def test_name_cannot_lead_out_of_the_root(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a directory"):
         _ = Workspace(tmp_path, FOO, ObjectKey("default", name)).path
 
 
-def test_the_longest_names_of_kubernetes_fit(tmp_path: Path) -> None:
+def test_longest_names_of_kubernetes_fit(tmp_path: Path) -> None:
     assert prepared(Workspace(tmp_path, FOO, ObjectKey("n" * 63, "x" * 253))).is_dir()
 
 
-def test_nobody_else_can_read_anything(tmp_path: Path) -> None:
+def test_other_users_can_read_nothing(tmp_path: Path) -> None:
     root = tmp_path / "runner"
     prepared(Workspace(root, FOO, KEY), inputs=Inputs({"password": "x"}, {"A": "b"}, "--diff"))
     for path in [root, *root.rglob("*")]:
@@ -77,7 +78,7 @@ def test_inputs_are_written(tmp_path: Path) -> None:
     assert (path / "env/cmdline").read_text() == "--vault-password-file /v"
 
 
-def test_variables_stand_in_alphabetical_order_at_every_depth(tmp_path: Path) -> None:
+def test_variables_are_sorted_at_every_depth(tmp_path: Path) -> None:
     path = prepared(Workspace(tmp_path, FOO, KEY), inputs=Inputs({"b": 1, "a": [{"d": "é", "c": None}]}))
     assert json.loads((path / "env/extravars").read_text(), object_pairs_hook=list) == [
         ("a", [[("c", None), ("d", "é")]]),
@@ -85,54 +86,49 @@ def test_variables_stand_in_alphabetical_order_at_every_depth(tmp_path: Path) ->
     ]
 
 
-def test_inputs_of_the_last_run_do_not_stay(tmp_path: Path) -> None:
+def test_inputs_of_the_last_run_are_removed(tmp_path: Path) -> None:
     playbook = tmp_path / "p.yml"
     playbook.write_text("[]")
     workspace = Workspace(tmp_path, FOO, KEY)
     path = prepared(workspace, inputs=Inputs({"old": 1}, cmdline="--diff", playbook=playbook))
     assert (path / "project/playbook.yaml").read_text() == "[]"
+    (path / "tmp").mkdir()  # left by a killed run
     prepared(workspace, "2")
+    assert not (path / "tmp").exists()
     assert not (path / "env/cmdline").exists()
     assert not (path / "project/playbook.yaml").exists()
     assert json.loads((path / "env/extravars").read_text()) == {}
 
 
-def test_temporary_files_of_a_killed_run_do_not_stay(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, FOO, KEY)
-    (prepared(workspace) / "tmp").mkdir()
-    assert not (prepared(workspace, "2") / "tmp").exists()
+@pytest.mark.parametrize(
+    ("environment", "interpreter", "home"),
+    [
+        ({}, "{{ansible_playbook_python}}", ""),
+        ({"VIRTUAL_ENV": "/venv"}, "/venv/bin/python3", ""),
+        (
+            {"HOME": "/a home"},
+            "{{ansible_playbook_python}}",
+            " ansible_remote_tmp='/a home/.ansible/tmp' ansible_async_dir='/a home/.ansible_async'",
+        ),
+    ],
+    ids=["default", "virtual environment", "other home"],
+)
+def test_default_inventory_is_localhost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], interpreter: str, home: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    hosts = (prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts").read_text()
+    assert hosts == f"localhost ansible_connection=local ansible_python_interpreter={interpreter}{home}\n"
 
 
-def test_the_default_inventory_is_localhost(tmp_path: Path) -> None:
-    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
-    expected = "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n"
-    assert hosts.read_text() == expected
-
-
-def test_modules_use_the_virtual_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
-    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
-    assert hosts.read_text().strip().endswith("ansible_python_interpreter=/venv/bin/python3")
-
-
-def test_localhost_works_below_a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/a home")
-    for variable in ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "ANSIBLE_ASYNC_DIR"):
-        monkeypatch.delenv(variable, raising=False)
-    hosts = prepared(Workspace(tmp_path, FOO, KEY)) / "inventory/hosts"
-    assert shlex.split(hosts.read_text())[-2:] == [
-        "ansible_remote_tmp=/a home/.ansible/tmp",
-        "ansible_async_dir=/a home/.ansible_async",
-    ]
-
-
-def test_an_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inventory_file_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text("web1")
     monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "mine"))
     assert (prepared(Workspace(tmp_path / "r", FOO, KEY)) / "inventory/hosts").read_text() == "web1"
 
 
-def test_an_inventory_directory_is_copied_with_its_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inventory_directory_is_copied_with_its_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine/group_vars").mkdir(parents=True)
     (tmp_path / "mine/group_vars/all.yml").write_text("a: 1")
     (tmp_path / "mine/dynamic").touch(0o755)
@@ -142,13 +138,13 @@ def test_an_inventory_directory_is_copied_with_its_modes(tmp_path: Path, monkeyp
     assert os.access(inventory / "dynamic", os.X_OK)
 
 
-def test_a_missing_inventory_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_inventory_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_INVENTORY", str(tmp_path / "gone"))
     with pytest.raises(FileNotFoundError, match="gone"):
         prepared(Workspace(tmp_path, FOO, KEY))
 
 
-def test_latest_is_the_last_run_that_ended(tmp_path: Path) -> None:
+def test_latest_is_the_last_ended_run(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FOO, KEY)
     run_once(workspace, 1)
     run_once(workspace, 2)
@@ -156,24 +152,16 @@ def test_latest_is_the_last_run_that_ended(tmp_path: Path) -> None:
     assert (workspace.path / "artifacts/latest/stdout").read_text() == "2"
 
 
-@pytest.mark.parametrize("keep", [1, 2, 3])
-def test_the_newest_runs_are_kept(tmp_path: Path, keep: int) -> None:
+@pytest.mark.parametrize(("keep", "kept"), [(1, 1), (2, 2), (3, 3), (0, 6), (-1, 6)])
+def test_newest_runs_are_kept(tmp_path: Path, keep: int, kept: int) -> None:
     workspace = Workspace(tmp_path, FOO, KEY, keep)
     for number in range(1, 7):
         run_once(workspace, number)
-    assert runs(workspace) == [str(number) for number in range(7 - keep, 7)]
+    assert runs(workspace) == [str(number) for number in range(7 - kept, 7)]
     assert (workspace.path / "artifacts/latest/stdout").read_text() == "6"
 
 
-@pytest.mark.parametrize("keep", [0, -1])
-def test_all_runs_can_be_kept(tmp_path: Path, keep: int) -> None:
-    workspace = Workspace(tmp_path, FOO, KEY, keep)
-    for number in range(1, 31):
-        run_once(workspace, number)
-    assert len(runs(workspace)) == 30
-
-
-def test_files_of_others_among_the_artifacts_stay(tmp_path: Path) -> None:
+def test_other_files_among_the_artifacts_are_kept(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FOO, KEY, 1)
     run_once(workspace, 1)
     (workspace.path / "artifacts/notes.txt").write_text("mine")
@@ -181,24 +169,19 @@ def test_files_of_others_among_the_artifacts_stay(tmp_path: Path) -> None:
     assert runs(workspace) == ["2", "notes.txt"]
 
 
-def test_nothing_is_left_of_an_object_that_is_gone(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, FOO, KEY)
+def test_removal_keeps_neighbors_and_removes_an_empty_namespace(tmp_path: Path) -> None:
+    workspace, other = (Workspace(tmp_path, FOO, key) for key in (KEY, ObjectKey("default", "other")))
     run_once(workspace, 1)
-    workspace.remove()
-    assert not workspace.path.parent.exists()
-    workspace.remove()
-
-
-def test_neighbours_of_a_removed_object_stay(tmp_path: Path) -> None:
-    other = Workspace(tmp_path, FOO, ObjectKey("default", "other"))
     run_once(other, 1)
-    workspace = Workspace(tmp_path, FOO, KEY)
-    run_once(workspace, 1)
     workspace.remove()
+    assert not workspace.path.exists()
     assert other.path.is_dir()
+    other.remove()
+    assert not other.path.parent.exists()
+    other.remove()
 
 
-def test_a_link_in_the_place_of_an_input_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_an_input_is_not_followed(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, FOO, KEY)
     path = prepared(workspace)
     victim = tmp_path / "victim"

@@ -1,8 +1,8 @@
-"""The clock of a run that is done again later: it shows the times of the first run, because roles compare times.
+"""The clock of a replayed run: it shows the times of the first run, because roles compare times.
 
-Python's clock is set back in the process of ansible-playbook, and whatever is forked from it. Whenever a task starts,
-the clock is set to the time at which that task started in the first run: a role that asks how long something took gets
-the same answer, however quick the machine is. A module in a process of its own sees the real time.
+Python's clock is set back in the process of ansible-playbook and all processes forked from it. Whenever a task starts,
+the clock is set to the time at which that task started in the first run: a role that measures a duration gets the same
+result, regardless of the machine's speed. A module in its own process sees the real time.
 """
 
 import json
@@ -44,16 +44,16 @@ class TaskClock:
     starts: dict[tuple[str, str], deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def begin(self, name: str, host: str) -> None:
-        """Set the clock to the time at which a task of this name started when it did so the next time on a host."""
+        """Set the clock to the next time at which a task of this name started on a host."""
         if times := self.starts.get((name, host)):
             self.traveller.move_to(times.popleft(), tick=True)
 
 
 def install(variables: Mapping[str, str]) -> TaskClock:
-    """Set the clock of this process back, if its environment says so. Raises OSError."""
+    """Set the clock of this process back, if its environment requests it. Raises OSError."""
     if not (file := variables.get(CLOCK_VARIABLE)):
         return TaskClock()
-    import time_machine  # noqa: PLC0415 - it changes functions of the interpreter, so only who needs it loads it
+    import time_machine  # noqa: PLC0415 - it changes functions of the interpreter, so only replays load it
 
     times = json.loads(Path(file).read_text(encoding="utf-8"))
     clock = TaskClock(time_machine.travel(time.time() - times["behind"], tick=True).start())

@@ -1,10 +1,10 @@
-"""The files of a planned run: a folder that lies over the file system of this machine. Nothing here imports Ansible.
+"""The files of a planned run: an overlay directory on the file system of this machine. Nothing here imports Ansible.
 
-What tasks write lands in the folder, under the same path. What they read is looked for there first. A file of the
-machine is copied before it is changed, and what is removed stays where it is and is hidden from the run. The state is
-on disk, because every task may have a process of its own. Paths are mapped outwards again before anybody sees them.
+Tasks write into the plan's directory, under the same path, and read from there first. A file of the machine is copied
+before it is changed, and a removed file remains and is hidden from the run. The state is on disk, because every task
+may have its own process. Results show the original paths.
 
-Which arguments of modules for files are paths, and how they are mapped to the plan's folder. No Ansible here.
+``FILE_MODULES`` lists the arguments of modules for files that are paths; ``Redirection`` maps them into the directory.
 """
 
 import json
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_COPIED_BYTES = 64 * 1024 * 1024
-"""How much of a directory is copied into the folder, so that a task can work on all of it."""
+MAX_COPIED_BYTES = 64 * 1024 * 1024
+"""How much of a directory is copied, so that a task can work on all of it."""
 
 _ABSOLUTE = re.compile(r"""(?<![\w./~-])/[^\s"'`;:|&<>()=,]+""")
 
@@ -27,22 +27,22 @@ class TooLargeError(Exception):
 
 
 class PlanFiles:
-    """Maps paths of this machine to those of the plan's folder, which it may create."""
+    """Maps paths of this machine into the plan's directory, where it may create files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._root = str(folder / "files")
-        self._removed = folder / "removed.jsonl"
+    def __init__(self, directory: Path) -> None:
+        self._root = str(directory / "files")
+        self._removed = directory / "removed.jsonl"
 
     def is_inside(self, path: str) -> bool:
-        """Whether a path leads into the folder already."""
+        """Whether a path is already in the plan's directory."""
         return path == self._root or path.startswith(f"{self._root}/")
 
     def inside(self, path: str) -> str:
-        """Return the place of an absolute path in the folder, whether or not there is anything."""
+        """Return the path in the plan's directory for an absolute path, whether or not it exists."""
         return path if self.is_inside(path) else self._root + os.path.normpath(path)
 
     def outward(self, value: Any) -> Any:
-        """Return a value of a result with the paths that a real run would show."""
+        """Return a value of a result with the paths of a real run."""
         if isinstance(value, str):
             return value.replace(self._root, "")
         if isinstance(value, dict):
@@ -50,7 +50,7 @@ class PlanFiles:
         return [self.outward(inner) for inner in value] if isinstance(value, list) else value
 
     def inward(self, value: Any) -> Any:
-        """Return an argument of a program with the paths of files that the run has written, wherever they occur."""
+        """Return an argument of a program in which each path of a file that the run has written is mapped."""
         if isinstance(value, str):
             return _ABSOLUTE.sub(lambda found: self._inward(found.group()), value)
         if isinstance(value, dict):
@@ -58,14 +58,14 @@ class PlanFiles:
         return [self.inward(inner) for inner in value] if isinstance(value, list) else value
 
     def readable(self, path: str) -> str:
-        """Return where to read what is at an absolute path; of a directory that is in both places, the real one."""
+        """Return the path from which to read an absolute path; the real one for a directory that exists in both."""
         own = self.inside(path)
         if os.path.isdir(own) and os.path.isdir(path) and not self._is_hidden(path):  # noqa: PTH112 - plain text
             return path
         return own if os.path.lexists(own) or self._is_hidden(path) else path
 
     def writable(self, path: str) -> str:
-        """Return where to write instead, with a copy of the file and the directories around it if they exist."""
+        """Return the path to write instead, after copying the file and its parent directories if they exist."""
         own = self.inside(path)
         if own == path or os.path.lexists(own):
             return own
@@ -78,36 +78,35 @@ class PlanFiles:
         return own
 
     def tree(self, path: str) -> str:
-        """Return where all of a directory can be read: a copy if the run has changed anything. Raises TooLargeError."""
+        """Return the path of a complete directory: a copy if the run has changed anything. Raises TooLargeError."""
         own = self.inside(path)
         if own == path or not os.path.isdir(path) or self._is_hidden(path):  # noqa: PTH112 - plain text
             return self.readable(path)
         if not os.path.isdir(own) and not self._removed.exists():  # noqa: PTH112 - plain text
             return path
-        rest = MOST_COPIED_BYTES
-        for folder, _, names in os.walk(path):
-            if self._is_hidden(folder):
+        rest = MAX_COPIED_BYTES
+        for directory, _, names in os.walk(path):
+            if self._is_hidden(directory):
                 continue
-            self._add_directory(folder)
-            for found in (os.path.join(folder, name) for name in names):  # noqa: PTH118 - plain text
+            self._add_directory(directory)
+            for found in (os.path.join(directory, name) for name in names):  # noqa: PTH118 - plain text
                 rest -= os.path.getsize(found) if os.path.isfile(found) else 0  # noqa: PTH113, PTH202 - plain text
                 if rest < 0:
-                    raise TooLargeError(f"{path} is larger than {MOST_COPIED_BYTES >> 20} MiB")
+                    raise TooLargeError(f"{path} is larger than {MAX_COPIED_BYTES >> 20} MiB")
                 if os.path.isfile(found):  # noqa: PTH113 - neither a socket nor a broken link
                     self.writable(found)
         return self.inside(path)
 
     def hide(self, path: str) -> None:
-        """Hide what is really at a path, because the run has removed it."""
+        """Hide the real file or directory at a path, because the run has removed it."""
         if not self.is_inside(path) and os.path.lexists(path):
             with self._removed.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(os.path.normpath(path)) + "\n")
 
     def _inward(self, path: str) -> str:
-        folder = os.path.dirname(path)  # noqa: PTH120 - plain text
-        if os.path.isdir(self.inside(folder)) and not os.path.isdir(folder):  # noqa: PTH112 - plain text
-            return self.inside(path)
-        own = self.inside(path)
+        parent, own = os.path.dirname(path), self.inside(path)  # noqa: PTH120 - plain text
+        if os.path.isdir(self.inside(parent)) and not os.path.isdir(parent):  # noqa: PTH112 - plain text
+            return own
         return self.readable(path) if os.path.lexists(own) else path
 
     def _is_hidden(self, path: str) -> bool:
@@ -118,7 +117,7 @@ class PlanFiles:
         return any(each in hidden for each in _with_parents(os.path.normpath(path)))
 
     def _add_directory(self, path: str) -> None:
-        """Create a directory in the folder if the run can see one at this path."""
+        """Create a directory in the plan's directory if the run can see one at this path."""
         for each in reversed(list(_with_parents(os.path.normpath(path)))):
             own = self.inside(each)
             if not os.path.isdir(own):  # noqa: PTH112 - plain text
@@ -136,12 +135,12 @@ def _with_parents(path: str) -> Iterator[str]:
     yield path
 
 
-TEMPORARY = "/tmp"  # noqa: S108 - where the module tempfile puts what it creates
+_TEMPORARY = "/tmp"  # noqa: S108 - the default of the module tempfile
 
 
 @dataclass(frozen=True, slots=True)
 class PathArguments:
-    """Names of arguments: files that are read, files that are written, and directories that are needed as a whole."""
+    """Names of arguments: files to read, files to write, and directories that are needed as a whole."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -176,26 +175,30 @@ FILE_MODULES: Mapping[str, PathArguments] = {
 }
 
 KUBERNETES_PATHS = PathArguments(reads=("src", "values_files", "chart_ref", "ca_cert", "client_cert", "client_key"))
-"""Arguments of Kubernetes modules that may be files which the run has written."""
+"""Arguments of Kubernetes modules that may be files that the run has written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """Maps the arguments of one task; a relative path begins at ``directory``, if the task reads it from there."""
+    """Maps the arguments of one task; a relative path to write starts at ``directory``."""
 
     files: PlanFiles
     directory: str
 
     def redirect(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with which a module for files works in the folder. Raises TooLargeError, OSError."""
+        """Return the arguments with which a module works in the plan's directory. Raises TooLargeError, OSError."""
         paths = FILE_MODULES[name]
         changed = dict(arguments)
         if name == "ansible.builtin.tempfile":
-            changed["path"] = changed.get("path") or TEMPORARY
+            changed["path"] = changed.get("path") or _TEMPORARY
         if name == "ansible.builtin.file":
-            _redirect_link(self, changed)
+            target, path = changed.get("src"), _first_path(changed)
+            if target and path and changed.get("state") in ("link", "hard"):
+                # The link leads to a copy: whatever follows it must not change the real file.
+                base = os.path.dirname(os.path.join(self.directory, path))  # noqa: PTH118, PTH120 - plain text
+                changed["src"] = self.files.writable(os.path.normpath(os.path.join(base, str(target))))  # noqa: PTH118
             if changed.get("recurse"):
-                self.map(paths, changed)  # a copy that has been begun is completed
+                self.map(paths, changed)  # a copy that exists in part is completed
                 paths = PathArguments(trees=paths.writes)
         if name == "ansible.builtin.find":
             changed |= {key: changed[key].split(",") for key in paths.trees if isinstance(changed.get(key), str)}
@@ -220,10 +223,10 @@ class Redirection:
         """Return the path that a task removes; an empty string if it removes nothing."""
         if name != "ansible.builtin.file" or arguments.get("state") != "absent":
             return ""
-        return self._absolute(next((str(arguments[key]) for key in _PATH if arguments.get(key)), "/"))
+        return self._absolute(_first_path(arguments) or "/")
 
     def _mapped(self, value: Any, function: Callable[[str], str], *, is_relative: bool) -> Any:
-        """Map a path, or a list of them; what a task searches in its role's folders stays relative."""
+        """Map a path, or a list of them; paths that a task searches in its role's directories stay relative."""
         if isinstance(value, list):
             return [self._mapped(each, function, is_relative=is_relative) for each in value]
         if not isinstance(value, str) or not (is_relative or value.startswith(("/", "~"))):
@@ -235,10 +238,5 @@ class Redirection:
         return os.path.normpath(os.path.join(self.directory, os.path.expanduser(path)))  # noqa: PTH111, PTH118
 
 
-def _redirect_link(own: Redirection, arguments: dict[str, Any]) -> None:
-    """Let a link lead to the copy in the folder: what follows it must not change the real file."""
-    target = arguments.get("src")
-    path = next((str(arguments[key]) for key in _PATH if arguments.get(key)), "")
-    if target and path and arguments.get("state") in ("link", "hard"):
-        base = os.path.dirname(os.path.join(own.directory, path))  # noqa: PTH118, PTH120 - plain text
-        arguments["src"] = own.files.writable(os.path.normpath(os.path.join(base, str(target))))  # noqa: PTH118
+def _first_path(arguments: Mapping[str, Any]) -> str:
+    return next((str(arguments[key]) for key in _PATH if arguments.get(key)), "")

@@ -1,8 +1,7 @@
-"""The functions of ansible-core that a planned run changes, in ansible-playbook and with it in all of its workers.
+"""The functions of ansible-core that a planned run changes, in ansible-playbook and thereby in all of its workers.
 
-Lookups of a planned run: those that compute, read files or ask Kubernetes run, the others end the plan.
-
-A lookup runs when its result is used, so there is nothing to skip.
+Lookups that compute, read files, or query Kubernetes run; the others end the plan. A lookup runs when its result is
+used, so it can't be skipped.
 """
 
 import glob
@@ -20,14 +19,141 @@ from ansible.plugins import action as action_plugins
 from ansible.plugins import loader, strategy
 from ansible.utils.display import Display
 
-from rolecall.runner.runs.planned import tasks as waiting
 from rolecall.runner.runs.planned import unknown_result
-from rolecall.runner.runs.planned.classification import Kind, Verdict, reason_elsewhere
+from rolecall.runner.runs.planned.classification import ActionCategory, Verdict, reason_elsewhere
 from rolecall.runner.runs.planned.clock import TaskClock
 from rolecall.runner.runs.planned.files import PlanFiles
 from rolecall.runner.runs.planned.journal import RUN_COMMANDS_VARIABLE, Journal
-from rolecall.runner.runs.planned.tasks import PlanProgress, TaskActions, name_of
-from rolecall.runner.runs.planned.unknown_result import PlanEnded
+from rolecall.runner.runs.planned.tasks import PlanProgress, TaskActions, install_fast_waits, name_of
+from rolecall.runner.runs.planned.unknown_result import PlanEnded, wrap_method
+
+_PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
+"""Directories that Ansible itself would create in the home directory."""
+
+
+def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -> None:
+    """Make this process that of a planned run. Raises OSError if the plan's directory can't be written."""
+    for name, private in _PRIVATE_DIRECTORIES.items():
+        os.environ[name] = str(directory / private)
+    files, progress = PlanFiles(directory), PlanProgress(Journal(directory))
+    runs_commands = environment.get(RUN_COMMANDS_VARIABLE) == "1"
+    actions = TaskActions(progress, files, environment, runs_commands=runs_commands)
+    hooks = _Hooks(progress, actions, clock)
+    for owner, name, wrapper in (
+        (task_executor.TaskExecutor, "run", hooks.run),
+        (task_executor.TaskExecutor, "_get_action_handler_with_module_context", hooks.get_action),
+        (action_plugins.ActionBase, "_execute_module", hooks.execute_module),
+        (strategy.StrategyBase, "_queue_task", hooks.queue_task),
+        (strategy.StrategyBase, "_execute_meta", hooks.execute_meta),
+        (strategy.StrategyBase, "_process_pending_results", hooks.process_results),
+        (TaskQueueManager, "run", hooks.run_play),
+    ):
+        wrap_method(owner, name, wrapper)
+    unknown_result.install(progress.end_by_use)
+    unknown_result.register_whole_results(lambda: progress.withheld_now)
+    _install_lookups(actions.check_lookup, files)
+    _install_reads(files)
+    install_fast_waits()
+    progress.journal.start()
+
+
+class _Hooks:
+    """Wrappers of methods of ansible-core; each receives the original first."""
+
+    def __init__(self, progress: PlanProgress, actions: TaskActions, clock: TaskClock) -> None:
+        self._progress = progress
+        self._journal = progress.journal
+        self._actions = actions
+        self._clock = clock
+
+    def run(self, original: Callable[[Any], Any], executor: Any) -> Any:
+        """In a worker: let a task fail that has ended the plan, even if the exception was suppressed."""
+        self._progress.begin(executor._host, executor._task)  # noqa: SLF001 - no public way
+        try:
+            result = original(executor)
+        except PlanEnded:
+            result = None
+        if self._progress.ended is None:
+            return result
+        executor._task.ignore_errors = False  # noqa: SLF001 - as above
+        return _failure(self._progress.ended.message)
+
+    def get_action(self, original: Callable[..., Any], executor: Any, templar: Any) -> Any:
+        """Decide about the action of a task."""
+        if hasattr(task_executor, "remove_omit"):
+            _complete_arguments(executor, templar)
+        return self._actions.action_for(executor, lambda: original(executor, templar))
+
+    def execute_module(
+        self, original: Callable[..., Any], action: Any, module_name: str | None = None, *args: Any, **options: Any
+    ) -> Any:
+        """Check the modules that an action plugin starts: a role can replace those, and choose those for facts."""
+        task = action._task  # noqa: SLF001 - as the original does
+        self._actions.check_module(module_name or task.action, task)
+        return original(action, module_name, *args, **options)
+
+    def queue_task(
+        self, original: Callable[..., Any], base: Any, host: Any, task: Any, *args: Any, **options: Any
+    ) -> Any:
+        """In ansible-playbook: start no task after the end, and each task at its time."""
+        if self._journal.has_ended:
+            return None
+        self._progress.begin(host, task)
+        self._clock.begin(task.get_name(), host.get_name())
+        return original(base, host, task, *args, **options)
+
+    def execute_meta(  # noqa: PLR0913, PLR0917 - the arguments of the original
+        self, original: Callable[..., Any], base: Any, task: Any, play_context: Any, iterator: Any, target_host: Any
+    ) -> Any:
+        """Record tasks that have no worker, for their conditions."""
+        self._progress.enter(target_host, task)
+        return original(base, task, play_context, iterator, target_host)
+
+    def process_results(self, original: Callable[..., Any], base: Any, *args: Any, **options: Any) -> Any:
+        """In ansible-playbook: start nothing after the end, no rescue, no always, and no handler."""
+        results = original(base, *args, **options)
+        if results and self._journal.has_ended:
+            base._tqm.terminate()  # noqa: SLF001 - no public way
+        return results
+
+    def run_play(self, original: Callable[..., int], manager: Any, play: Any) -> int:
+        """In ansible-playbook: an ended plan isn't successful, and has no further plays."""
+        if self._journal.has_ended:
+            return int(manager.RUN_FAILED_HOSTS)
+        try:
+            result = original(manager, play)
+        except PlanEnded as ended:  # outside a task's own process: a condition of a meta task, for example
+            manager.terminate()
+            Display().error(str(ended))
+        return int(manager.RUN_FAILED_HOSTS) if self._journal.has_ended else result
+
+
+def _complete_arguments(executor: Any, templar: Any) -> None:
+    """Add the defaults of its module to a task, and remove omitted arguments, because the verdict depends on them.
+
+    ansible-core before 2.19 does both after it has found the action.
+    """
+    task = executor._task  # noqa: SLF001 - no public way
+    loader = executor._shared_loader_obj.module_loader  # noqa: SLF001 - as above
+    module = loader.find_plugin_with_context(task.action, collection_list=task.collections)
+    name = module.resolved_fqcn if module.resolved and module.action_plugin else task.resolved_action
+    groups = task._parent._play._action_groups  # noqa: SLF001 - as the original
+    arguments = task_executor.get_action_args_with_defaults(
+        name, task.args, task.module_defaults, templar, action_groups=groups
+    )
+    omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
+    task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
+    task.module_defaults = []  # otherwise arguments that the plan removes would come back
+
+
+def _failure(message: str) -> Any:
+    """Return the result of a failed task, as this version of ansible-core makes it."""
+    try:
+        from ansible._internal._task import UnifiedTaskResult  # noqa: PLC0415 - 2.21 has it
+    except ImportError:
+        return {"failed": True, "changed": False, "msg": message}
+    return UnifiedTaskResult.create_from_action_exception(AnsibleError(message))
+
 
 _KUBERNETES = "kubernetes.core.k8s"
 _ALLOWED = frozenset(
@@ -58,227 +184,71 @@ _REASONS = {
 }
 _UNKNOWN = "may run a program or reach another host"
 
-OnWithheld = Callable[[str, Verdict], None]
 
-
-def install_lookups(name_of: Callable[[str], str], on_withheld: OnWithheld, files: PlanFiles | None) -> None:
+def _install_lookups(on_withheld: Callable[[str, Verdict], None], files: PlanFiles) -> None:
     """Check each lookup before it runs, in this process and its workers.
 
-    ``name_of`` gives the full name for the file of a plugin; ``on_withheld`` gets the name and the verdict of a lookup
-    that must not run, and ends the plan. Without ``files`` lookups work on the files of this machine.
+    ``on_withheld`` ends the plan because of a lookup that must not run.
     """
-    find = loader.lookup_loader.get_with_context
 
-    def get_with_context(asked: str, *args: Any, **options: Any) -> Any:
-        found = find(asked, *args, **options)
+    def get_with_context(original: Callable[..., Any], requested: str, *args: Any, **options: Any) -> Any:
+        found = original(requested, *args, **options)
         if found.object is not None and not options.get("class_only"):
             name = name_of(getattr(found.object, "_original_path", ""))
             if name not in _ALLOWED:
-                on_withheld(name or asked, Verdict(Kind.WITHHELD, _REASONS.get(name, _UNKNOWN)))
-            _guard_instance(found.object, name, on_withheld, files)
+                on_withheld(name or requested, Verdict(ActionCategory.WITHHELD, _REASONS.get(name, _UNKNOWN)))
+            wrap_method(
+                found.object,
+                "run",
+                lambda run, *run_args, **given: guarded(run, found.object, name, *run_args, **given),
+            )
         return found
 
-    loader.lookup_loader.get_with_context = get_with_context
-
-
-def read_from(files: PlanFiles) -> None:
-    """Let the controller's side of actions and lookups find the files that the run has written."""
-    for name in ("path_dwim_relative", "path_dwim_relative_stack"):
-        setattr(DataLoader, name, _reading_absolute(getattr(DataLoader, name), files))
-    plain = DataLoader.path_dwim
-    DataLoader.path_dwim = lambda self, given: files.readable(plain(self, given))
-
-
-def _reading_absolute(original: Callable[..., str], files: PlanFiles) -> Callable[..., str]:
-    def find(self: DataLoader, where: Any, folder: str, source: Any, *args: Any, **options: Any) -> str:
-        path = os.fsdecode(source) if isinstance(source, (str, bytes)) else ""
-        if path.startswith("/") and files.readable(path) != path:
-            source = files.readable(path)
-        return original(self, where, folder, source, *args, **options)
-
-    return find
-
-
-def _guard_instance(lookup: Any, name: str, on_withheld: OnWithheld, files: PlanFiles | None) -> None:
-    """Check or change the terms and options with which a lookup is going to run."""
-    run = lookup.run
-
-    def guarded(terms: list[Any], variables: Any = None, **options: Any) -> Any:
+    def guarded(
+        run: Callable[..., Any], lookup: Any, name: str, terms: list[Any], variables: Any = None, **options: Any
+    ) -> Any:
+        """Check or change the terms and options of a lookup."""
         if name == _KUBERNETES and (reason := reason_elsewhere(options, {}, os.environ)):
-            on_withheld(name, Verdict(Kind.WITHHELD, reason, is_final=True))
-        if name == "ansible.builtin.password" and files:
+            on_withheld(name, Verdict(ActionCategory.WITHHELD, reason, is_final=True))
+        if name == "ansible.builtin.password":
             terms = [_password_term(term, lookup, files) for term in terms]
         found = run(terms, variables, **options)
-        return _with_own(found, terms, files) if name == "ansible.builtin.fileglob" and files else found
+        if name == "ansible.builtin.fileglob":  # a real run would find the files that this run has written, too
+            absolute = [files.inside(str(term)) for term in terms if str(term).startswith("/")]
+            own = sorted(path for term in absolute for path in glob.glob(term))  # noqa: PTH207 - plain text
+            found = list(dict.fromkeys(files.outward([*found, *own])))
+        return found
 
-    lookup.run = guarded
+    wrap_method(loader.lookup_loader, "get_with_context", get_with_context)
 
 
 def _password_term(term: str, lookup: Any, files: PlanFiles) -> str:
-    """Return the term with which the lookup keeps its password in the plan's folder."""
+    """Return the term with which the lookup keeps its password in the plan's directory."""
     path, *rest = shlex.split(str(term))
     if path == os.devnull:
         return term
     real = lookup._loader.path_dwim(path)  # noqa: SLF001 - no public way
-    own = files.inside(real)
-    if os.path.exists(real):  # noqa: PTH110 - plain text
-        own = files.writable(real)
+    own = files.writable(real) if os.path.exists(real) else files.inside(real)  # noqa: PTH110 - plain text
     return shlex.join([own, *rest])
 
 
-def _with_own(found: list[str], terms: list[Any], files: PlanFiles) -> list[str]:
-    """Return the paths that a real run would find: those of the machine, and of files that the run has written."""
-    own = [path for term in terms if str(term).startswith("/") for path in glob.glob(files.inside(str(term)))]  # noqa: PTH207
-    return list(dict.fromkeys(files.outward([*found, *sorted(own)])))
+def _install_reads(files: PlanFiles) -> None:
+    """Let actions and lookups in ansible-playbook find the files that the run has written."""
 
+    def find(
+        original: Callable[..., str],
+        self: DataLoader,
+        where: Any,
+        directory: str,
+        source: Any,
+        *args: Any,
+        **options: Any,
+    ) -> str:
+        path = os.fsdecode(source) if isinstance(source, (str, bytes)) else ""
+        if path.startswith("/") and files.readable(path) != path:
+            source = files.readable(path)
+        return original(self, where, directory, source, *args, **options)
 
-_GET_ACTION = "_get_action_handler_with_module_context"
-_PRIVATE_DIRECTORIES = {"ANSIBLE_ASYNC_DIR": "async", "ANSIBLE_REMOTE_TEMP": "tmp", "ANSIBLE_REMOTE_TMP": "tmp"}
-"""What Ansible itself would write into the home directory."""
-
-
-def install(folder: Path, environment: Mapping[str, str], clock: TaskClock) -> None:
-    """Make this process that of a planned run. Raises OSError if the plan's folder cannot be written."""
-    for name, directory in _PRIVATE_DIRECTORIES.items():
-        os.environ[name] = str(folder / directory)
-    files, progress = PlanFiles(folder), PlanProgress(Journal(folder))
-    runs_commands = environment.get(RUN_COMMANDS_VARIABLE) == "1"
-    actions = TaskActions(progress, files, environment, runs_commands=runs_commands)
-    _Hooks(progress, actions, clock).install()
-    unknown_result.install(progress.end_by_use)
-    unknown_result.register_whole_results(lambda: progress.withheld_now)
-    install_lookups(name_of, actions.check_lookup, files)
-    read_from(files)
-    waiting.install_fast_waits()
-    progress.journal.start()
-
-
-class _Hooks:
-    """Functions of ansible-core, each with something around it."""
-
-    def __init__(self, progress: PlanProgress, actions: TaskActions, clock: TaskClock) -> None:
-        self._progress = progress
-        self._journal = progress.journal
-        self._actions = actions
-        self._clock = clock
-
-    def install(self) -> None:
-        """Change the classes of ansible-core."""
-        for owner, name, around in (
-            (task_executor.TaskExecutor, "run", self._around_run),
-            (task_executor.TaskExecutor, _GET_ACTION, self._around_get_action),
-            (action_plugins.ActionBase, "_execute_module", self._around_module),
-            (strategy.StrategyBase, "_queue_task", self._around_queue),
-            (strategy.StrategyBase, "_execute_meta", self._around_meta),
-            (strategy.StrategyBase, "_process_pending_results", self._around_results),
-            (TaskQueueManager, "run", self._around_play),
-        ):
-            setattr(owner, name, around(getattr(owner, name)))
-
-    def _around_run(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """In a worker: let a task fail that has ended the plan, even if something has swallowed the exception."""
-
-        def run(executor: Any) -> Any:
-            self._progress.begin(executor._host, executor._task)  # noqa: SLF001 - no public way
-            try:
-                result = original(executor)
-            except PlanEnded:
-                result = None
-            if self._progress.ended is None:
-                return result
-            executor._task.ignore_errors = False  # noqa: SLF001 - as above
-            return _failure(self._progress.ended.message)
-
-        return run
-
-    def _around_get_action(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def get_action(executor: Any, templar: Any) -> Any:
-            if hasattr(task_executor, "remove_omit"):
-                _complete_arguments(executor, templar)
-            return self._actions.action_for(executor, lambda: original(executor, templar))
-
-        return get_action
-
-    def _around_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Check the modules that an action plugin starts: a role can replace those, and choose those for facts."""
-
-        def execute(action: Any, module_name: str | None = None, *args: Any, **options: Any) -> Any:
-            task = action._task  # noqa: SLF001 - as the original does
-            self._actions.check_module(module_name or task.action, task)
-            return original(action, module_name, *args, **options)
-
-        return execute
-
-    def _around_queue(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """In ansible-playbook: start no task after the end, and each one at its time."""
-
-        def queue(base: Any, host: Any, task: Any, task_vars: Any, play_context: Any) -> Any:
-            if self._journal.has_ended:
-                return None
-            self._progress.begin(host, task)
-            self._clock.begin(task.get_name(), host.get_name())
-            return original(base, host, task, task_vars, play_context)
-
-        return queue
-
-    def _around_meta(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Know of tasks that have no worker, for their conditions."""
-
-        def execute(base: Any, task: Any, play_context: Any, iterator: Any, target_host: Any) -> Any:
-            self._progress.enter(target_host, task)
-            return original(base, task, play_context, iterator, target_host)
-
-        return execute
-
-    def _around_results(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """In ansible-playbook: after the end nothing is started any more, no rescue, no always and no handler."""
-
-        def process(base: Any, *args: Any, **options: Any) -> Any:
-            results = original(base, *args, **options)
-            if results and self._journal.has_ended:
-                base._tqm.terminate()  # noqa: SLF001 - no public way
-            return results
-
-        return process
-
-    def _around_play(self, original: Callable[..., int]) -> Callable[..., int]:
-        """In ansible-playbook: an ended plan is no success, and has no further plays."""
-
-        def run(manager: Any, play: Any) -> int:
-            if self._journal.has_ended:
-                return int(manager.RUN_FAILED_HOSTS)
-            try:
-                result = original(manager, play)
-            except PlanEnded as ended:  # outside of a task's own process: a condition of a meta task, for example
-                manager.terminate()
-                Display().error(str(ended))
-            return int(manager.RUN_FAILED_HOSTS) if self._journal.has_ended else result
-
-        return run
-
-
-def _complete_arguments(executor: Any, templar: Any) -> None:
-    """Add the defaults of its module to a task, and remove omitted arguments, because a plan judges by the arguments.
-
-    ansible-core before 2.19 does both after it has found the action.
-    """
-    task = executor._task  # noqa: SLF001 - no public way
-    loader = executor._shared_loader_obj.module_loader  # noqa: SLF001 - as above
-    module = loader.find_plugin_with_context(task.action, collection_list=task.collections)
-    name = module.resolved_fqcn if module.resolved and module.action_plugin else task.resolved_action
-    groups = task._parent._play._action_groups  # noqa: SLF001 - as the original
-    arguments = task_executor.get_action_args_with_defaults(
-        name, task.args, task.module_defaults, templar, action_groups=groups
-    )
-    omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
-    task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
-    task.module_defaults = []  # else what the plan takes away would come back
-
-
-def _failure(message: str) -> Any:
-    """Return the result of a failed task, as this version of ansible-core makes it."""
-    try:
-        from ansible._internal._task import UnifiedTaskResult  # noqa: PLC0415 - 2.21 has it
-    except ImportError:
-        return {"failed": True, "changed": False, "msg": message}
-    return UnifiedTaskResult.create_from_action_exception(AnsibleError(message))
+    for name in ("path_dwim_relative", "path_dwim_relative_stack"):
+        wrap_method(DataLoader, name, find)
+    wrap_method(DataLoader, "path_dwim", lambda original, self, given: files.readable(original(self, given)))

@@ -1,7 +1,7 @@
-"""The notes of a planned run: what was withheld, and where the plan ended. They are lines of JSON in the plan's folder.
+"""The journal of a planned run, in the plan's directory: what was withheld, and where the plan ended.
 
-The processes of a run append to one file, each line with a single system call, so that lines never mix. The first line
-says that withholding was in force; a file without it must not be trusted. Nothing here imports Ansible.
+The processes of a run append lines of JSON to one file, each with a single system call, so that lines never mix. The
+first line reports that withholding was in force; a file without it must not be trusted. Nothing here imports Ansible.
 """
 
 import json
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 DIRECTORY_VARIABLE = "ROLECALL_PLAN_DIRECTORY"
-"""Makes a run a planned run; its value is the plan's folder."""
+"""Makes a run a planned run; its value is the plan's directory."""
 
 RUN_COMMANDS_VARIABLE = "ROLECALL_PLAN_RUN_COMMANDS"
-"""With the value 1, what would be withheld runs for real."""
+"""With the value 1, tasks run that would be withheld."""
 
-FILE_NAME = "withheld.jsonl"
+_FILE_NAME = "withheld.jsonl"
 _STARTED, _WITHHELD, _ENDED = "started", "withheld", "ended"
 
 
@@ -39,21 +39,21 @@ class WithheldTask:
 
 @dataclass(frozen=True, slots=True)
 class EndedAt:
-    """Where a plan ended because nobody knows what a withheld task would have given."""
+    """Where a plan ended, because the result of a withheld task is unknown."""
 
     task_id: str
     task: str
     place: str
     number: int
-    """How many tasks had begun, this one included."""
+    """How many tasks had started, including this one."""
     used: WithheldTask
     """What it depends on."""
     how: str
-    """In which way, as the middle of a sentence: ``uses the result of 'Ask'``."""
+    """How, as the middle of a sentence: ``uses the result of 'Ask'``."""
 
     @property
     def message(self) -> str:
-        """What to tell the user, on one line."""
+        """The message for the user, on one line."""
         advice = "; --run-commands runs it" if self.used.may_run else ""
         why = f"which a plan does not run ({self.used.action}: {self.used.reason})"
         return f"complete up to task {self.number}: {self.task}: {self.how}, {why}{advice}"
@@ -61,7 +61,7 @@ class EndedAt:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Everything that was written."""
+    """The content of a journal."""
 
     was_in_force: bool
     withheld: tuple[WithheldTask, ...]
@@ -69,33 +69,37 @@ class Notes:
 
 
 class Journal:
-    """Appends to the notes of one planned run, and reads them."""
+    """Appends to the journal of one planned run, and reads it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _FILE_NAME
 
     def start(self) -> None:
-        """Note that withholding is in force from now on. Raises OSError."""
+        """Record that withholding is in force from now on. Raises OSError."""
         self._append({_STARTED: True})
 
     def withhold(self, task: WithheldTask) -> None:
-        """Note that something was not run. Raises OSError."""
+        """Record that something was not run. Raises OSError."""
         self._append({_WITHHELD: asdict(task)})
 
     def end(self, ended: EndedAt) -> None:
-        """Note where the plan ended. Raises OSError."""
+        """Record where the plan ended. Raises OSError."""
         self._append({_ENDED: asdict(ended)})
 
     def read(self) -> Notes:
-        """Return what was written; each withheld task and the first end once. Raises OSError, and ValueError."""
+        """Return the content; each withheld task and the first end once. Raises OSError and ValueError."""
         lines = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
         withheld = dict.fromkeys(WithheldTask(**line[_WITHHELD]) for line in lines if _WITHHELD in line)
-        ended = next((_ended(line[_ENDED]) for line in lines if _ENDED in line), None)
-        return Notes(any(_STARTED in line for line in lines), tuple(withheld), ended)
+        ended = [
+            EndedAt(**{**line[_ENDED], "used": WithheldTask(**line[_ENDED]["used"])})
+            for line in lines
+            if _ENDED in line
+        ]
+        return Notes(any(_STARTED in line for line in lines), tuple(withheld), ended[0] if ended else None)
 
     @property
     def has_ended(self) -> bool:
-        """Whether a process of the run has noted an end."""
+        """Whether a process of the run has recorded an end."""
         return f'{{"{_ENDED}":' in self._path.read_text(encoding="utf-8")
 
     def _append(self, line: Mapping[str, Any]) -> None:
@@ -104,7 +108,3 @@ class Journal:
             os.write(descriptor, json.dumps(line).encode() + b"\n")
         finally:
             os.close(descriptor)
-
-
-def _ended(content: Mapping[str, Any]) -> EndedAt:
-    return EndedAt(**{**content, "used": WithheldTask(**content["used"])})

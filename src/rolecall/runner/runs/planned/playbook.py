@@ -1,6 +1,6 @@
 """ansible-playbook for a planned run: ``python -P -m rolecall.runner.runs.planned.playbook ARGUMENT...``.
 
-A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it begins. A
+A warm run calls ``main`` in the forked process instead. Both change functions of ansible-core before it starts. A
 planned run isn't possible without these changes, so it fails if one of the functions is unknown.
 """
 
@@ -18,9 +18,7 @@ PLANNED_RUNS = "planned-runs"
 
 PROGRAM = "ansible-playbook"
 COMMAND = (sys.executable, "-P", "-m", "rolecall.runner.runs.planned.playbook")
-"""What stands for ansible-playbook in the command of a planned run."""
-
-_FAILED = 2
+"""Replaces ansible-playbook in the command of a planned run."""
 
 
 def is_planned(environment: Mapping[str, object]) -> bool:
@@ -29,12 +27,12 @@ def is_planned(environment: Mapping[str, object]) -> bool:
 
 
 def command_of(words: Sequence[str]) -> list[str]:
-    """Return the command that does what a command of ansible-playbook would do, as a planned run."""
+    """Return the command of a planned run for a command of ansible-playbook."""
     return [*COMMAND, *words[1:]]
 
 
 def without_command(words: Sequence[str]) -> list[str] | None:
-    """Return the arguments if this is the command of a planned run; None if it is not."""
+    """Return the arguments if this is the command of a planned run; None if it isn't."""
     return list(words[len(COMMAND) :]) if tuple(words[: len(COMMAND)]) == COMMAND else None
 
 

@@ -1,11 +1,11 @@
-"""The variable that a withheld task registers: whoever uses it, in whatever way, ends the plan.
+"""The variable that a withheld task registers: any use of it ends the plan.
 
 Ansible keeps registered variables in the process of ansible-playbook, from which its workers are forked. The objects
-here stand there for results that nobody knows. ansible-core passes every value that a template, condition, loop or
-lookup takes from a variable through one function, which asks a table what to make of values of a type; for the type of
-these objects that is the end of the plan. Before 2.19 it has no such table: the function is `Templar.template`, which
-is called with every variable that a template names, and an element of another variable is taken by the environment.
-Python code that takes the variable without a template meets their methods.
+here replace unknown results there. ansible-core passes every value that a template, condition, loop, or lookup takes
+from a variable through one function, which looks up the handling of values of a type in a table; for the type of these
+objects that is the end of the plan. Before 2.19 it has no such table: the function is `Templar.template`, which is
+called with every variable that a template names, and the environment takes an element of another variable. Python code
+that takes the variable without a template calls their methods.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,11 +31,11 @@ OnUse = Callable[[WithheldTask], NoReturn]
 
 
 class PlanEnded(BaseException):
-    """Unwinds whatever uses a result that nobody knows; no error, so that nothing takes it for one."""
+    """Unwinds any code that uses an unknown result; not an Exception, so that nothing handles it as an error."""
 
 
 class UnknownResult:
-    """Stands for the result of a withheld task."""
+    """Replaces the result of a withheld task."""
 
     __slots__ = ("_on_use", "_task")
 
@@ -50,13 +50,13 @@ class UnknownResult:
     __bool__ = __contains__ = __getitem__ = __iter__ = __len__ = __str__ = use
 
     def __getattr__(self, name: str) -> Any:
-        """Raise PlanEnded, except for what Python and ansible-core itself ask of every object."""
+        """Raise PlanEnded, except for attributes that Python and ansible-core request of every object."""
         if name.startswith("_"):
             raise AttributeError(name)
         self.use()
 
     def __repr__(self) -> str:
-        """Return what it stands for; never what it is worth."""
+        """Return the task; the result itself is unknown."""
         return f"<the result of {self._task.task!r}, which was not run>"
 
     def __deepcopy__(self, _: object) -> "UnknownResult":
@@ -64,53 +64,54 @@ class UnknownResult:
         return self
 
 
+def wrap_method(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """Replace a method of a class by a function that receives the original method first."""
+    original = getattr(owner, name)
+
+    def method(*args: Any, **options: Any) -> Any:
+        return wrapper(original, *args, **options)
+
+    setattr(owner, name, method)
+
+
 def install(on_use: OnUse) -> None:
     """Let this process register an ``UnknownResult`` for each withheld task, and call ``on_use`` when one is used."""
+
+    def register(original: Any, manager: VariableManager, host: str, facts: Mapping[str, Any]) -> None:
+        registered = dict(facts)
+        for name, value in facts.items():
+            if isinstance(value, Mapping) and (withheld := unknown_if_withheld(value)):
+                registered[name] = UnknownResult(withheld, on_use)
+        original(manager, host, registered)
+
+    wrap_method(VariableManager, "set_nonpersistent_facts", register)
     if _transform:
         _transform._type_transform_mapping[UnknownResult] = UnknownResult.use  # noqa: SLF001 - there is no public way
         _datatag._untaggable_types.add(UnknownResult)  # noqa: SLF001 - as ansible-core does for its own types
-    else:
-        template.Templar.template = _checked_argument(template.Templar.template)
-        for name in ("getitem", "getattr"):
-            setattr(template.AnsibleEnvironment, name, _checked_value(getattr(template.AnsibleEnvironment, name)))
-    register = VariableManager.set_nonpersistent_facts
+        return
 
-    def set_nonpersistent_facts(manager: VariableManager, host: str, facts: Any) -> None:
-        register(manager, host, {name: _stand_in(value, on_use) for name, value in facts.items()})
+    def known(value: Any) -> Any:
+        return value.use() if isinstance(value, UnknownResult) else value
 
-    VariableManager.set_nonpersistent_facts = set_nonpersistent_facts
+    def templated(original: Any, templar: Any, variable: Any, *args: Any, **options: Any) -> Any:
+        return original(templar, known(variable), *args, **options)
 
-
-def _checked_argument(original: Callable[..., Any]) -> Callable[..., Any]:
-    def templated(templar: Any, variable: Any, *args: Any, **options: Any) -> Any:
-        return original(templar, _known(variable), *args, **options)
-
-    return templated
-
-
-def _checked_value(original: Callable[..., Any]) -> Callable[..., Any]:
-    def get(environment: Any, owner: Any, name: Any) -> Any:
-        return _known(original(environment, owner, name))
-
-    return get
-
-
-def _known(value: Any) -> Any:
-    """Return a value that is known. Raises PlanEnded if it is not."""
-    return value.use() if isinstance(value, UnknownResult) else value
+    wrap_method(template.Templar, "template", templated)
+    for name in ("getitem", "getattr"):
+        wrap_method(template.AnsibleEnvironment, name, lambda original, *args: known(original(*args)))
 
 
 def hide_in_loop(executor: Any, withheld: WithheldTask, on_use: OnUse) -> None:
-    """Let the next items of a loop, and its ``break_when``, meet the unknown result of an item that was not run.
+    """Let the next items of a loop, and its ``break_when``, use the unknown result of an item that was not run.
 
-    The task is the copy that ansible-core makes for an item; what the loop as a whole registers is not changed.
+    The task is ansible-core's copy for an item; the variable that the loop as a whole registers is not changed.
     """
     task = executor._task  # noqa: SLF001 - no public way
     if not task.register or not (task.loop or task.loop_with):
         return
     names = [task.register] if isinstance(task.register, str) else list(task.register)
     unknown = dict.fromkeys(names, UnknownResult(withheld, on_use))
-    if _registers_expressions():
+    if hasattr(_task, "UnifiedTaskResult"):
         _task.TaskContext.current().update_task_vars(unknown)
     else:
         executor._job_vars.update(unknown)  # noqa: SLF001 - no public way
@@ -118,34 +119,24 @@ def hide_in_loop(executor: Any, withheld: WithheldTask, on_use: OnUse) -> None:
 
 
 def register_whole_results(withheld_now: Callable[[], WithheldTask | None]) -> None:
-    """With ansible-core 2.21: a withheld task has no result on which the expressions of ``register`` could work."""
-    if not _registers_expressions():
+    """With ansible-core 2.21: a withheld task has no result to which the expressions of ``register`` could apply."""
+    if not hasattr(_task, "UnifiedTaskResult"):
         return
-    finalize = _task.UnifiedTaskResult.finalize_registered_values
 
-    def finalize_registered_values(result: Any) -> None:
+    def finalize_registered_values(original: Callable[[Any], None], result: Any) -> None:
         names = _task.TaskContext.current().get_register_projections() or {}
         if withheld := withheld_now():
             result.registered_values = {name: {RESULT_KEY: asdict(withheld)} for name in names}
         else:
-            finalize(result)
+            original(result)
 
-    _task.UnifiedTaskResult.finalize_registered_values = finalize_registered_values
-
-
-def _registers_expressions() -> bool:
-    return hasattr(_task, "UnifiedTaskResult")
+    wrap_method(_task.UnifiedTaskResult, "finalize_registered_values", finalize_registered_values)
 
 
 def unknown_if_withheld(result: Mapping[str, Any]) -> WithheldTask | None:
-    """Return what was withheld, in a result or in one of the results of a loop; None if nothing was."""
+    """Return the withheld task in a result or in one of the results of a loop; None if there is none."""
     items = result.get("results")
     for each in (result, *(items if isinstance(items, list) else ())):
         if isinstance(each, Mapping) and RESULT_KEY in each:
             return WithheldTask(**each[RESULT_KEY])
     return None
-
-
-def _stand_in(value: Any, on_use: OnUse) -> Any:
-    withheld = unknown_if_withheld(value) if isinstance(value, Mapping) else None
-    return UnknownResult(withheld, on_use) if withheld else value

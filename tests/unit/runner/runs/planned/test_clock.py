@@ -1,4 +1,4 @@
-"""The clock of a run that is done again shows the times of the first run."""
+"""The clock of a replayed run shows the times of the first run."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 def shown(environment: dict[str, str], *tasks: tuple[str, str]) -> list[list[float]]:
-    """Return what two clocks of Python show at first, and when each of the tasks begins."""
+    """Return the times of two clocks of Python at first, and at the start of each task."""
     variables = {**environment, "TASKS": json.dumps(tasks)}
     done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, env=variables)
     shows: list[list[float]] = json.loads(done.stdout)
@@ -35,13 +35,13 @@ def are_near(clocks: list[float], expected: float, seconds: float = 30.0) -> boo
     return all(abs(expected - each) < seconds for each in clocks)
 
 
-def test_every_clock_of_python_is_set_back_and_goes_on(tmp_path: Path) -> None:
+def test_clocks_of_python_are_set_back_and_continue(tmp_path: Path) -> None:
     variables = write_times(tmp_path / "times", time.time() - HOUR, [])
     [clocks] = shown(variables)
     assert are_near(clocks, time.time() - HOUR)
 
 
-def test_a_task_starts_at_its_time_of_the_first_run_again_and_again(tmp_path: Path) -> None:
+def test_each_start_of_a_task_has_its_time_of_the_first_run(tmp_path: Path) -> None:
     starts = [TaskStart("one", "a", 1000.0), TaskStart("one", "b", 5000.0), TaskStart("one", "a", 9000.0)]
     variables = write_times(tmp_path / "times", time.time() - HOUR, starts)
     _, *found = shown(variables, ("one", "a"), ("one", "a"), ("one", "b"))
@@ -49,13 +49,13 @@ def test_a_task_starts_at_its_time_of_the_first_run_again_and_again(tmp_path: Pa
         assert are_near(clocks, expected, 1.0)
 
 
-def test_a_task_that_the_first_run_did_not_have_does_not_set_the_clock(tmp_path: Path) -> None:
+def test_task_that_the_first_run_did_not_have_does_not_set_the_clock(tmp_path: Path) -> None:
     variables = write_times(tmp_path / "times", time.time() - HOUR, [TaskStart("one", "a", 1000.0)])
     _, first, second = shown(variables, ("one", "a"), ("two", "a"))
     assert first[0] <= second[0]
     assert are_near(second, 1000.0)
 
 
-def test_without_the_variable_the_clock_is_right() -> None:
+def test_clock_is_unchanged_without_the_variable() -> None:
     _, clocks = shown({}, ("one", "a"))
     assert are_near(clocks, time.time())

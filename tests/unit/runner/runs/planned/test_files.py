@@ -1,7 +1,4 @@
-"""The plan's folder over the files of this machine.
-
-The arguments with which modules for files work in the plan's folder.
-"""
+"""The plan's directory over the files of this machine, and the arguments with which modules work in it."""
 
 from pathlib import Path
 
@@ -13,11 +10,11 @@ from rolecall.runner.runs.planned.files import PlanFiles, Redirection, TooLargeE
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    folder = tmp_path / "machine"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "one").write_text("1")
-    (folder / "inner" / "two").write_text("2")
-    return folder
+    directory = tmp_path / "machine"
+    (directory / "inner").mkdir(parents=True)
+    (directory / "one").write_text("1")
+    (directory / "inner" / "two").write_text("2")
+    return directory
 
 
 @pytest.fixture
@@ -26,7 +23,7 @@ def files(tmp_path: Path) -> PlanFiles:
     return PlanFiles(tmp_path / "plan")
 
 
-def test_a_file_is_copied_before_it_is_changed(files: PlanFiles, machine: Path) -> None:
+def test_file_is_copied_before_it_is_changed(files: PlanFiles, machine: Path) -> None:
     own = Path(files.writable(str(machine / "one")))
     own.write_text("changed")
     assert (machine / "one").read_text() == "1"
@@ -34,19 +31,19 @@ def test_a_file_is_copied_before_it_is_changed(files: PlanFiles, machine: Path) 
     assert files.readable(str(machine / "inner/two")) == str(machine / "inner/two")
 
 
-def test_a_new_file_has_a_directory_only_where_the_machine_has_one(files: PlanFiles, machine: Path) -> None:
+def test_new_file_has_a_directory_only_where_the_machine_has_one(files: PlanFiles, machine: Path) -> None:
     Path(files.writable(str(machine / "new"))).write_text("new")
     assert not Path(files.writable(str(machine / "missing/new"))).parent.exists()
 
 
-def test_what_is_hidden_is_not_read_and_not_copied_again(files: PlanFiles, machine: Path) -> None:
+def test_hidden_file_is_neither_read_nor_copied_again(files: PlanFiles, machine: Path) -> None:
     files.hide(str(machine / "inner"))
     assert not Path(files.readable(str(machine / "inner/two"))).exists()
     assert not Path(files.writable(str(machine / "inner/two"))).exists()
     assert (machine / "inner/two").exists()
 
 
-def test_a_tree_is_the_machine_s_until_the_run_changes_something(files: PlanFiles, machine: Path) -> None:
+def test_tree_is_the_real_one_until_the_run_changes_something(files: PlanFiles, machine: Path) -> None:
     assert files.tree(str(machine)) == str(machine)
     Path(files.writable(str(machine / "new"))).write_text("new")
     files.hide(str(machine / "one"))
@@ -54,27 +51,27 @@ def test_a_tree_is_the_machine_s_until_the_run_changes_something(files: PlanFile
     assert {str(path.relative_to(tree)) for path in tree.rglob("*")} == {"inner", "inner/two", "new"}
 
 
-def test_a_tree_that_is_too_large_is_refused(files: PlanFiles, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_files, "MOST_COPIED_BYTES", 1)
+def test_too_large_tree_is_rejected(files: PlanFiles, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_files, "MAX_COPIED_BYTES", 1)
     files.writable(str(machine))
     with pytest.raises(TooLargeError):
         files.tree(str(machine))
 
 
-def test_a_link_of_the_machine_is_copied_as_what_it_leads_to(files: PlanFiles, machine: Path) -> None:
+def test_link_is_copied_as_its_target(files: PlanFiles, machine: Path) -> None:
     (machine / "link").symlink_to(machine / "one")
     own = Path(files.writable(str(machine / "link")))
     own.write_text("changed")
     assert (machine / "one").read_text() == "1"
 
 
-def test_results_show_the_paths_of_the_machine(files: PlanFiles, machine: Path) -> None:
+def test_results_have_the_real_paths(files: PlanFiles, machine: Path) -> None:
     own = files.writable(str(machine / "one"))
     result = {"path": own, "list": [f"see {own}"], "changed": True}
     assert files.outward(result) == {"path": f"{machine}/one", "list": [f"see {machine}/one"], "changed": True}
 
 
-def test_a_program_is_given_the_files_that_the_run_has_written(files: PlanFiles, machine: Path) -> None:
+def test_arguments_of_a_program_lead_to_files_that_the_run_has_written(files: PlanFiles, machine: Path) -> None:
     Path(files.writable(str(machine / "new"))).write_text("new")
     Path(files.inside(str(machine / "fresh"))).mkdir()
     words = f"cat {machine}/new {machine}/one > '{machine}/fresh/x'"
@@ -84,84 +81,55 @@ def test_a_program_is_given_the_files_that_the_run_has_written(files: PlanFiles,
 
 
 @pytest.fixture
-def file_arguments_machine(tmp_path: Path) -> Path:
-    folder = tmp_path / "machine"
-    folder.mkdir()
-    (folder / "there").write_text("1")
-    return folder
+def redirection(files: PlanFiles, machine: Path) -> Redirection:
+    return Redirection(files, str(machine))
 
 
-@pytest.fixture
-def redirection(tmp_path: Path, file_arguments_machine: Path) -> Redirection:
-    return Redirection(PlanFiles(tmp_path / "plan"), str(file_arguments_machine))
+@pytest.mark.parametrize("path", ["{machine}/one", "one"], ids=["absolute", "relative to the task's directory"])
+def test_path_to_write_is_mapped(redirection: Redirection, machine: Path, path: str) -> None:
+    arguments = {"line": "x", "path": path.format(machine=machine), "mode": "0600"}
+    found = redirection.redirect("ansible.builtin.lineinfile", arguments)
+    assert found == {**arguments, "path": redirection.files.inside(f"{machine}/one")}
 
 
-def test_what_is_written_lands_in_the_folder(redirection: Redirection, file_arguments_machine: Path) -> None:
-    found = redirection.redirect(
-        "ansible.builtin.copy", {"content": "x", "dest": f"{file_arguments_machine}/x", "mode": "0600"}
-    )
-    assert found == {"content": "x", "dest": redirection.files.inside(f"{file_arguments_machine}/x"), "mode": "0600"}
+def test_relative_source_stays_relative_to_the_role(redirection: Redirection, machine: Path) -> None:
+    redirection.files.writable(f"{machine}/one")
+    for source, expected in (("one", "one"), (f"{machine}/one", redirection.files.inside(f"{machine}/one"))):
+        found = redirection.redirect("ansible.builtin.template", {"src": source, "dest": f"{machine}/x"})
+        assert found["src"] == expected
 
 
-def test_a_relative_path_to_write_begins_where_the_task_runs(
-    redirection: Redirection, file_arguments_machine: Path
-) -> None:
-    found = redirection.redirect("ansible.builtin.lineinfile", {"path": "there", "line": "x"})
-    assert found["path"] == redirection.files.inside(f"{file_arguments_machine}/there")
+def test_trailing_slash_is_kept(redirection: Redirection, machine: Path) -> None:
+    found = redirection.redirect("ansible.builtin.copy", {"dest": f"{machine}/"})
+    assert found["dest"].endswith("/machine/")
 
 
-def test_a_source_is_searched_in_the_role_unless_its_path_is_absolute(
-    redirection: Redirection, file_arguments_machine: Path
-) -> None:
-    found = redirection.redirect("ansible.builtin.template", {"src": "there", "dest": f"{file_arguments_machine}/x"})
-    assert found["src"] == "there"
-    redirection.files.writable(f"{file_arguments_machine}/there")
-    found = redirection.redirect(
-        "ansible.builtin.template", {"src": f"{file_arguments_machine}/there", "dest": f"{file_arguments_machine}/x"}
-    )
-    assert found["src"] == redirection.files.inside(f"{file_arguments_machine}/there")
-
-
-def test_a_slash_at_the_end_stays(redirection: Redirection, file_arguments_machine: Path) -> None:
-    assert redirection.redirect("ansible.builtin.copy", {"dest": f"{file_arguments_machine}/"})["dest"].endswith(
-        "/machine/"
-    )
-
-
-@pytest.mark.parametrize("target", ["{machine}/there", "there", "../machine/there"])
-def test_a_link_leads_to_the_copy(redirection: Redirection, file_arguments_machine: Path, target: str) -> None:
-    arguments = {
-        "src": target.format(machine=file_arguments_machine),
-        "path": f"{file_arguments_machine}/link",
-        "state": "link",
-    }
+@pytest.mark.parametrize("target", ["{machine}/one", "one", "../machine/one"])
+def test_link_leads_to_the_copy(redirection: Redirection, machine: Path, target: str) -> None:
+    arguments = {"src": target.format(machine=machine), "path": f"{machine}/link", "state": "link"}
     found = redirection.redirect("ansible.builtin.file", arguments)
-    assert found["src"] == redirection.files.inside(f"{file_arguments_machine}/there")
+    assert found["src"] == redirection.files.inside(f"{machine}/one")
     assert Path(found["src"]).read_text() == "1"
 
 
-def test_a_recursive_change_has_a_copy_of_the_whole_tree(
-    redirection: Redirection, file_arguments_machine: Path
-) -> None:
-    found = redirection.redirect(
-        "ansible.builtin.file", {"path": str(file_arguments_machine), "recurse": True, "mode": "0700"}
-    )
-    assert (Path(found["path"]) / "there").read_text() == "1"
+def test_recursive_change_has_a_copy_of_the_whole_tree(redirection: Redirection, machine: Path) -> None:
+    found = redirection.redirect("ansible.builtin.file", {"path": str(machine), "recurse": True, "mode": "0700"})
+    assert (Path(found["path"]) / "one").read_text() == "1"
 
 
-def test_find_takes_several_directories_in_one_text(redirection: Redirection, file_arguments_machine: Path) -> None:
-    found = redirection.redirect("ansible.builtin.find", {"paths": f"{file_arguments_machine},/nowhere"})
-    assert found["paths"] == [str(file_arguments_machine), "/nowhere"]
+def test_find_accepts_several_directories_in_one_string(redirection: Redirection, machine: Path) -> None:
+    found = redirection.redirect("ansible.builtin.find", {"paths": f"{machine},/nowhere"})
+    assert found["paths"] == [str(machine), "/nowhere"]
 
 
-def test_a_temporary_file_is_made_in_the_folder(redirection: Redirection) -> None:
+def test_temporary_file_is_in_the_plans_directory(redirection: Redirection) -> None:
     path = redirection.redirect("ansible.builtin.tempfile", {})["path"]
     assert redirection.files.is_inside(path)
     assert Path(path).is_dir()
 
 
-def test_only_the_absence_of_a_file_is_a_removal(redirection: Redirection, file_arguments_machine: Path) -> None:
-    arguments = {"path": f"{file_arguments_machine}/there", "state": "absent"}
-    assert redirection.removed_by("ansible.builtin.file", arguments) == f"{file_arguments_machine}/there"
+def test_only_the_absence_of_a_file_is_a_removal(redirection: Redirection, machine: Path) -> None:
+    arguments = {"path": f"{machine}/one", "state": "absent"}
+    assert redirection.removed_by("ansible.builtin.file", arguments) == f"{machine}/one"
     assert redirection.removed_by("ansible.builtin.file", {**arguments, "state": "file"}) == ""
     assert redirection.removed_by("ansible.builtin.lineinfile", arguments) == ""

@@ -6,53 +6,50 @@ from typing import Any
 
 import pytest
 
-from rolecall.runner.runs.planned.tasks import POLL_SECONDS, QuickTime, hurried, hurry_task
+from rolecall.runner.runs.planned.tasks import POLL_SECONDS, FastClock, shorten_arguments, shorten_waits
 
 
-def task(**own: Any) -> SimpleNamespace:
-    return SimpleNamespace(**{"poll": 15, "until": [], "retries": None, "delay": 5, **own})
+def shortened(**own: Any) -> SimpleNamespace:
+    """Return a task with shortened waits."""
+    task = SimpleNamespace(**{"poll": 15, "until": [], "retries": None, "delay": 5, **own})
+    shorten_waits(task)
+    return task
 
 
 @pytest.mark.parametrize(
     ("given", "seconds"),
     [({"until": ["x"], "retries": 10, "delay": 6}, 60), ({"until": ["x"]}, 15), ({"retries": 2, "delay": 1}, 2)],
 )
-def test_until_tries_more_often_within_the_same_time(given: dict[str, Any], seconds: float) -> None:
-    found = task(**given)
-    hurry_task(found)
-    assert found.delay == POLL_SECONDS
-    assert found.retries * found.delay == pytest.approx(seconds)
+def test_until_retries_more_often_within_the_same_time(given: dict[str, Any], seconds: float) -> None:
+    task = shortened(**given)
+    assert task.delay == POLL_SECONDS
+    assert task.retries * task.delay == pytest.approx(seconds)
 
 
-def test_a_task_that_is_not_repeated_stays_as_it_is() -> None:
-    found = task()
-    hurry_task(found)
-    assert (found.retries, found.delay) == (None, 5)
-
-
-def test_a_short_delay_stays_as_it_is() -> None:
-    found = task(until=["x"], retries=3, delay=0)
-    hurry_task(found)
-    assert (found.retries, found.delay) == (3, 0)
+@pytest.mark.parametrize("given", [{}, {"until": ["x"], "retries": 3, "delay": 0}], ids=["no retries", "short delay"])
+def test_other_task_is_unchanged(given: dict[str, Any]) -> None:
+    task = shortened(**given)
+    assert (task.retries, task.delay) == (given.get("retries"), given.get("delay", 5))
 
 
 def test_sleeps_are_short() -> None:
     start = time.monotonic()
-    QuickTime().sleep(60)
+    FastClock().sleep(60)
     assert time.monotonic() - start < 5
-    assert QuickTime().monotonic() >= start
+    assert FastClock().monotonic() >= start
 
 
-def test_kubernetes_modules_that_wait_ask_every_second() -> None:
-    assert hurried("kubernetes.core.k8s", {"wait": True, "wait_timeout": 90}) == {
-        "wait": True,
-        "wait_timeout": 90,
-        "wait_sleep": 1,
-    }
-    assert hurried("kubernetes.core.k8s", {"kind": "Pod"}) == {"kind": "Pod"}
-    assert hurried("kubernetes.core.helm", {"wait": True}) == {"wait": True}
-
-
-def test_wait_for_lets_no_time_pass_but_waits_for_a_file() -> None:
-    assert hurried("ansible.builtin.wait_for", {"timeout": 30}) == {"timeout": 0, "delay": 0}
-    assert hurried("ansible.builtin.wait_for", {"path": "/x", "timeout": 3}) == {"path": "/x", "timeout": 3, "delay": 0}
+@pytest.mark.parametrize(
+    ("name", "arguments", "changes"),
+    [
+        ("kubernetes.core.k8s", {"wait": True, "wait_timeout": 90}, {"wait_sleep": 1}),
+        ("kubernetes.core.k8s", {"kind": "Pod"}, {}),
+        ("kubernetes.core.helm", {"wait": True}, {}),
+        ("ansible.builtin.wait_for", {"timeout": 30}, {"timeout": 0, "delay": 0}),
+        ("ansible.builtin.wait_for", {"path": "/x", "timeout": 3}, {"delay": 0}),
+    ],
+)
+def test_modules_poll_every_second_and_let_no_time_pass(
+    name: str, arguments: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    assert shorten_arguments(name, arguments) == arguments | changes

@@ -33,7 +33,7 @@ def test_processes_of_a_run_are_found_by_their_mark() -> None:
         assert [found.pid for found in processes_of_run("41")] == [process.pid]
 
 
-def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
+def test_orphans_of_a_run_are_killed_without_zombies() -> None:
     become_subreaper()
     with running(ABANDON, **{RUN_VARIABLE: "42"}) as process:
         process.wait(timeout=60)
@@ -42,7 +42,7 @@ def test_orphans_of_a_run_are_killed_and_leave_no_zombie() -> None:
     assert not psutil.pid_exists(orphan)
 
 
-def test_a_run_whose_operator_is_gone_is_abandoned() -> None:
+def test_run_is_abandoned_after_its_operator_has_ended() -> None:
     with running(SLEEP) as operator:
         gone = operator_mark(operator.pid)
     with running(STUBBORN, **{RUN_VARIABLE: "43", OPERATOR_VARIABLE: gone}) as process:
@@ -51,7 +51,7 @@ def test_a_run_whose_operator_is_gone_is_abandoned() -> None:
         assert not psutil.pid_exists(process.pid)
 
 
-def test_a_process_that_has_the_number_of_an_operator_is_not_that_operator() -> None:
+def test_reused_process_id_is_not_the_operator() -> None:
     namespace, pid, started = operator_mark().split(":")
     earlier = f"{namespace}:{pid}:{int(started) - 1}"
     with running(SLEEP, **{RUN_VARIABLE: "44", OPERATOR_VARIABLE: earlier}):
@@ -59,7 +59,7 @@ def test_a_process_that_has_the_number_of_an_operator_is_not_that_operator() -> 
 
 
 @pytest.mark.parametrize("mark", [operator_mark(), f"1:{2**22}:3", ""], ids=["alive", "in another container", "none"])
-def test_a_run_whose_operator_may_be_there_is_not_abandoned(mark: str) -> None:
+def test_run_is_not_abandoned_if_its_operator_might_be_alive(mark: str) -> None:
     with running(SLEEP, **{RUN_VARIABLE: "45", OPERATOR_VARIABLE: mark}) as process:
         assert "45" not in kill_abandoned_runs()
         assert process.poll() is None
