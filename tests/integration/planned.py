@@ -1,6 +1,6 @@
-"""Plans that tests make in one process, with a sandbox that many of them share, and what the runs of a plan did.
+"""Plans that tests make in one process, in a sandbox that many of them share, and the runs of these plans.
 
-The account that they are made with may only read.
+Their account is only permitted to read.
 """
 
 import os
@@ -24,7 +24,7 @@ from rolecall.runner.runs.process import ProcessRunner
 from rolecall.runner.warm.starter import starter_for
 from rolecall.system.processes import reap_children
 from rolecall.workbench.plan.model import Plan, PlanRequest
-from rolecall.workbench.plan.planner import Planner, Target, Targets, planning, targets_of
+from rolecall.workbench.plan.planner import Planner, Target, planner_in, targets_of
 from rolecall.workbench.plan.reconciles import PlannedReconciles
 from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.plan.sandbox_sources import LiveSource
@@ -32,13 +32,13 @@ from rolecall.workbench.replay.writes import RunLines
 from tests.integration.world import World, names
 
 NAMESPACE = GVK("", "v1", "Namespace")
-Place = tuple[str, ObjectKey]
+ObjectId = tuple[str, ObjectKey]
 """A kind and the key of an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder with watches.yaml, and the variables that its operator has in a namespace."""
+    """A directory with watches.yaml, and the variables that its operator has in a namespace."""
 
     folder: Path
     namespace: str
@@ -48,17 +48,17 @@ class Project:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Be in the folder, with the environment that ``rolecall plan`` would have there."""
+        """Work in the directory, with the environment that ``rolecall plan`` would have there."""
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.folder)
             given = {"WATCH_NAMESPACE": self.namespace, "ANSIBLE_GATHERING": "explicit", **self.environment}
             for name, value in given.items():
                 patch.setenv(name, value)
-            patch.setenv("ANSIBLE_ROLES_PATH", self.environment.get("ANSIBLE_ROLES_PATH", ""))  # set anew by request()
+            patch.setenv("ANSIBLE_ROLES_PATH", self.environment.get("ANSIBLE_ROLES_PATH", ""))  # set again by request()
             yield
 
     def request(self, kubeconfig: Path, **asked: Any) -> PlanRequest:
-        """Return what is asked for, by default everything in the namespace; to be called while entered."""
+        """Return a request, by default for everything in the namespace; to be called while entered."""
         parser = Parser()
         add_flags(parser, Settings(), only=FLAGS)
         settings = settings_of(parser.parse_args(self.arguments), Settings(), os.environ)
@@ -73,59 +73,45 @@ class KeptPlan:
     """A plan, with the lines of the runs for each object, and the requests that the cluster got for it."""
 
     plan: Plan
-    runs: Mapping[Place, Sequence[RunLines]]
+    runs: Mapping[ObjectId, Sequence[RunLines]]
     requests: Counter[str]
 
 
-@dataclass(slots=True)
-class _KeepingPlanner:
-    """Gives the planner of a plan that keeps the runs of each object."""
+@dataclass(frozen=True, slots=True)
+class _KeepingPlanner(Planner):
+    """Keeps the reconciles of each object in ``kept``."""
 
-    kept: dict[Place, PlannedReconciles] = field(default_factory=dict)
+    kept: dict[ObjectId, PlannedReconciles]
 
-    def of(self, planner: Planner) -> Planner:
-        """Return a planner like another one."""
-        kept = self.kept
-
-        class Keeping(Planner):
-            def reconciles_of(self, target: Target) -> PlannedReconciles:
-                made = Planner.reconciles_of(self, target)
-                kept[target.watch.gvk.kind, target.key] = made
-                return made
-
-        return Keeping(planner.request, planner.importer, planner.world)
+    def reconciles_of(self, target: Target) -> PlannedReconciles:
+        """Return the reconciles of an object, and keep them."""
+        reconciles = Planner.reconciles_of(self, target)
+        self.kept[target.watch.gvk.kind, target.key] = reconciles
+        return reconciles
 
 
 async def plan_of(project: Project, sandbox: Sandbox, reader: Path, **asked: Any) -> KeptPlan:
-    """Plan what is asked for in a sandbox that is empty again afterwards; everything in the namespace by default."""
+    """Plan a request in a sandbox that is empty again afterwards; everything in the namespace by default."""
     requests: Counter[str] = Counter()
+    kept: dict[ObjectId, PlannedReconciles] = {}
     with project.entered():
         request = project.request(reader, **asked)
         async with (
             await Client.connect(str(reader), lambda _status, method, _host: requests.update([method])) as cluster,
         ):
             targets = await targets_of(request, cluster)
-            return await _planned(request, sandbox, LiveSource(cluster), targets, requests)
-
-
-async def _planned(
-    request: PlanRequest, sandbox: Sandbox, source: LiveSource, targets: Targets, requests: Counter[str]
-) -> KeptPlan:
-    keeping = _KeepingPlanner()
-    reap_children()
-    try:
-        starting = starter_for(request.watches, warm=request.settings.warm)
-        async with starting as starter, planning(request, sandbox, source, ProcessRunner(starter)) as planner:
-            objects = await keeping.of(planner).plan_all(targets, lambda _: None)
-            assumptions = tuple(planner.importer.assumptions)
-    finally:
-        await sandbox.forget()
-    runs = {
-        place: [RunLines.of_run(record) for record in made.runs.records]
-        for place, made in keeping.kept.items()
-        if made.runs.records
-    }
-    return KeptPlan(Plan(tuple(objects), assumptions=assumptions), runs, requests)
+            reap_children()
+            try:
+                async with (
+                    starter_for(request.watches, warm=request.settings.warm) as starter,
+                    planner_in(request, sandbox, LiveSource(cluster), ProcessRunner(starter)) as planner,
+                ):
+                    objects = await _KeepingPlanner(request, planner.context, kept).plan_all(targets, lambda _: None)
+                    plan = Plan(tuple(objects), assumptions=tuple(planner.context.importer.assumptions))
+            finally:
+                await sandbox.forget()
+    runs = {ident: [RunLines.of_run(each) for each in made.recorder.records] for ident, made in kept.items()}
+    return KeptPlan(plan, {ident: lines for ident, lines in runs.items() if lines}, requests)
 
 
 async def clear(project: Project, kubeconfig: Path) -> None:

@@ -19,7 +19,7 @@ from rolecall.workbench.plan.sandbox import Sandbox
 from rolecall.workbench.replay.comparison import Compared, compare
 from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
-from tests.integration.planned import KeptPlan, Place, Project, joined, plan_of
+from tests.integration.planned import KeptPlan, ObjectId, Project, joined, plan_of
 from tests.integration.world import PATIENCE, eventually
 
 FIRST_RUN_SECONDS = 90.0
@@ -38,12 +38,12 @@ class Records:
     directory: Path
     _read: dict[Path, StoredRecord] = field(default_factory=dict)
 
-    def of(self, place: Place) -> list[StoredRecord]:
+    def of(self, ident: ObjectId) -> list[StoredRecord]:
         """Return the records of an object, the oldest first."""
         for path in self.directory.glob("*.jsonl"):
             if path not in self._read:
                 self._read[path] = read_record(path)
-        found = (each for each in self._read.values() if _place_of(each) == place)
+        found = (each for each in self._read.values() if _id_of(each) == ident)
         return sorted(found, key=lambda record: str(record.head["started"]))
 
     def runs(self, plan: ObjectPlan) -> tuple[list[RunLines], str]:
@@ -56,7 +56,7 @@ class Records:
         return runs, ""
 
 
-def _place_of(record: StoredRecord) -> Place:
+def _id_of(record: StoredRecord) -> ObjectId:
     obj = record.head["object"]
     return str(obj["kind"]), ObjectKey.of_object(obj)
 
@@ -97,19 +97,19 @@ class Proof:
 
     def _compared(self) -> Compared:
         # The plan has read the values of Secrets themselves where the record has placeholders. Without the text of its
-        # reads, the record's placeholders stand for any value that is the same at each place.
+        # reads, the record's placeholders stand for any value that is the same at each ident.
         real = replace(writes_of(joined(self.real)), read_text="")
         return compare(real, writes_of(joined(self.planned)), has_ended_early=True)
 
 
-async def prove(project: Project, sandbox: Sandbox, reader: Path, kubeconfig: Path) -> dict[Place, Proof]:
+async def prove(project: Project, sandbox: Sandbox, reader: Path, kubeconfig: Path) -> dict[ObjectId, Proof]:
     """Plan all objects of a namespace, let an operator reconcile them, and return both by kind and key."""
     kept = await plan_of(project, sandbox, reader)
     assert set(kept.requests) == {"GET"}
     return await follow(project, kept, kubeconfig)
 
 
-async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[Place, Proof]:
+async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[ObjectId, Proof]:
     """Let an operator do what was planned, and return both by kind and key."""
     directory = project.folder / f"records-{len(list(project.folder.glob('records-*')))}"
     flags = (*project.arguments, "--backoff-max", "5s", "--record-dir", str(directory))
@@ -136,11 +136,11 @@ def _row(proof: Proof) -> str:
 
 
 def _proof(plan: ObjectPlan, kept: KeptPlan, records: Records) -> Proof:
-    place = (plan.gvk.kind, plan.key)
-    assert place in kept.runs, f"{place} has no planned run: {plan.failure}"
+    ident = (plan.gvk.kind, plan.key)
+    assert ident in kept.runs, f"{ident} has no planned run: {plan.failure}"
     real, failure = records.runs(plan)
-    assert real, f"{place} has no real run"
-    return Proof(plan, kept.runs[place], real, failure)
+    assert real, f"{ident} has no real run"
+    return Proof(plan, kept.runs[ident], real, failure)
 
 
 @asynccontextmanager
@@ -164,12 +164,12 @@ async def _until_done(kept: KeptPlan, records: Records, operator: Operator) -> N
     rest = _Rest(operator)
 
     async def is_done() -> bool:
-        found = {place: records.of(place) for place in kept.runs}
+        found = {ident: records.of(ident) for ident in kept.runs}
         if rest.seconds() > (REST_SECONDS if all(found.values()) else FIRST_RUN_SECONDS):
             return True
         return all(
-            found[place] and _count(found[place]) >= len(writes_of(joined(planned)).writes)
-            for place, planned in kept.runs.items()
+            found[ident] and _count(found[ident]) >= len(writes_of(joined(planned)).writes)
+            for ident, planned in kept.runs.items()
         )
 
     await eventually(is_done, bool, MOST_SECONDS, "the operator has done what was planned, or is at rest")

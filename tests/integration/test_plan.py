@@ -17,12 +17,12 @@ from rolecall.kube.errors import NotFoundError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.model import ExitCode, Plan
-from rolecall.workbench.plan.output import Rendering, document_of
+from rolecall.workbench.plan.output import document_of, lines_of
 from rolecall.workbench.plan.sandbox import sandbox_in
 from rolecall.workbench.plan.shown_changes import Findings, findings_of
 from tests.integration.definitions import CRD
 from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
-from tests.integration.planned import KeptPlan, Place, Project, clear, plan_of
+from tests.integration.planned import KeptPlan, ObjectId, Project, clear, plan_of
 from tests.integration.proofs import Proof, follow
 from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
@@ -91,7 +91,7 @@ class Before:
 class After:
     """What came of what was planned, and what is planned afterwards."""
 
-    proofs: Mapping[Place, Proof]
+    proofs: Mapping[ObjectId, Proof]
     kept: KeptPlan
 
 
@@ -194,7 +194,7 @@ def test_no_secret_value_is_shown(before: Before) -> None:
     encoded = base64.b64encode(PASSWORD.encode()).decode()
     for text in (
         json.dumps(document_of(plan, findings)),
-        "\n".join(line.text for line in Rendering(plan, findings, is_verbose=True).lines()),
+        "\n".join(line.text for line in lines_of(plan, findings, is_verbose=True)),
     ):
         assert "secret-passed" in text
         assert PASSWORD not in text

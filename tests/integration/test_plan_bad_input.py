@@ -165,13 +165,13 @@ def test_a_list_that_the_account_must_not_read_ends_the_plan(command: Command, d
     code, out, _ = command.plan(KIND.kind, "one")
     assert code == INCOMPLETE
     assert "complete up to task asking : Ask in each version: the secrets in namespace" in out
-    assert "a plan needs the right to read it" in out
+    assert "a plan needs permission to read it" in out
 
 
 def test_a_list_too_large_to_import_ends_the_plan(
     command: Command, defined: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "LiveSource", partial(LiveSource, most_list_bytes=4 << 20))
+    monkeypatch.setattr(planner, "LiveSource", partial(LiveSource, max_list_bytes=4 << 20))
     text = "x" * 900_000
     maps = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{n}"}, "data": {"x": text}}
@@ -180,7 +180,7 @@ def test_a_list_too_large_to_import_ends_the_plan(
     in_world(command, defined, asking("ConfigMap", "v1"), *maps)
     code, out, _ = command.plan(KIND.kind, "one")
     assert code == INCOMPLETE
-    assert "take more than 4 MiB, the most that is imported; ask for fewer in the role" in out
+    assert "take more than 4 MiB, the maximum that is imported; request fewer in the role" in out
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_a_kind_with_a_conversion_webhook_can_be_used_in_one_version_only(
     in_world(command, defined, asking(converted.kind, one, two) | {"metadata": {"name": "both"}})
     code, out, _ = command.plan(KIND.kind, "both")
     assert code == INCOMPLETE
-    assert f"converteds.{converted.group} is asked for in the versions v2 and v1: the webhook" in out
+    assert f"converteds.{converted.group} is requested in the versions v2 and v1: the webhook" in out
 
 
 def test_an_aggregated_api_is_not_in_a_sandbox(command: Command, defined: ControlPlane) -> None:

@@ -16,7 +16,7 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.sandbox import sandbox_in
-from tests.integration.planned import Place, Project, clear
+from tests.integration.planned import ObjectId, Project, clear
 from tests.integration.planned_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.proofs import Proof, prove
 from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
@@ -46,13 +46,13 @@ def proofs(
     defined: ControlPlane,
     sandbox_plane: ControlPlane,
     reader_kubeconfig: Path,
-) -> Iterator[Mapping[Place, Proof]]:
+) -> Iterator[Mapping[ObjectId, Proof]]:
     """Give the roles, planned and run."""
     folder = tmp_path_factory.mktemp("chance")
     SHARED.operator(folder, defined.kubeconfig)
     project = Project(folder, f"chance-{uuid.uuid4().hex[:8]}")
 
-    async def do() -> Mapping[Place, Proof]:
+    async def do() -> Mapping[ObjectId, Proof]:
         async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
             world = World(client, project.namespace)
             await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
@@ -66,7 +66,7 @@ def proofs(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_role_made_by_chance_does_what_was_planned(proofs: Mapping[Place, Proof], seed: int) -> None:
+def test_a_role_made_by_chance_does_what_was_planned(proofs: Mapping[ObjectId, Proof], seed: int) -> None:
     [proof] = [each for (_, key), each in proofs.items() if key == ObjectKey(key.namespace, f"seed-{seed}")]
     differences = proof.of_common_runs().differences
     assert not differences, "\n".join([*differences, tasks_of(seed)])

@@ -13,7 +13,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from tests.integration.operators import copy_project
-from tests.integration.planned import Place, Project, clear
+from tests.integration.planned import ObjectId, Project, clear
 from tests.integration.proofs import Proof, prove
 from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
@@ -36,8 +36,8 @@ class Stories:
     """What was planned and done for new objects, and after these were changed."""
 
     namespace: str
-    new: Mapping[Place, Proof]
-    changed: Mapping[Place, Proof]
+    new: Mapping[ObjectId, Proof]
+    changed: Mapping[ObjectId, Proof]
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ import pytest_asyncio
 from rolecall.runner.config.content import PlaybookContent, RoleContent
 from rolecall.runner.runs.api_access import RunEnvironment
 from rolecall.runner.runs.events import RunSummary
+from rolecall.runner.runs.planned.journal import Notes
 from rolecall.runner.runs.process import ColdStarter, ProcessRunner
 from rolecall.runner.runs.workspace import Inputs
 from rolecall.runner.warm.starter import ForkserverStarter
 from rolecall.system.processes import reap_children
-from rolecall.workbench.plan.reconciles import PlannedOutcome, PlannedRun
+from rolecall.workbench.plan.reconciles import planned_environment, read_notes
 from tests import CORE
 from tests.integration.test_runner import Bench
 
@@ -58,7 +59,7 @@ class Planned:
     """What came of a planned run."""
 
     summary: RunSummary
-    outcome: PlannedOutcome
+    outcome: Notes
 
     @property
     def ended(self) -> str:
@@ -95,12 +96,16 @@ class Planner:
         self, content: RoleContent | PlaybookContent, *, run_commands: bool = False, **environment: str
     ) -> Planned:
         """Run a role or a playbook, with more variables in its environment."""
-        planned = PlannedRun(self.directory, run_commands)
         playbook = content.path if isinstance(content, PlaybookContent) else None
         job = self.bench.job(content, Inputs({"outside": str(self.outside)}, playbook=playbook))
-        job = replace(job, environment=RunEnvironment(planned.environment() | environment))
+        job = replace(
+            job,
+            environment=RunEnvironment(planned_environment(self.directory, run_commands=run_commands) | environment),
+        )
         summary = await self.bench.runner.run(job, self.bench.events.append)
-        return Planned(summary, planned.outcome())
+        notes = read_notes(self.directory)
+        assert notes, "the run withheld nothing"
+        return Planned(summary, notes)
 
     def outside_names(self) -> list[str]:
         """Return what lies in the folder of the machine."""
@@ -356,7 +361,7 @@ async def test_a_kubernetes_task_reaches_the_address_that_the_run_was_given(warm
     tasks = "- {name: Ask, kubernetes.core.k8s_info: {kind: Pod, host: \"{{ lookup('env', 'K8S_AUTH_HOST') }}\"}}"
     planned = await warm.role(tasks, K8S_AUTH_HOST="http://127.0.0.1:1", K8S_AUTH_API_KEY="key")
     assert "127.0.0.1" in planned.summary.message
-    assert planned.outcome == PlannedOutcome((), None)
+    assert (planned.outcome.withheld, planned.outcome.ended) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +518,7 @@ async def test_a_plan_that_cannot_withhold_does_not_run(planner: Planner) -> Non
     planner.directory.rmdir()
     job = replace(
         planner.bench.job(planner.bench.role(ASK), Inputs({"outside": str(planner.outside)})),
-        environment=RunEnvironment(PlannedRun(planner.directory).environment()),
+        environment=RunEnvironment(planned_environment(planner.directory)),
     )
     summary = await planner.bench.runner.run(job, planner.bench.events.append)
     assert not summary.is_successful

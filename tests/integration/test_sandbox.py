@@ -173,7 +173,7 @@ async def test_what_the_account_must_not_read_is_said_with_the_kind(
 ) -> None:
     async with await Client.connect(str(powerless_kubeconfig)) as client:
         importer = sandbox.importer(LiveSource(client))
-        with pytest.raises(SourceError, match=r"configmaps .*one cannot be read: .*needs the right to read it"):
+        with pytest.raises(SourceError, match=r"configmaps .*one cannot be read: .*needs permission to read it"):
             await ask(importer, "GET", f"/api/v1/namespaces/{world.namespace}/configmaps/one")
 
 

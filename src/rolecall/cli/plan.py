@@ -121,10 +121,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     _check(options, parser)
     # Imported late: this takes a second that other commands don't need.
-    from rolecall.workbench.plan.model import (  # noqa: PLC0415
-        PlanError,
-        worst_of,
-    )
+    from rolecall.workbench.plan.model import PlanError, worst_of  # noqa: PLC0415
     from rolecall.workbench.plan.sandbox_sources import SourceError  # noqa: PLC0415
     from rolecall.workbench.plan.shown_changes import findings_of  # noqa: PLC0415
 
@@ -184,12 +181,9 @@ def _request(options: argparse.Namespace) -> "PlanRequest":
 
 
 def _print(plan: "Plan", findings: "tuple[Findings, ...]", options: argparse.Namespace) -> None:
-    from rolecall.workbench.plan.output import (  # noqa: PLC0415
-        Rendering,
-        document_of,
-    )
+    from rolecall.workbench.plan.output import document_of, lines_of  # noqa: PLC0415
 
     if options.output == "json":
         sys.stdout.write(json.dumps(document_of(plan, findings), indent=2, ensure_ascii=False) + "\n")
         return
-    print_lines(Rendering(plan, findings, not options.all, options.verbose).lines())
+    print_lines(lines_of(plan, findings, lists_unchanged=not options.all, is_verbose=options.verbose))

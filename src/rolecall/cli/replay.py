@@ -35,7 +35,7 @@ from rolecall.workbench.controlplane.errors import ControlPlaneError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rolecall.workbench.replay.results import Replays
+    from rolecall.workbench.replay.comparison import Replays
 
 EPILOG = (
     "Nothing is sent to a cluster. Exit codes: 0 the same writes, 2 other writes, 3 only complete up to a task, 1 a "
@@ -104,8 +104,8 @@ async def _replays(options: argparse.Namespace, report: "Callable[[str], None]")
 
 
 def _print(replays: "Replays", options: argparse.Namespace) -> None:
+    from rolecall.workbench.replay.comparison import BadRecord  # noqa: PLC0415
     from rolecall.workbench.replay.output import document_of, lines_of  # noqa: PLC0415
-    from rolecall.workbench.replay.results import BadRecord  # noqa: PLC0415
 
     for each in replays.found:
         if isinstance(each, BadRecord):

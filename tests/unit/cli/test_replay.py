@@ -35,7 +35,7 @@ def replay(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, li
 def test_a_kind_that_is_not_in_the_watches_is_one_line(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = replay(capsys, str(record))
     assert (code, out) == (1, ["1 record: 1 not replayed"])
-    missing = "kind Demo of demo.example.com/v1 is not in watches.yaml: add it, or leave the record out"
+    missing = "kind Demo of demo.example.com/v1 is not in watches.yaml: add it, or omit the record"
     assert err == [f"rolecall replay: {record}: {missing}"]
 
 
@@ -63,7 +63,7 @@ def test_a_place_without_records_is_no_success(record: Path, capsys: pytest.Capt
     record.unlink()
     code, _, err = replay(capsys, "records", "nowhere.jsonl")
     assert code == 9
-    assert "there is no record in it" in err[0]
+    assert "contains no record" in err[0]
     assert err[1] == "rolecall replay: nowhere.jsonl: cannot be read: No such file or directory"
 
 

@@ -1,11 +1,8 @@
-"""Waits until the controllers of the sandbox have done their work on what a run has written.
+"""The work of Kubernetes' controllers in the sandbox: waits for it, and reports what it created and deleted.
 
-Whatever they change then wakes the primary in a real operator, too.
-
-What Kubernetes' controllers make and delete because of a plan: the ReplicaSets, pods and the like of workloads.
-
-They have done it in the sandbox when a plan is ready. Everything that belongs to what the runs have deleted counts as
-deleted, whether the garbage collector of the sandbox has come to it or not.
+Their changes to objects that a run has written trigger another reconcile, as they do in a real operator. They also
+create and delete objects such as ReplicaSets and pods. An object counts as deleted when the runs have deleted an object
+that controls it, even if the sandbox's garbage collector hasn't processed it yet.
 """
 
 import asyncio
@@ -28,15 +25,15 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.plan.model import ControllerChange, ObjectChange, ObjectPlan
 from rolecall.workbench.plan.sandbox_import import MADE_BY_CONTROLLERS, Importer
 
-SETTLES_WITHIN_SECONDS: Final = 60.0
-LOOK_EVERY_SECONDS: Final = 0.1
+CONVERGES_WITHIN_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.1
 
 
-def _pod(obj: RawObject) -> bool:
+def _has_started(obj: RawObject) -> bool:
     return (obj.get("status") or {}).get("phase") not in (None, "Pending")
 
 
-def _replicas(ready: str) -> Callable[[RawObject], bool]:
+def _has_replicas(ready: str) -> Callable[[RawObject], bool]:
     def is_done(obj: RawObject) -> bool:
         wanted = (obj.get("spec") or {}).get("replicas", 1)
         status: dict[str, Any] = obj.get("status") or {}
@@ -45,149 +42,115 @@ def _replicas(ready: str) -> Callable[[RawObject], bool]:
     return is_done
 
 
-def _daemons(obj: RawObject) -> bool:
+def _has_daemons(obj: RawObject) -> bool:
     status: dict[str, Any] = obj.get("status") or {}
-    is_seen = status.get("observedGeneration") == generation_of(obj)
-    return is_seen and status.get("numberReady") == status.get("desiredNumberScheduled")
+    is_observed = status.get("observedGeneration") == generation_of(obj)
+    return is_observed and status.get("numberReady") == status.get("desiredNumberScheduled")
 
 
-def _job(obj: RawObject) -> bool:
+def _has_finished(obj: RawObject) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
 
 
 _IS_DONE: Final[dict[tuple[str, str], Callable[[RawObject], bool]]] = {
-    ("", "Pod"): _pod,
-    ("", "ReplicationController"): _replicas("readyReplicas"),
-    ("apps", "Deployment"): _replicas("availableReplicas"),
-    ("apps", "ReplicaSet"): _replicas("readyReplicas"),
-    ("apps", "StatefulSet"): _replicas("readyReplicas"),
-    ("apps", "DaemonSet"): _daemons,
-    ("batch", "Job"): _job,
+    ("", "Pod"): _has_started,
+    ("", "ReplicationController"): _has_replicas("readyReplicas"),
+    ("apps", "Deployment"): _has_replicas("availableReplicas"),
+    ("apps", "ReplicaSet"): _has_replicas("readyReplicas"),
+    ("apps", "StatefulSet"): _has_replicas("readyReplicas"),
+    ("apps", "DaemonSet"): _has_daemons,
+    ("batch", "Job"): _has_finished,
 }
-"""Kinds that controllers of Kubernetes change, and how to tell that they are done."""
+"""Kinds that Kubernetes' controllers change, and how to tell that the controllers are done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """An object as a run has written it last."""
+class WrittenVersion:
+    """The version of an object that a run wrote last."""
 
     gvk: GVK
     key: ObjectKey
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Which objects the controllers have changed or removed, and with which they were not done in time."""
-
-    changed: tuple[Written, ...] = ()
-    unfinished: tuple[Written, ...] = ()
-
-
-async def settled(client: Client, written: Iterable[Written]) -> Settled:
-    """Return what the controllers have done, when they are done with all objects.
-
-    An object that never gets done, such as a pod that fits on no node, is waited for in vain for a while.
-    """
-    looked_after = [each for each in written if (each.gvk.group, each.gvk.kind) in _IS_DONE]
-    deadline = asyncio.get_running_loop().time() + SETTLES_WITHIN_SECONDS
-    changed, unfinished = [], []
-    for each in looked_after:
-        found = await _when_done(client, each, deadline)
-        if found is None or resource_version_of(found) != each.resource_version:
-            changed.append(each)
-        if found is not None and not _is_done(each, found):
-            unfinished.append(each)
-    return Settled(tuple(changed), tuple(unfinished))
-
-
-async def _when_done(client: Client, written: Written, deadline: float) -> RawObject | None:
-    """Return an object when it is done, as it is when the time is over, or None when it is gone."""
-    while True:
-        try:
-            found = await client.get(written.gvk, written.key)
-        except NotFoundError:
-            return None
-        if _is_done(written, found) or asyncio.get_running_loop().time() > deadline:
-            return found
-        await asyncio.sleep(LOOK_EVERY_SECONDS)
-
-
-def _is_done(written: Written, found: RawObject) -> bool:
-    return _IS_DONE[written.gvk.group, written.gvk.kind](found)
-
-
-async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) -> tuple[ControllerChange, ...]:
-    """Return what controllers have made and deleted in the sandbox, apart from what runs have. Raises KubeError."""
-    changes = [change for plan in plans for change in plan.changes]
-    await settled(importer.client, _written(changes))
-    own = {(change.gvk.group, change.gvk.kind, change.key) for change in changes}
-    kinds = await _kinds(importer)
-    objects = [obj for kind in kinds for obj in kind.present.values()]
-    ending = [change.before for change in changes if change.before and _is_deleted(change)]
-    ending += [obj for obj in objects if is_being_deleted(obj)]
-    deleted = _with_what_belongs_to_them(set(map(uid_of, ending)), objects)
-    found: Counter[tuple[GVK, ObjectKey, bool]] = Counter()
-    for kind in kinds:
-        staying = {key for key, obj in kind.present.items() if uid_of(obj) not in deleted}
-        made = (key for key in staying - kind.imported if not _is_in(own, kind.gvk, key))
-        gone = (key for key in kind.imported - staying if not _is_in(own, kind.gvk, key))
-        found.update((kind.gvk, _shown(key, kind.present[key]), False) for key in made)
-        found.update((kind.gvk, key, True) for key in gone)
-    counted = (ControllerChange(*change, count) for change, count in found.items())
-    return tuple(sorted(counted, key=lambda each: (str(each.key), each.gvk.kind, each.is_deletion)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind that controllers make: what was imported of it, and what there is now."""
-
-    gvk: GVK
-    imported: set[ObjectKey]
-    present: dict[ObjectKey, RawObject]
-
-
-async def _kinds(importer: Importer) -> list[_Kind]:
-    resources = [await importer.client.resource_for_path(*each) for each in MADE_BY_CONTROLLERS]
-    return [
-        _Kind(each.gvk, importer.keys_of(each), await _present(importer.client, each.gvk)) for each in resources if each
-    ]
-
-
-def _with_what_belongs_to_them(uids: set[str], objects: Iterable[RawObject]) -> set[str]:
-    """Return uids of controllers with those of everything that they control, directly or not."""
-    owners = {uid_of(obj): _owner_uids(obj) for obj in objects}
-    found = set(uids)
-    while more := {uid for uid, controlled_by in owners.items() if controlled_by & found} - found:
-        found |= more
-    return found
-
-
-def _written(changes: Iterable[ObjectChange]) -> Iterator[Written]:
+def written_versions(changes: Iterable[ObjectChange]) -> Iterator[WrittenVersion]:
+    """Yield the versions of the objects that changes left."""
     for change in changes:
-        if change.after is not None and not _is_deleted(change):
-            yield Written(change.gvk, change.key, resource_version_of(change.after))
+        if change.after is not None:
+            yield WrittenVersion(change.gvk, change.key, resource_version_of(change.after))
 
 
 def _is_deleted(change: ObjectChange) -> bool:
     return change.after is None or is_being_deleted(change.after)
 
 
-def _is_in(own: set[tuple[str, str, ObjectKey]], gvk: GVK, key: ObjectKey) -> bool:
-    return (gvk.group, gvk.kind, key) in own
+async def wait_for_controllers(
+    client: Client, written: Iterable[WrittenVersion]
+) -> tuple[list[WrittenVersion], list[WrittenVersion]]:
+    """Wait until the controllers are done with all objects; return those that they changed, and those not done in time.
+
+    An object that is never done, such as a pod that fits on no node, takes the whole time.
+    """
+    deadline = asyncio.get_running_loop().time() + CONVERGES_WITHIN_SECONDS
+    changed, unfinished = [], []
+    for each in written:
+        is_done = _IS_DONE.get((each.gvk.group, each.gvk.kind))
+        if is_done is None:
+            continue
+        try:
+            while not is_done(found := await client.get(each.gvk, each.key)):
+                if asyncio.get_running_loop().time() > deadline:
+                    unfinished.append(each)
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+        except NotFoundError:
+            changed.append(each)
+        else:
+            changed += [each] if resource_version_of(found) != each.resource_version else []
+    return changed, unfinished
 
 
-def _owner_uids(obj: RawObject) -> set[str]:
-    return {reference.uid for reference in owner_references_of(obj) if reference.controller}
+async def controller_changes(importer: Importer, plans: Iterable[ObjectPlan]) -> tuple[ControllerChange, ...]:
+    """Return what controllers created and deleted in the sandbox, without the runs' own changes. Raises KubeError."""
+    changes = [change for plan in plans for change in plan.changes]
+    remaining = (each for each in changes if not _is_deleted(each))
+    await wait_for_controllers(importer.client, written_versions(remaining))
+
+    own = {(change.gvk.group, change.gvk.kind, change.key) for change in changes}
+    resources = [await importer.client.resource_for_path(*each) for each in MADE_BY_CONTROLLERS]
+    present = {each: await _objects(importer.client, each.gvk) for each in resources if each}
+    objects = [obj for found in present.values() for obj in found.values()]
+    deleted = {uid_of(each.before) for each in changes if each.before and _is_deleted(each)}
+    deleted |= {uid_of(obj) for obj in objects if is_being_deleted(obj)}
+    deleted = _with_controlled_objects(deleted, objects)
+
+    counts: Counter[tuple[GVK, ObjectKey, bool]] = Counter()
+    for resource, found in present.items():
+        gvk, imported = resource.gvk, importer.keys_of(resource)
+        present_keys = {key for key, obj in found.items() if uid_of(obj) not in deleted}
+        created = (key for key in present_keys - imported if (gvk.group, gvk.kind, key) not in own)
+        gone = (key for key in imported - present_keys if (gvk.group, gvk.kind, key) not in own)
+        counts.update((gvk, _without_generated_suffix(key, found[key]), False) for key in created)
+        counts.update((gvk, key, True) for key in gone)
+    counted = (ControllerChange(*change, count) for change, count in counts.items())
+    return tuple(sorted(counted, key=lambda each: (str(each.key), each.gvk.kind, each.is_deletion)))
 
 
-async def _present(client: Client, gvk: GVK) -> dict[ObjectKey, RawObject]:
-    objects = [each async for page, _ in client.list_pages(gvk) for each in page]
-    return {ObjectKey.of_object(each): each for each in objects}
+async def _objects(client: Client, gvk: GVK) -> dict[ObjectKey, RawObject]:
+    return {ObjectKey.of_object(each): each async for page, _ in client.list_pages(gvk) for each in page}
 
 
-def _shown(key: ObjectKey, obj: RawObject) -> ObjectKey:
-    """Return a key whose name is the same in every plan: without the end that the API server has made up."""
+def _with_controlled_objects(uids: set[str], objects: Iterable[RawObject]) -> set[str]:
+    """Return uids with those of all objects that they control, directly or not."""
+    controllers = {uid_of(obj): {each.uid for each in owner_references_of(obj) if each.controller} for obj in objects}
+    found = set(uids)
+    while more := {uid for uid, controlled_by in controllers.items() if controlled_by & found} - found:
+        found |= more
+    return found
+
+
+def _without_generated_suffix(key: ObjectKey, obj: RawObject) -> ObjectKey:
+    """Return a key whose name is the same in every plan: ``*`` replaces the end that the API server has generated."""
     prefix = str(metadata_of(obj).get("generateName") or "")
     return ObjectKey(key.namespace, f"{prefix}*") if prefix and key.name.startswith(prefix) else key

@@ -1,8 +1,6 @@
-"""What a plan found out: for each object what its runs would change, which status they would leave, and what is open.
+"""A plan and the request for it, as values: what the runs of each object would change, and what remains unknown.
 
-These are values; ``rolecall.workbench.plan.output`` shows them.
-
-What somebody wants to have planned.
+``rolecall.workbench.plan.output`` displays them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +15,7 @@ from rolecall.runner.config.watches import Watch
 
 
 class ExitCode(IntEnum):
-    """What the exit code of ``rolecall plan`` and ``rolecall replay`` says about one object; see ``worst_of``."""
+    """The exit code of ``rolecall plan`` and ``rolecall replay`` for one object; see ``worst_of``."""
 
     SAME = 0
     FAILED = 1
@@ -26,33 +24,57 @@ class ExitCode(IntEnum):
 
 
 def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return the code for several objects: a failure is never hidden by what another object would do."""
+    """Return the code for several objects: a failure takes precedence over everything else."""
     found = set(codes)
     return ExitCode.FAILED if ExitCode.FAILED in found else max(found, default=ExitCode.SAME)
 
 
+class PlanError(Exception):
+    """A plan cannot be made; the text is one line with the problem, its location, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A request to plan one object (``kind`` and ``name``), the objects in ``files``, or all (``everything``).
+
+    ``kind`` can be in any form that kubectl accepts (``Foo``, ``foo``, ``foos``, ``foos.example.com``); with
+    ``everything`` it selects a kind and may be empty. An object in a file is planned as if the file had been applied.
+    With ``follows_controllers`` the plan includes the changes that Kubernetes' controllers make because of it.
+    """
+
+    settings: Settings
+    watches: tuple[Watch, ...]
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    files: tuple[Path, ...] = ()
+    everything: bool = False
+    runs_commands: bool = False
+    follows_controllers: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class TaskName:
-    """A task as people find it: its name with the role, and its file and line; ``is_hidden`` if it may say no_log."""
+    """The name of a task with its role, and its file and line; ``is_hidden`` if it may set ``no_log``."""
 
     name: str
-    place: str = ""
+    location: str = ""
     is_hidden: bool = False
 
     @property
-    def shown_place(self) -> str:
-        """The place, relative to the working directory if it is below that."""
-        return self.place.removeprefix(f"{Path.cwd()}/")
+    def shown_location(self) -> str:
+        """The location, relative to the working directory if it is below it."""
+        return self.location.removeprefix(f"{Path.cwd()}/")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What the runs' own requests did to one object.
+    """How the runs' own requests changed one object.
 
-    ``before`` is None if it did not exist, ``after`` is None if it was deleted. ``tasks`` asked for it, in their order.
-    Both are as the API server returned them: noise such as resource versions is not yet removed. ``writes_status`` says
-    whether a request was for the status: for the subresource, or for the whole object if the kind has none. Otherwise
-    the status is the work of controllers.
+    ``before`` is None if it did not exist, ``after`` is None if it was deleted. ``tasks`` requested the change, in
+    their order. Both objects are as the API server returned them, including noise such as resource versions. With
+    ``writes_status`` a request wrote the status: through the subresource, or with the whole object if the kind has no
+    subresource. Otherwise the status comes from controllers.
     """
 
     gvk: GVK
@@ -65,7 +87,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """A write as the task sent it, without the owner that the proxy may add; ``status`` is the sandbox's answer."""
+    """A write as the task sent it, without the owner that the proxy may add; ``status`` is the sandbox's response."""
 
     task: TaskName
     method: str
@@ -77,15 +99,16 @@ class PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlan:
-    """What would happen to one object and by its runs.
+    """What would happen to one object and because of its runs.
 
-    ``status_before`` and ``status_after`` are the whole status of the primary. ``stopped_at`` says up to which task the
-    plan is complete, and why; it is empty if the plan is complete. ``withheld`` are tasks that a plan does not run and
-    whose results nobody used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would fail.
+    ``status_before`` and ``status_after`` are the whole status of the primary. ``stopped_at`` names the task up to
+    which the plan is complete, and the reason; it is empty for a complete plan. ``withheld`` are tasks that a plan does
+    not run and whose results were not used. ``assumptions`` are sentences. ``failure`` is empty unless the runs would
+    fail.
 
-    ``secrets`` are values that must not be shown, besides those of the Secrets in ``changes`` and ``writes``: those of
-    Secrets that the runs have read, and what the watch marks as ``sensitive``. ``started`` and ``ended`` are the POSIX
-    times between which the runs ran.
+    ``secrets`` are values that must not be displayed, in addition to those of the Secrets in ``changes`` and
+    ``writes``: the values of Secrets that the runs have read, and those that the watch marks as ``sensitive``.
+    ``started`` and ``ended`` are the POSIX times between which the runs took place.
     """
 
     gvk: GVK
@@ -108,7 +131,7 @@ class ObjectPlan:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChange:
-    """``count`` objects that controllers of Kubernetes make or delete; a name that is made up ends with ``*``."""
+    """``count`` objects that Kubernetes' controllers create or delete; a generated name ends with ``*``."""
 
     gvk: GVK
     key: ObjectKey
@@ -118,36 +141,11 @@ class ControllerChange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plans of all objects that were asked for, in their order; ``assumptions`` hold for all of them.
+    """The plans of all requested objects, in their order; ``assumptions`` apply to all of them.
 
-    ``controllers`` is what Kubernetes' controllers do because of it; None if that was not asked.
+    ``controllers`` are the resulting changes of Kubernetes' controllers; None if they were not requested.
     """
 
     objects: tuple[ObjectPlan, ...]
-    seconds: float = 0.0
     assumptions: tuple[str, ...] = ()
     controllers: tuple[ControllerChange, ...] | None = None
-
-
-class PlanError(Exception):
-    """A plan cannot be made; the text is one line that says what was found, where, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """A plan for one object (``kind`` and ``name``), for the objects in ``files``, or for all (``everything``).
-
-    ``kind`` is as people write it (``Foo``, ``foo``, ``foos``, ``foos.example.com``); with ``everything`` it selects a
-    kind and may be empty. An object in a file is planned as if the file had been applied. With ``follows_controllers``
-    the plan says what the controllers of Kubernetes do because of it.
-    """
-
-    settings: Settings
-    watches: tuple[Watch, ...]
-    kind: str = ""
-    name: str = ""
-    namespace: str = ""
-    files: tuple[Path, ...] = ()
-    everything: bool = False
-    runs_commands: bool = False
-    follows_controllers: bool = False

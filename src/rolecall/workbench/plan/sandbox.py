@@ -1,18 +1,17 @@
-"""A sandbox as a whole: a control plane of its own with what is imported into it.
+"""The sandbox of a cluster: a separate control plane into which objects are imported as requests need them.
 
-A sandbox belongs to one process. It is removed at its end with everything that was imported; what a process that was
-killed has left is removed by the next one.
+A sandbox belongs to one process, which removes it at its end with everything that was imported. The next process
+removes the sandbox of a process that was killed.
 
-Stands before the API server of a sandbox: imports what a request asks about, and refuses what no sandbox can do.
-
-Discovery of the sandbox would lack the groups of the source that nobody has asked for yet, so the list of all groups
-is made of both. Whoever plans asks ``problems`` afterwards: a role may ignore the answer that it gets.
+``SandboxInterceptor`` handles each request before the API server of the sandbox: it imports what the request is about,
+and rejects what a sandbox can't do. It records rejected requests in ``problems``, because a role may ignore its
+response. The list of all API groups is that of the source and of the sandbox, which lacks groups not imported yet.
 """
 
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -24,8 +23,10 @@ from aiohttp import web
 from rolecall.kube.client import Client
 from rolecall.kube.connection import Request
 from rolecall.kube.metadata import metadata_of
+from rolecall.kube.references import GVK, ObjectKey
 from rolecall.runner.proxy.bodies import decode_object
 from rolecall.runner.proxy.forward import error_response
+from rolecall.runner.proxy.request_info import READ_VERBS
 from rolecall.runner.proxy.sessions import ProxiedRequest
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.workbench.controlplane.cluster import ControlPlane
@@ -36,8 +37,8 @@ from rolecall.workbench.plan.sandbox_import import Controllers, Importer
 from rolecall.workbench.plan.sandbox_sources import Source, SourceError
 from rolecall.workbench.plan.sandbox_store import DEFINITIONS, Definitions, EtcdStore
 
-PREFIX = "sandbox-"
-_KEPT = (
+PREFIX: Final = "sandbox-"
+_KEPT: Final = (
     "apiregistration.k8s.io/",
     "clusterrolebindings/",
     "clusterroles/",
@@ -48,7 +49,8 @@ _KEPT = (
     "rolebindings/kube-",
     "roles/kube-",
 )
-"""What an API server makes for itself, some of it only after it is ready."""
+"""The objects that an API server creates for itself, some of them only after it is ready."""
+_NOT_IN_SANDBOX: Final = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 
 
 @dataclass(slots=True)
@@ -60,20 +62,20 @@ class Sandbox:
     controllers: Controllers
     store: EtcdStore
     revision: int
-    """Where the sandbox's own objects end."""
+    """The revision of etcd up to which it has only its own objects."""
 
     imported_definitions: set[str] = field(default_factory=set)
-    """The names of definitions that a source has; making one takes longer than anything else in a replay."""
+    """The names of imported definitions; creating one takes longer than anything else in a replay."""
 
     def importer(self, source: Source, *, prefetches: bool = False) -> Importer:
-        """Return what fills the sandbox from a source."""
+        """Return an importer that fills the sandbox from a source."""
         definitions = Definitions(source, self.client, self.imported_definitions)
         return Importer(definitions, self.store, self.controllers, prefetches)
 
     async def forget(self) -> None:
-        """Remove all objects that were imported or made since, so that another source can fill the sandbox.
+        """Remove all objects that were imported or created since, so that another source can fill the sandbox.
 
-        Definitions that were imported stay: the next source replaces them where they differ. Raises SourceError.
+        Imported definitions stay: the next source replaces them where they differ. Raises SourceError.
         """
         await self.controllers.rest()
         definitions = (f"{DEFINITIONS}/{name}" for name in self.imported_definitions)
@@ -81,30 +83,33 @@ class Sandbox:
 
 
 @asynccontextmanager
-async def running_sandbox(report: Callable[[str], None]) -> AsyncIterator[Sandbox]:
+async def running_sandbox(
+    report: Callable[[str], None], *, has_lazy_controllers: bool = False
+) -> AsyncIterator[Sandbox]:
     """Start a sandbox, and remove it at the end. Raises ControlPlaneError."""
-    await run_in_thread(_remove_left_behind)
+    await run_in_thread(_remove_abandoned)
     plane = ControlPlane(f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}", report=report, has_controllers=False)
     try:
         await run_in_thread(plane.start)
-        async with sandbox_in(plane) as sandbox:
+        async with sandbox_in(plane, has_lazy_controllers=has_lazy_controllers) as sandbox:
             yield sandbox
     finally:
         await run_in_thread(plane.stop)
 
 
 @asynccontextmanager
-async def sandbox_in(plane: ControlPlane) -> AsyncIterator[Sandbox]:
+async def sandbox_in(plane: ControlPlane, *, has_lazy_controllers: bool = False) -> AsyncIterator[Sandbox]:
     """Yield the sandbox in a control plane that runs without controllers."""
     store = EtcdStore(plane.layout.root / ETCD_SOCKET)
     try:
         async with await Client.connect(str(plane.kubeconfig)) as client:
-            yield Sandbox(plane, client, Controllers(plane), store, await store.revision())
+            controllers = Controllers(plane, are_lazy=has_lazy_controllers)
+            yield Sandbox(plane, client, controllers, store, await store.revision())
     finally:
         await store.close()
 
 
-def _remove_left_behind() -> None:
+def _remove_abandoned() -> None:
     for path in default_state_directory().glob(f"{PREFIX}*"):
         pid = path.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not psutil.pid_exists(int(pid)):
@@ -112,13 +117,9 @@ def _remove_left_behind() -> None:
                 ControlPlane(path.name).stop()
 
 
-_GROUPS: Final = "/apis"
-_REFUSED: Final = frozenset({"exec", "attach", "portforward", "proxy", "log"})
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A request that could not be answered as the source would have: the task that asked, and why."""
+    """A request that the sandbox could not answer as the source would have: its run and task, and the reason."""
 
     ident: str
     task: str
@@ -126,45 +127,53 @@ class Problem:
 
 
 @dataclass(slots=True)
-class SandboxGate:
-    """The gate of the proxy of one sandbox."""
+class SandboxInterceptor:
+    """Handles the requests of runs before a sandbox does; ``before_write`` is called before the writes for an object.
+
+    Its keys are the kind and key of the primary whose run writes.
+    """
 
     importer: Importer
     problems: list[Problem] = field(default_factory=list)
+    before_write: dict[tuple[GVK, ObjectKey], Callable[[ProxiedRequest], Awaitable[None]]] = field(default_factory=dict)
 
     async def before(self, request: ProxiedRequest) -> web.Response | None:
-        """Let a request pass when what it asks about has been imported."""
+        """Let a request pass once its objects are imported."""
         info = request.info
-        if info.subresource in _REFUSED or info.verb == "proxy":
-            return self._refuse(request, f"{info.subresource or 'proxy'} of {info.resource} does not run in a plan")
+        if info.subresource in _NOT_IN_SANDBOX or info.verb == "proxy":
+            return self._reject(request, f"{info.subresource or 'proxy'} of {info.resource} does not run in a plan")
         try:
             if not info.is_resource:
                 return await self._discovery(request)
-            await self.importer.before(info, request.query, _name_in(request))
+            if info.verb in READ_VERBS:
+                await self.importer.controllers.before_read(f"{request.path}?{request.query}")
+            await self.importer.before(info, request.query, _created_name(request))
         except SourceError as error:
-            return self._refuse(request, str(error))
+            return self._reject(request, str(error))
+        before_write = self.before_write.get((request.spec.owner.gvk, request.spec.owner.key))
+        if before_write is not None and info.is_write and not info.is_dry_run:
+            await before_write(request)
         return None
 
-    def _refuse(self, request: ProxiedRequest, text: str) -> web.Response:
+    def _reject(self, request: ProxiedRequest, text: str) -> web.Response:
         self.problems.append(Problem(request.spec.ident, request.origin.task, text))
         return error_response(HTTPStatus.FORBIDDEN, "Forbidden", text)
 
     async def _discovery(self, request: ProxiedRequest) -> web.Response | None:
         match request.path.strip("/").split("/"):
             case ["apis"]:
-                return await self._all_groups()
+                source = await self.importer.source.groups()
+                own = json.loads(await self.importer.client.receive(Request("GET", "/apis")))
+                groups: dict[str, Any] = {
+                    each["name"]: each for each in (*(source.get("groups") or ()), *own["groups"])
+                }
+                return web.json_response({**own, "groups": list(groups.values())})
             case ["apis", group, *_] | ["openapi", "v3", "apis", group, *_]:
                 await self.importer.install(group)
         return None
 
-    async def _all_groups(self) -> web.Response:
-        source = await self.importer.source.groups()
-        own = json.loads(await self.importer.client.receive(Request("GET", _GROUPS)))
-        groups: dict[str, Any] = {each["name"]: each for each in (*(source.get("groups") or ()), *own["groups"])}
-        return web.json_response({**own, "groups": list(groups.values())})
 
-
-def _name_in(request: ProxiedRequest) -> str:
+def _created_name(request: ProxiedRequest) -> str:
     """Return the name in the body of an object to create."""
     if request.info.verb != "create" or request.info.subresource:
         return ""

@@ -1,20 +1,16 @@
-"""Imports what a request asks about before it is answered, once: an object or a list, with all that belongs to it.
+"""Imports the objects of requests into a sandbox, once each, together with the objects that belong to them.
 
-What was imported, or was found to be missing, is never looked up again: from then on the sandbox knows better.
+Anything that was imported, or found to be missing, is never read again from the source: after that, the sandbox is
+authoritative. An object comes with its owners, because the garbage collector would remove it without them, and with
+the objects that controllers have made for it, because a workload would replace missing pods.
 
-What has to be imported together with an object: its owners, and what the controllers of workloads have made.
-
-Without its owner the garbage collector would remove an object; without their pods, workloads would make new ones.
-
-The controllers of a sandbox, which work only when somebody needs them.
-
-A controller that sees a ReplicaSet before its pods makes them anew. So nothing works while workloads are imported, and
-controllers read everything anew afterwards. Most plans change nothing that they look after, and never start them.
+The controllers of a sandbox run only when they are needed, and never while workloads are imported: a controller that
+sees a ReplicaSet before its pods creates them again. Most plans change nothing that involves controllers, and never
+start them.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -42,153 +38,86 @@ _MADE_BY: Final[dict[tuple[str, str], tuple[tuple[str, str, str], ...]]] = {
     ("batch", "CronJob"): (("batch", "v1", "jobs"),),
     ("batch", "Job"): (("", "v1", "pods"),),
 }
-"""What a controller of Kubernetes makes for a kind, by group, version and plural."""
+"""What a controller of Kubernetes creates for a kind, by group, version and plural."""
 
 MADE_BY_CONTROLLERS: Final = tuple(dict.fromkeys(chain.from_iterable(_MADE_BY.values())))
-"""The group, version and plural of everything that controllers make."""
+"""The group, version and plural of everything that controllers create."""
+
+MAX_PREFETCHED_OBJECTS: Final = 500
+_CONTROLLED_GROUPS: Final = frozenset({"apps", "batch", "autoscaling", "policy"})
+_CONTROLLED_IN_CORE: Final = frozenset(
+    {"pods", "services", "replicationcontrollers", "namespaces", "persistentvolumeclaims"}
+)
+_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
+_LISTS: Final = frozenset({"list", "watch", "deletecollection"})
+_NOT_STORED: Final = frozenset({"apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"})
+_Scope = tuple[str, str, str]
+"""Group, plural and namespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object of the source and its resource."""
-
-    resource: ApiResource
-    obj: RawObject
-
-    @property
-    def is_workload(self) -> bool:
-        """Whether a controller makes other objects for it."""
-        gvk = self.resource.gvk
-        return (gvk.group, gvk.kind) in _MADE_BY
-
-
-@dataclass(slots=True)
-class Relatives:
-    """Collects objects with all that belongs to them. ``assumptions`` says what could not be found out."""
-
-    source: Source
-    definitions: Definitions
-    assumptions: list[str] = field(default_factory=list)
-
-    async def of(self, found: list[Found], known: frozenset[str]) -> list[Found]:
-        """Return objects with their relatives, apart from those whose uids are known. Raises SourceError."""
-        whole: dict[str, Found] = {}
-        waiting = deque(found)
-        while waiting:
-            each = waiting.popleft()
-            uid = uid_of(each.obj) or f"{each.resource.plural}/{ObjectKey.of_object(each.obj)}"
-            if uid in whole or uid in known:
-                continue
-            each, owners = await self._with_owners(each)
-            whole[uid] = each
-            waiting += owners
-            waiting += await self._made_for(each)
-        return list(whole.values())
-
-    async def _with_owners(self, found: Found) -> tuple[Found, list[Found]]:
-        """Return an object without the owners that cannot be read, and the owners that can."""
-        owners, kept = [], []
-        references = owner_references_of(found.obj)
-        for reference, raw in zip(references, metadata_of(found.obj).get("ownerReferences") or (), strict=False):
-            try:
-                owner = await self._owner(found, reference)
-            except SourceError as error:
-                key = ObjectKey.of_object(found.obj)
-                self.assumptions.append(f"{found.resource.gvk.kind} {key} has no owner {reference.name}: {error}")
-                continue
-            kept.append(raw)
-            owners += [owner] if owner else []
-        if len(kept) == len(references):
-            return found, owners
-        metadata = {**metadata_of(found.obj), "ownerReferences": kept}
-        return Found(found.resource, {**found.obj, "metadata": metadata}), owners
-
-    async def _owner(self, found: Found, reference: OwnerReference) -> Found | None:
-        """Return the owner, None if it is gone, as far as the reference is concerned."""
-        await self.definitions.install(reference.gvk.group)
-        resource = await self.definitions.resource_of(reference.gvk)
-        if resource is None:
-            return None
-        namespace = ObjectKey.of_object(found.obj).namespace if resource.namespaced else ""
-        owner = await self.source.get(resource, ObjectKey(namespace, reference.name))
-        return Found(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
-
-    async def _made_for(self, found: Found) -> list[Found]:
-        gvk = found.resource.gvk
-        made: list[Found] = []
-        for group, version, plural in _MADE_BY.get((gvk.group, gvk.kind), ()):
-            resource = await self.definitions.resource(group, version, plural)
-            if resource is None:
-                continue
-            namespace, labels = ObjectKey.of_object(found.obj).namespace, _selector_of(found.obj)
-            objects = await self.source.list(resource, namespace, labels=labels)
-            made += [Found(resource, each) for each in objects if uid_of(found.obj) in _owner_uids(each)]
-        return made
-
-
-def _owner_uids(obj: RawObject) -> Iterator[str]:
-    return (reference.uid for reference in owner_references_of(obj))
-
-
-def _selector_of(obj: RawObject) -> str:
-    """Return the labels by which a workload finds what it has made; empty if expressions or nothing select it."""
-    spec: dict[str, Any] = obj.get("spec") or {}
-    selector = spec.get("selector") or {}
-    labels = (
-        selector.get("matchLabels", {}) if "matchLabels" in selector or "matchExpressions" in selector else selector
-    )
-    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()) if isinstance(value, str))
-
-
-_GROUPS: Final = frozenset({"apps", "batch", "autoscaling", "policy"})
-_CORE: Final = frozenset({"pods", "services", "replicationcontrollers", "namespaces", "persistentvolumeclaims"})
-
-
-def need_controllers(info: RequestInfo) -> bool:
-    """Return whether a request changes what controllers look after; every removal does, because of its dependents."""
+def involves_controllers(info: RequestInfo) -> bool:
+    """Return whether controllers react to a request; to each removal they do, because of the dependents."""
     if not info.is_write or info.is_dry_run:
         return False
-    is_looked_after = info.group in _GROUPS or (not info.group and info.resource in _CORE)
-    return is_looked_after or info.is_removal
+    is_controlled = info.group in _CONTROLLED_GROUPS or (not info.group and info.resource in _CONTROLLED_IN_CORE)
+    return is_controlled or info.is_removal
 
 
 @dataclass(slots=True)
 class Controllers:
-    """Starts and stops the controllers of one control plane."""
+    """Starts and stops the controllers of one control plane.
+
+    Lazy ones don't start when they are needed but when a run reads the same path a second time after that: a run that
+    waits polls, and any other run sees nothing of their work. They take longer to start than most replays.
+    """
 
     plane: ControlPlane
-    are_needed: bool = False
+    are_lazy: bool = False
+    _are_needed: bool = False
     _are_running: bool = False
     _pauses: int = 0
+    _reads: set[str] | None = None
+    """The paths read since lazy controllers are needed; None if they aren't, or have started."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def need(self) -> None:
-        """Let controllers work from now on."""
-        self.are_needed = True
-        async with self._lock:
-            await self._follow()
+        """Start the controllers, unless they are lazy."""
+        if self.are_lazy and not self._are_needed:
+            self._reads = set() if self._reads is None else self._reads
+            return
+        self._are_needed = True
+        await self._adjust()
+
+    async def before_read(self, path: str) -> None:
+        """Start lazy controllers if they are needed and a run reads a path for the second time."""
+        if self._reads is None:
+            return
+        if path in self._reads:
+            self._reads, self._are_needed = None, True
+            await self._adjust()
+        else:
+            self._reads.add(path)
 
     async def pause(self) -> None:
-        """Return when no controller works any more, until ``resume``."""
+        """Return when the controllers no longer run, until ``resume``."""
         self._pauses += 1
-        async with self._lock:
-            await self._follow()
+        await self._adjust()
 
     async def resume(self) -> None:
-        """Let controllers work again, if they are needed."""
+        """Let the controllers run again, if they are needed."""
         self._pauses -= 1
-        async with self._lock:
-            await self._follow()
+        await self._adjust()
 
     async def rest(self) -> None:
-        """Stop the controllers until somebody needs them again."""
-        self.are_needed = False
-        async with self._lock:
-            await self._follow()
+        """Stop the controllers until they are needed again."""
+        self._reads, self._are_needed = None, False
+        await self._adjust()
 
-    async def _follow(self) -> None:
-        should_run = self.are_needed and not self._pauses
-        if should_run != self._are_running:
+    async def _adjust(self) -> None:
+        async with self._lock:
+            should_run = self._are_needed and not self._pauses
+            if should_run == self._are_running:
+                return
             await run_in_thread(self._start if should_run else self._kill)
             self._are_running = should_run
 
@@ -201,28 +130,102 @@ class Controllers:
             self.plane.stop_component(component, grace_seconds=0)
 
 
-PREFETCHED_OBJECTS: Final = 500
-_DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
-_LISTS: Final = frozenset({"list", "watch", "deletecollection"})
-_NOT_STORED: Final = frozenset({"apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io"})
-_Place = tuple[str, str, str]
-"""Group, plural and namespace."""
-_List = tuple[_Place, str, str]
-"""A list with its selectors for labels and fields; without selectors it is complete."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object of the source and its resource."""
+
+    resource: ApiResource
+    obj: RawObject
+
+    @property
+    def key(self) -> ObjectKey:
+        """The key of the object."""
+        return ObjectKey.of_object(self.obj)
+
+    @property
+    def scope(self) -> _Scope:
+        """The scope of the object."""
+        return _scope(self.resource, self.key.namespace)
+
+    @property
+    def made_by_controllers(self) -> tuple[tuple[str, str, str], ...]:
+        """The resources that a controller creates for it."""
+        gvk = self.resource.gvk
+        return _MADE_BY.get((gvk.group, gvk.kind), ())
+
+
+def _scope(resource: ApiResource, namespace: str) -> _Scope:
+    return (resource.gvk.group, resource.plural, namespace)
 
 
 @dataclass(slots=True)
-class Imported:
-    """What a sandbox has of its source."""
+class Relatives:
+    """Collects objects with their owners and the objects that controllers made for them.
 
-    uids: set[str] = field(default_factory=set)
-    objects: dict[tuple[_Place, str], bool] = field(default_factory=dict)
-    """What was asked for by name, and whether it was there."""
+    ``assumptions`` are sentences about owners that cannot be read.
+    """
 
-    lists: set[_List] = field(default_factory=set)
+    source: Source
+    definitions: Definitions
+    assumptions: list[str] = field(default_factory=list)
 
-    namespaces: set[str] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
+    async def of(self, found: list[Found], known: frozenset[str]) -> list[Found]:
+        """Return objects with their relatives, excluding those whose uids are known. Raises SourceError."""
+        whole: dict[str, Found] = {}
+        waiting = deque(found)
+        while waiting:
+            each = waiting.popleft()
+            uid = uid_of(each.obj) or f"{each.resource.plural}/{each.key}"
+            if uid in whole or uid in known:
+                continue
+            each, owners = await self._with_owners(each)
+            whole[uid] = each
+            waiting += owners
+            for group, version, plural in each.made_by_controllers:
+                if resource := await self.definitions.resource(group, version, plural):
+                    objects = await self.source.list(resource, each.key.namespace, labels=_selector_of(each.obj))
+                    waiting += [Found(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
+        return list(whole.values())
+
+    async def _with_owners(self, found: Found) -> tuple[Found, list[Found]]:
+        """Return an object without the owners that cannot be read, and the owners that can."""
+        owners, kept = [], []
+        references = owner_references_of(found.obj)
+        for reference, raw in zip(references, metadata_of(found.obj).get("ownerReferences") or (), strict=False):
+            try:
+                owner = await self._owner(found, reference)
+            except SourceError as error:
+                text = f"{found.resource.gvk.kind} {found.key} has no owner {reference.name}: {error}"
+                self.assumptions.append(text)
+                continue
+            kept.append(raw)
+            owners += [owner] if owner else []
+        if len(kept) == len(references):
+            return found, owners
+        metadata = {**metadata_of(found.obj), "ownerReferences": kept}
+        return Found(found.resource, {**found.obj, "metadata": metadata}), owners
+
+    async def _owner(self, found: Found, reference: OwnerReference) -> Found | None:
+        """Return the owner, None if a reference points to an object that no longer exists."""
+        await self.definitions.install(reference.gvk.group)
+        resource = await self.definitions.resource_of(reference.gvk)
+        if resource is None:
+            return None
+        namespace = found.key.namespace if resource.namespaced else ""
+        owner = await self.source.get(resource, ObjectKey(namespace, reference.name))
+        return Found(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
+
+
+def _is_owned_by(obj: RawObject, uid: str) -> bool:
+    return any(reference.uid == uid for reference in owner_references_of(obj))
+
+
+def _selector_of(obj: RawObject) -> str:
+    """Return the labels of the objects that belong to a workload; empty if expressions or nothing select them."""
+    selector: dict[str, Any] = (obj.get("spec") or {}).get("selector") or {}
+    is_structured = "matchLabels" in selector or "matchExpressions" in selector
+    labels = selector.get("matchLabels", {}) if is_structured else selector
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()) if isinstance(value, str))
 
 
 @dataclass(slots=True)
@@ -238,16 +241,22 @@ class Importer:
     controllers: Controllers
     prefetches: bool = False
     relatives: Relatives = field(init=False)
-    imported: Imported = field(default_factory=Imported)
+    _uids: set[str] = field(default_factory=set)
+    _objects: dict[tuple[_Scope, str], bool] = field(default_factory=dict)
+    """The objects that were requested by name, and whether they exist."""
+    _lists: set[tuple[_Scope, str, str]] = field(default_factory=set)
+    """The lists with their selectors for labels and fields; without selectors they are complete."""
+    _namespaces: set[str] = field(default_factory=set)
+    _nodes: set[str] = field(default_factory=set)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        """Make what the importer works with."""
+        """Create the collector of relatives."""
         self.relatives = Relatives(self.source, self.definitions)
 
     @property
     def source(self) -> Source:
-        """What the sandbox is filled from."""
+        """The source of the sandbox."""
         return self.definitions.source
 
     @property
@@ -257,25 +266,25 @@ class Importer:
 
     @property
     def assumptions(self) -> list[str]:
-        """What could not be found out, as sentences."""
+        """What could not be determined, as sentences."""
         return self.relatives.assumptions
 
     def keys_of(self, resource: ApiResource) -> set[ObjectKey]:
         """Return the keys of the objects of a resource that were imported."""
         kind = (resource.gvk.group, resource.plural)
-        places = self.imported.objects.items()
-        return {ObjectKey(place[2], name) for (place, name), is_there in places if is_there and place[:2] == kind}
+        known = self._objects.items()
+        return {ObjectKey(scope[2], name) for (scope, name), exists in known if exists and scope[:2] == kind}
 
     async def before(self, info: RequestInfo, query: str, name: str) -> None:
-        """Import what a request asks about; ``name`` is that of an object to create. Raises SourceError."""
+        """Import the objects of a request; ``name`` is that of an object to create. Raises SourceError."""
         async with self._lock:
             if info.is_resource:
-                await self._import_for(info, dict(parse_qsl(query)), name)
-            if need_controllers(info):
+                await self._import_for(info, dict(parse_qsl(query)), info.name or name)
+            if involves_controllers(info):
                 await self.controllers.need()
 
     async def install(self, group: str) -> None:
-        """Make the kinds of a group known. Raises SourceError."""
+        """Define the kinds of a group in the sandbox. Raises SourceError."""
         async with self._lock:
             await self.definitions.install(group)
 
@@ -286,14 +295,14 @@ class Importer:
             return await self.definitions.resource_of(gvk)
 
     async def import_object(self, gvk: GVK, key: ObjectKey) -> bool:
-        """Import one object; return whether it is there. Raises SourceError."""
+        """Import one object; return whether it exists. Raises SourceError."""
         resource = await self.resource_of(gvk)
         if resource is None:
             return False
         async with self._lock:
             await self._import_namespace(key.namespace)
             await self._import_object(resource, key)
-            return self.imported.objects.get((_place(resource, key.namespace), key.name), False)
+            return self._objects.get((_scope(resource, key.namespace), key.name), False)
 
     async def import_all(self, gvk: GVK, namespace: str = "") -> list[RawObject]:
         """Import all objects of a kind, and return them. Raises SourceError."""
@@ -302,91 +311,81 @@ class Importer:
             return []
         async with self._lock:
             objects = await self.source.list(resource, namespace)
-            await self._store_list(resource, objects, (_place(resource, namespace), "", ""))
+            await self._store_list(resource, objects, namespace)
             return objects
 
     async def _import_for(self, info: RequestInfo, query: dict[str, str], name: str) -> None:
-        if info.group_resource == _DEFINITIONS:
-            await self._import_definitions(info.name or name)
+        if info.group_resource == _DEFINITIONS:  # a name ends with the group; without one, all are listed
+            for group in [name.partition(".")[2]] if name else await self._groups():
+                await self.definitions.install(group)
             return
         if info.group in _NOT_STORED:
             return
         resource = await self.definitions.resource(info.group, info.version, info.resource)
         if resource is None:
-            await self._check_aggregated(info)
+            await self._reject_aggregated(info)
             return
         if resource.is_virtual:
             return
         if info.namespace:
             await self._import_namespace(info.namespace)
-        if info.name or info.verb not in _LISTS:
-            if info.name or name:
-                await self._import_object(resource, ObjectKey(info.namespace, info.name or name))
-        else:
+        if name:
+            await self._import_object(resource, ObjectKey(info.namespace, name))
+        elif info.verb in _LISTS:
             labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-            await self._import_list(resource, info.namespace, labels, fields)
+            if not self._has_list(resource, info.namespace, labels, fields):
+                objects = await self.source.list(resource, info.namespace, labels=labels, fields=fields)
+                await self._store_list(resource, objects, info.namespace, labels, fields)
 
-    async def _import_definitions(self, name: str) -> None:
-        """Import the definitions of the group of a name; all there are if it is empty."""
-        for group in [name.partition(".")[2]] if name else await self._groups():
-            await self.definitions.install(group)
+    async def _reject_aggregated(self, info: RequestInfo) -> None:
+        if info.group in await self._groups() and not await self.source.definitions(info.group):
+            what = f"{info.resource}.{info.group} is served by an aggregated API server"
+            raise SourceError(f"{what}, which a sandbox does not have")
 
     async def _groups(self) -> list[str]:
-        """Return the names of the API groups that the source serves."""
         return [each["name"] for each in (await self.source.groups()).get("groups") or ()]
 
-    async def _check_aggregated(self, info: RequestInfo) -> None:
-        if info.group in await self._groups() and not await self.source.definitions(info.group):
-            raise SourceError(
-                f"{info.resource}.{info.group} is served by an aggregated API server, which a sandbox does not have"
-            )
-
     async def _import_object(self, resource: ApiResource, key: ObjectKey) -> None:
-        place = _place(resource, key.namespace)
-        if (place, key.name) in self.imported.objects or self._has_list(resource, key.namespace):
+        is_known = (_scope(resource, key.namespace), key.name) in self._objects
+        if is_known or self._has_list(resource, key.namespace):
             return
-        if self.prefetches and resource.namespaced and await self._prefetch(resource, key.namespace):
-            return
-        await self._get(resource, key)
+        if not (self.prefetches and resource.namespaced and await self._prefetch(resource, key.namespace)):
+            await self._get(resource, key)
 
     async def _get(self, resource: ApiResource, key: ObjectKey) -> None:
         found = await self.source.get(resource, key)
         if found is not None:
             await self._store([Found(resource, found)])
-        self.imported.objects.setdefault((_place(resource, key.namespace), key.name), False)
+        self._objects.setdefault((_scope(resource, key.namespace), key.name), False)
 
     async def _prefetch(self, resource: ApiResource, namespace: str) -> bool:
-        """Import all objects of a kind and namespace, unless they are too many or must not be listed."""
+        """Import all objects of a kind and namespace; return whether they can be listed and aren't too many."""
         try:
             objects = await self.source.list(resource, namespace)
         except SourceError:
             return False
-        if len(objects) > PREFETCHED_OBJECTS:
+        if len(objects) > MAX_PREFETCHED_OBJECTS:
             return False
-        await self._store_list(resource, objects, (_place(resource, namespace), "", ""))
+        await self._store_list(resource, objects, namespace)
         return True
 
-    async def _import_list(self, resource: ApiResource, namespace: str, labels: str, fields: str) -> None:
-        if self._has_list(resource, namespace, labels, fields):
-            return
-        objects = await self.source.list(resource, namespace, labels=labels, fields=fields)
-        await self._store_list(resource, objects, (_place(resource, namespace), labels, fields))
-
     def _has_list(self, resource: ApiResource, namespace: str, labels: str = "", fields: str = "") -> bool:
-        """Return whether a list was imported, alone or within a larger one."""
-        places = {_place(resource, namespace), _place(resource, "")}
-        larger = {(place, *selectors) for place in places for selectors in ((labels, fields), ("", ""))}
-        return not larger.isdisjoint(self.imported.lists)
+        """Return whether a list was imported, by itself or within a larger one."""
+        scopes = {_scope(resource, namespace), _scope(resource, "")}
+        larger = {(scope, *selectors) for scope in scopes for selectors in ((labels, fields), ("", ""))}
+        return not larger.isdisjoint(self._lists)
 
-    async def _store_list(self, resource: ApiResource, objects: list[RawObject], listed: _List) -> None:
+    async def _store_list(
+        self, resource: ApiResource, objects: list[RawObject], namespace: str, labels: str = "", fields: str = ""
+    ) -> None:
         await self._store([Found(resource, each) for each in objects])
-        self.imported.lists.add(listed)
+        self._lists.add((_scope(resource, namespace), labels, fields))
 
     async def _import_namespace(self, name: str) -> None:
-        """Import a namespace and the service account that its pods have by default."""
-        if not name or name in self.imported.namespaces:
+        """Import a namespace and the default service account of its pods; without permission, create empty ones."""
+        if not name or name in self._namespaces:
             return
-        self.imported.namespaces.add(name)
+        self._namespaces.add(name)
         for plural, key in (("namespaces", ObjectKey("", name)), ("serviceaccounts", ObjectKey(name, "default"))):
             resource = await self.definitions.resource("", "v1", plural)
             if resource is None:
@@ -394,68 +393,50 @@ class Importer:
             try:
                 await self._get(resource, key)
             except SourceError as error:
-                await self._make(_bare(resource, key))
-                self.imported.objects[_place(resource, key.namespace), key.name] = True
-                self.assumptions.append(f"{resource.gvk.kind} {key} is taken for an empty one: {error}")
+                gvk = resource.gvk
+                metadata = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
+                await self._create({"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata})
+                self._objects[_scope(resource, key.namespace), key.name] = True
+                self.assumptions.append(f"{gvk.kind} {key} is assumed to be empty: {error}")
 
     async def _store(self, found: list[Found]) -> None:
         """Store objects with their relatives, unless they were stored before, or were found to be missing."""
-        fresh = [each for each in found if self._is_new(each)]
-        whole = await self.relatives.of(fresh, frozenset(self.imported.uids)) if fresh else []
-        whole = [each for each in whole if self._is_new(each)]
+        new = [each for each in found if (each.scope, each.key.name) not in self._objects]
+        whole = await self.relatives.of(new, frozenset(self._uids)) if new else []
+        whole = [each for each in whole if (each.scope, each.key.name) not in self._objects]
         if not whole:
             return
-        for namespace in sorted({ObjectKey.of_object(each.obj).namespace for each in whole}):
+        for namespace in sorted({each.key.namespace for each in whole}):
             await self._import_namespace(namespace)
-        has_workloads = any(each.is_workload for each in whole)
+        has_workloads = any(each.made_by_controllers for each in whole)
         if has_workloads:
             await self.controllers.pause()
         try:
-            await self._make_nodes_for(whole)
-            await self._put(whole)
+            await self._create_nodes_for(whole)
+            await self.store.put(
+                StoredObject(each.resource, each.obj, self.definitions.is_custom(each.resource)) for each in whole
+            )
+            for each in whole:
+                self._uids.add(uid_of(each.obj))
+                self._objects[each.scope, each.key.name] = True
         finally:
             if has_workloads:
                 await self.controllers.resume()
 
-    async def _put(self, whole: list[Found]) -> None:
-        await self.store.put(map(self._stored, whole))
-        for each in whole:
-            key = ObjectKey.of_object(each.obj)
-            self.imported.uids.add(uid_of(each.obj))
-            self.imported.objects[_place(each.resource, key.namespace), key.name] = True
-
-    async def _make_nodes_for(self, whole: list[Found]) -> None:
-        """Make simulated nodes in the place of those that pods run on: without its node a pod cannot end."""
+    async def _create_nodes_for(self, whole: list[Found]) -> None:
+        """Create simulated nodes in place of those of pods: without its node a pod cannot end."""
         pods = (each.obj for each in whole if each.resource.gvk.kind == "Pod")
         names = {str(name) for pod in pods if (name := (pod.get("spec") or {}).get("nodeName"))}
-        for name in sorted(names - self.imported.nodes):
-            self.imported.nodes.add(name)
-            await self._make(node(name))
+        for name in sorted(names - self._nodes):
+            self._nodes.add(name)
+            await self._create(node(name))
 
-    async def _make(self, obj: RawObject) -> None:
-        """Make an object that the source does not show, unless the sandbox has it."""
+    async def _create(self, obj: RawObject) -> None:
+        """Create an object that the source does not show, unless the sandbox has it."""
         try:
             await self.client.create(obj)
         except ConflictError:
             return
         except KubeError as error:
-            raise SourceError(
-                f"{obj['kind']} {ObjectKey.of_object(obj)} cannot be made in the sandbox: {error}"
-            ) from error
-
-    def _stored(self, found: Found) -> StoredObject:
-        group, plural = found.resource.gvk.group, found.resource.plural
-        return StoredObject(found.resource, found.obj, self.definitions.is_custom(group, plural))
-
-    def _is_new(self, found: Found) -> bool:
-        key = ObjectKey.of_object(found.obj)
-        return (_place(found.resource, key.namespace), key.name) not in self.imported.objects
-
-
-def _place(resource: ApiResource, namespace: str) -> _Place:
-    return (resource.gvk.group, resource.plural, namespace)
-
-
-def _bare(resource: ApiResource, key: ObjectKey) -> RawObject:
-    metadata = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
-    return {"apiVersion": resource.gvk.api_version, "kind": resource.gvk.kind, "metadata": metadata}
+            name = f"{obj['kind']} {ObjectKey.of_object(obj)}"
+            raise SourceError(f"{name} cannot be created in the sandbox: {error}") from error

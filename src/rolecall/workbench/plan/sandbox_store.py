@@ -1,17 +1,15 @@
-"""Puts objects into the sandbox's etcd as they are in the source, with their uid, status, times and managed fields.
+"""Writes objects to the sandbox's etcd as they are in the source: with uid, status, times and managed fields.
 
-The API server would give each object that is created a new uid and an empty status. It reads from etcd whatever can be
-decoded, JSON included, so an object that is stored directly is served as it was. The keys are those of kube-apiserver
+The API server would give each created object a new uid and an empty status. It reads from etcd anything that can be
+decoded, including JSON, so it serves an object that is stored directly as it was. The keys are those of kube-apiserver
 (``pkg/kubeapiserver/default_storage_factory_builder.go`` and ``apiextensions-apiserver``).
 
-The API server answers a list from its cache as soon as the cache has come to etcd's revision, and takes for granted
-that each revision changes one object. So the last change of several is always a revision of its own: a list that begins
-after it has all of them.
+The API server answers a list from its cache as soon as the cache has reached etcd's revision, and assumes that each
+revision changes one object. So the last of several changes always has its own revision: a list that starts after it has
+all of them.
 
-Makes the kinds of the source known to the sandbox.
-
-A definition is created as it is in the source, apart from a conversion webhook, which the sandbox cannot reach: of such
-a kind the version that is asked for first is stored, and no other one can be used.
+``Definitions`` creates the CustomResourceDefinitions of the source as they are, except for a conversion webhook, which
+the sandbox cannot reach: of such a kind, the version requested first is stored, and no other version can be used.
 """
 
 import asyncio
@@ -38,7 +36,7 @@ MAX_TRANSACTION_BYTES: Final = 1 << 20
 """Below etcd's own limits: 128 operations and 1.5 MiB for a request."""
 
 DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
-"""Where the CustomResourceDefinitions are, below the prefix of all resources."""
+"""The location of the CustomResourceDefinitions, below the prefix of all resources."""
 
 _PREFIX: Final = "/registry"
 _NAMES: Final = {
@@ -60,14 +58,14 @@ class StoredObject:
 
     @property
     def etcd_key(self) -> str:
-        """The key under which the API server looks for it."""
+        """The key under which the API server expects it."""
         group, plural = self.resource.gvk.group, self.resource.plural
         kind = f"{group}/{plural}" if self.is_custom else _NAMES.get((group, plural), plural)
         key = ObjectKey.of_object(self.obj)
         return "/".join(part for part in (_PREFIX, kind, key.namespace, key.name) if part)
 
     def to_json(self) -> bytes:
-        """Return what is stored: all but the version, which is that of the store."""
+        """Return the stored form, without the resource version, which comes from the store."""
         metadata = {name: value for name, value in metadata_of(self.obj).items() if name != "resourceVersion"}
         gvk = self.resource.gvk
         whole = {**self.obj, "apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
@@ -75,7 +73,7 @@ class StoredObject:
 
 
 class EtcdStore:
-    """The etcd of a sandbox, through the JSON gateway on its socket. Close it at the end."""
+    """The etcd of a sandbox, accessed through the JSON gateway on its socket. Close it at the end."""
 
     def __init__(self, socket: Path) -> None:
         # A path of a socket has at most 107 bytes.
@@ -87,37 +85,37 @@ class EtcdStore:
         await self._session.close()
 
     async def put(self, objects: Iterable[StoredObject]) -> None:
-        """Store objects; what does not fit into one transaction is stored in several. Raises SourceError."""
+        """Store objects, in several transactions if they don't fit into one. Raises SourceError."""
         puts = ({"key": _text(each.etcd_key), "value": _text(each.to_json())} for each in objects)
-        await self._change({"request_put": put} for put in puts)
+        await self._write({"request_put": put} for put in puts)
 
     async def revision(self) -> int:
         """Return the revision of the last write. Raises SourceError."""
-        answer = await self._ask("range", {"key": _text(_PREFIX), "keys_only": True})
-        return int(answer["header"]["revision"])
+        found = await self._send("range", {"key": _text(_PREFIX), "keys_only": True})
+        return int(found["header"]["revision"])
 
     async def remove_newer(self, revision: int, *, except_below: tuple[str, ...] = ()) -> None:
-        """Remove what was stored first after a revision, apart from some resources. Raises SourceError."""
+        """Remove the objects created after a revision, except for some resources. Raises SourceError."""
         every = {"key": _text(f"{_PREFIX}/"), "range_end": _text(f"{_PREFIX}0"), "keys_only": True}
-        answer = await self._ask("range", {**every, "min_create_revision": revision + 1})
-        keys = [base64.b64decode(each["key"]).decode() for each in answer.get("kvs") or ()]
+        found = await self._send("range", {**every, "min_create_revision": revision + 1})
+        keys = [base64.b64decode(each["key"]).decode() for each in found.get("kvs") or ()]
         kept = tuple(f"{_PREFIX}/{name}" for name in except_below)
-        await self._change({"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept))
+        await self._write({"request_delete_range": {"key": _text(key)}} for key in keys if not key.startswith(kept))
 
-    async def _change(self, operations: Iterable[dict[str, Any]]) -> None:
+    async def _write(self, operations: Iterable[dict[str, Any]]) -> None:
         for batch in _batches(operations):
-            await self._ask("txn", {"success": batch})
+            await self._send("txn", {"success": batch})
 
-    async def _ask(self, what: str, question: dict[str, Any]) -> dict[str, Any]:
-        async with self._session.post(f"http://etcd/v3/kv/{what}", json=question) as response:
+    async def _send(self, operation: str, content: dict[str, Any]) -> dict[str, Any]:
+        async with self._session.post(f"http://etcd/v3/kv/{operation}", json=content) as response:
             if response.status != 200:  # noqa: PLR2004 - OK
-                raise SourceError(f"the sandbox cannot keep what is imported: etcd answered {await response.text()}")
-            answer: dict[str, Any] = await response.json()
-            return answer
+                raise SourceError(f"the sandbox cannot store imported objects: etcd: {await response.text()}")
+            found: dict[str, Any] = await response.json()
+            return found
 
 
 def _batches(operations: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield operations in as few batches as possible, the last one in a batch of its own."""
+    """Yield operations in as few batches as possible, the last one in its own batch."""
     batch: list[dict[str, Any]] = []
     size = 0
     for operation in operations:
@@ -138,14 +136,14 @@ def _text(content: str | bytes) -> str:
 
 
 SERVED_WITHIN_SECONDS: Final = 15.0
-LOOK_EVERY_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 DEFINITION_KIND: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 _KEPT_METADATA: Final = ("name", "labels", "annotations")
 
 
 @dataclass(slots=True)
 class Definitions:
-    """The definitions in a sandbox, by what the source has; ``imported`` gets their names."""
+    """The definitions of the source in a sandbox; their names are added to ``imported``."""
 
     source: Source
     client: Client
@@ -153,11 +151,11 @@ class Definitions:
     _groups: set[str] = field(default_factory=set)
     _known: dict[tuple[str, str], RawObject] = field(default_factory=dict)
     _stored: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The only version that can be used of a kind with a conversion webhook."""
+    """The usable version of each kind with a conversion webhook."""
 
-    def is_custom(self, group: str, plural: str) -> bool:
+    def is_custom(self, resource: ApiResource) -> bool:
         """Return whether a definition defines a resource."""
-        return (group, plural) in self._known
+        return (resource.gvk.group, resource.plural) in self._known
 
     async def install(self, group: str) -> None:
         """Create the definitions of a group, once. Raises SourceError."""
@@ -174,7 +172,7 @@ class Definitions:
         try:
             return await self.client.resource_for_path(group, version, plural)
         except KubeError as error:
-            raise SourceError(f"the sandbox does not tell what {group}/{version} serves: {error}") from error
+            raise SourceError(f"the resources of {group}/{version} in the sandbox are unknown: {error}") from error
 
     async def resource_of(self, gvk: GVK) -> ApiResource | None:
         """Return the resource of a kind, None if the sandbox does not serve it. Raises SourceError."""
@@ -183,46 +181,43 @@ class Definitions:
         except UnknownKindError:
             return None
         except KubeError as error:
-            raise SourceError(f"the sandbox does not tell what {gvk} is: {error}") from error
+            raise SourceError(f"the resource of {gvk} in the sandbox is unknown: {error}") from error
         await self._use_version(gvk.group, gvk.version, resource.plural)
         return resource
 
     async def _create(self, definition: RawObject) -> None:
         created = without_webhook(definition)
-        spec = created["spec"]
-        self.imported.add(created["metadata"]["name"])
+        name, spec = created["metadata"]["name"], created["spec"]
+        group, plural = spec["group"], spec["names"]["plural"]
+        self.imported.add(name)
         try:
-            await self._create_or_replace(created)
+            try:
+                await self.client.create(created)
+            except ConflictError:  # left from another source of the same sandbox
+                found = await self.client.get(DEFINITION_KIND, ObjectKey.of_object(created))
+                await self.client.replace({**found, "spec": spec})
         except KubeError as error:
-            raise SourceError(f"the definition {created['metadata']['name']} cannot be imported: {error}") from error
-        self._known[spec["group"], spec["names"]["plural"]] = definition
-        served = [each["name"] for each in spec["versions"] if each.get("served")]
-        for version in served:
-            await self._wait_until_served(spec["group"], version, spec["names"]["plural"])
-
-    async def _create_or_replace(self, created: RawObject) -> None:
-        try:
-            await self.client.create(created)
-        except ConflictError:  # left from another source of the same sandbox
-            found = await self.client.get(DEFINITION_KIND, ObjectKey.of_object(created))
-            await self.client.replace({**found, "spec": created["spec"]})
+            raise SourceError(f"the definition {name} cannot be imported: {error}") from error
+        self._known[group, plural] = definition
+        for version in (each["name"] for each in spec["versions"] if each.get("served")):
+            await self._wait_until_served(group, version, plural)
 
     async def _wait_until_served(self, group: str, version: str, plural: str) -> None:
-        for _ in range(int(SERVED_WITHIN_SECONDS / LOOK_EVERY_SECONDS)):
+        for _ in range(int(SERVED_WITHIN_SECONDS / POLL_SECONDS)):
             if await self.client.resource_for_path(group, version, plural):
                 return
-            await asyncio.sleep(LOOK_EVERY_SECONDS)  # discovery has no watch
+            await asyncio.sleep(POLL_SECONDS)  # discovery has no watch
         raise SourceError(f"the sandbox did not serve {plural}.{group}/{version} within {SERVED_WITHIN_SECONDS:.0f} s")
 
     async def _use_version(self, group: str, version: str, plural: str) -> None:
-        """Store objects of a kind with a conversion webhook in the version that is asked for."""
+        """Store the objects of a kind with a conversion webhook in the requested version."""
         definition = self._known.get((group, plural))
         if definition is None or not has_webhook(definition):
             return
         used = self._stored.setdefault((group, plural), version)
         if used != version:
             raise SourceError(
-                f"{plural}.{group} is asked for in the versions {used} and {version}: the webhook that converts"
+                f"{plural}.{group} is requested in the versions {used} and {version}: the webhook that converts"
                 " between them cannot be reached from a sandbox; use one version in the role and in watches.yaml"
             )
         key = ObjectKey("", f"{plural}.{group}")
@@ -240,7 +235,7 @@ def has_webhook(definition: RawObject) -> bool:
 
 
 def without_webhook(definition: RawObject) -> RawObject:
-    """Return a definition as it can be created: without status, and without a conversion webhook."""
+    """Return a definition that can be created: without status, and without a conversion webhook."""
     spec = copy.deepcopy(definition["spec"])
     if has_webhook(definition):
         spec["conversion"] = {"strategy": "None"}

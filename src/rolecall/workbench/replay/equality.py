@@ -1,12 +1,10 @@
-"""Whether values that two runs have written are the same, apart from what every run gets anew.
+"""Compares the values that two runs have written, regardless of differences that every run has.
 
-That is: uids and generated names, which are replaced by what they belong to, in the order in which they appear;
+These are uids and generated names, which are replaced by the objects they belong to, in the order in which they appear;
 resource versions; times; and secret values for which a record has placeholders.
 
-Times in texts, and whether two runs mean the same time by them.
-
-A run that is done again is later than the first one. So times count as the same if they are equally far from the start
-of their runs, within a tolerance. A run whose clock was set back means the same time by the time itself.
+A repeated run is later than the first one. So times are the same if their distances from the starts of their runs are
+equal, within a tolerance, or, for a run whose clock was set back, if the times themselves are.
 """
 
 import json
@@ -19,23 +17,24 @@ from typing import Any, Final
 
 from rolecall.runner.record.secret_values import IDENTIFYING, LAST_APPLIED
 from rolecall.runner.record.timeline import FIRST_MILLISECONDS, TIME, seconds_of
-from rolecall.workbench.replay.writes import RunWrites, decoded
+from rolecall.workbench.plan.shown_changes import text_in_base64
+from rolecall.workbench.replay.writes import RunWrites
 
 _DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?![\dT])")
 _NEAR_SECONDS: Final = 400 * 86400.0
-"""A number is taken for a POSIX time if it is not farther from the start than this."""
+"""A number is interpreted as a POSIX time if it is not farther from the start than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The starts of two runs, and how far times may be apart."""
+    """The starts of two runs, and the tolerance for times."""
 
     first: datetime
     second: datetime
     tolerance_seconds: float
 
     def are_same_texts(self, first: str, second: str) -> bool:
-        """Tell whether two texts are equal apart from times, which mean the same."""
+        """Return whether two texts are equal except for times, which have the same meaning."""
         for pattern, compare in ((TIME, self._are_same_times), (_DATE, self._are_same_dates)):
             one, two = pattern.findall(first), pattern.findall(second)
             if one and len(one) == len(two) and pattern.split(first) == pattern.split(second):
@@ -43,7 +42,7 @@ class Clocks:
         return False
 
     def are_same_numbers(self, first: float, second: float) -> bool:
-        """Tell whether two numbers are POSIX times that mean the same."""
+        """Return whether two numbers are POSIX times with the same meaning."""
         scale = 1000.0 if first >= FIRST_MILLISECONDS else 1.0
         return self._are_near(first / scale, second / scale)
 
@@ -64,7 +63,7 @@ class Clocks:
 
 _LEAST_TOLERANCE_SECONDS: Final = 10.0
 _DURATION: Final = re.compile(r"(?P<unit>Seconds|Millis|Milliseconds)$")
-"""How the names of fields with durations end."""
+"""The suffixes of the names of fields with durations."""
 
 _VALUES: Final = ("data", "stringData")
 _VALUE_PATHS: Final = tuple(f"/{name}" for name in _VALUES)
@@ -86,7 +85,7 @@ class _Names:
             self._pattern = re.compile("|".join(map(re.escape, found)))
 
     def replaced_in(self, text: str) -> str:
-        """Return a text with what the values stand for in their places."""
+        """Return a text with the values replaced by the objects they stand for."""
         return self._pattern.sub(lambda match: self._token(match[0]), text) if self._pattern else text
 
     def _token(self, value: str) -> str:
@@ -102,7 +101,7 @@ class _Names:
 
 
 class Equality:
-    """Compares what a recorded run has written with what another run has written."""
+    """Compares the values that a recorded run has written with those of another run."""
 
     def __init__(self, record: RunWrites, run: RunWrites) -> None:
         self._record, self._run = record, run
@@ -122,7 +121,7 @@ class Equality:
         return self._names[0 if is_recorded else 1].replaced_in(text)
 
     def unified(self, before: Any, after: Any, *, is_hidden: bool = False) -> Any:
-        """Return ``after`` with the values of ``before`` wherever they are the same: equal if nothing else differs."""
+        """Return ``after`` with the values of ``before`` where they are the same: equal if nothing else differs."""
         if isinstance(before, dict) and isinstance(after, dict):
             return self._unified_mapping(before, after, is_hidden=is_hidden)
         if isinstance(before, list) and isinstance(after, list):
@@ -136,14 +135,13 @@ class Equality:
         return after
 
     def unified_status(self, before: Any, after: Any) -> Any:
-        """Return the same for a status, which may also tell how long something took."""
+        """Do the same for a status, which may also contain durations."""
         return self.unified(before, self._with_durations(before, after))
 
     def with_hidden_values(self, before: Any, after: Any) -> Any:
-        """Return the body of a write to a Secret with those of the record's values that were masked in place only.
+        """Return a write to a Secret with the values of the record that were masked only in place.
 
-        That are values too short, or too common, to be searched in a whole record. All that is left of them is their
-        length.
+        They are too short, or too common, to be searched in a whole record: only their length is known.
         """
         if isinstance(before, list) and isinstance(after, list):
             pairs = zip(before, after, strict=False)
@@ -163,7 +161,7 @@ class Equality:
         return found
 
     def are_same_texts(self, before: str, after: str, *, is_hidden: bool = False) -> bool:
-        """Tell whether a text of the record and one of the run are the same."""
+        """Return whether a text of the record and one of the run are the same."""
         if before == after or (before in self._record.versions and after in self._run.versions):
             return True
         if is_hidden and len(before) == len(after):
@@ -190,18 +188,18 @@ class Equality:
         return before if self.with_hidden_values(one, self.unified(one, two)) == one else after
 
     def _with_forms(self, before: Any, after: Any) -> Any:
-        """Return a Secret's values with those of the record that are as long and have no placeholder to compare."""
+        """Return a Secret's values with those of the record that have the same length and no placeholder."""
         if isinstance(before, dict) and isinstance(after, dict):
             return {key: self._with_forms(before.get(key), value) for key, value in after.items()}
         if not (isinstance(before, str) and isinstance(after, str)):
             return after
         if len(before) != len(after) or before.count("=") != after.count("="):  # the padding of base64 tells a length
             return after
-        has_placeholder = self._placeholder and self._placeholder.search(f"{before}\n{decoded(before)}")
+        has_placeholder = self._placeholder and self._placeholder.search(f"{before}\n{text_in_base64(before)}")
         return after if has_placeholder else before
 
     def _with_durations(self, before: Any, after: Any) -> Any:
-        """Return a status with the durations of another one, as far as they are no longer apart than runs are."""
+        """Return a status with the durations of another one, unless they differ by more than the tolerance."""
         if not (isinstance(before, dict) and isinstance(after, dict)):
             return after
         found = {}
@@ -215,15 +213,15 @@ class Equality:
         return found
 
     def _are_same_secrets(self, before: str, after: str) -> bool:
-        """Tell whether two texts are equal apart from secret values that the run did not read from the cluster.
+        """Return whether two texts are equal except for secret values that the run did not read from the cluster.
 
-        What was read is the same placeholder in both runs. A value that came from elsewhere, or was made by the role,
-        is a placeholder in the record only; it has its length, and it is the same at every place.
+        A value that was read is the same placeholder in both runs. A value from elsewhere, or one that the role
+        generated, is a placeholder only in the record: it has the same length, and is equal in every place.
         """
         if self._placeholder is None:
             return False
         if not self._placeholder.search(before):
-            before, after = decoded(before), decoded(after)
+            before, after = text_in_base64(before), text_in_base64(after)
             if not before or not after or not self._placeholder.search(before):
                 return False
         values = _values_at(self._placeholder, before, after)
@@ -238,7 +236,7 @@ class Equality:
 
 
 def _values_at(placeholder: re.Pattern[str], before: str, after: str) -> list[tuple[str, str]] | None:
-    """Return the placeholders in a text with what another text has there, None if they differ elsewhere."""
+    """Return the placeholders in a text with their counterparts in another, None if the texts differ elsewhere."""
     found, end = [], 0
     if len(before) != len(after):
         return None

@@ -1,7 +1,7 @@
-"""The kinds that a record knows, from its discovery and its head, and CustomResourceDefinitions for them.
+"""The kinds in a record, from its discovery and its head, and CustomResourceDefinitions for them.
 
-Definitions are those of the project as far as it has them. For other kinds they are made from what discovery says, with
-a schema that takes every field: the record does not tell the schema.
+Definitions come from the project if it has them. For other kinds they are created from discovery, with a schema that
+accepts every field, because a record doesn't have the schema.
 """
 
 import json
@@ -41,7 +41,7 @@ _BUILT_IN: Final = frozenset(
 _SCALE: Final = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 _ANY_FIELD: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _APPROVAL: Final = {"api-approved.kubernetes.io": "unapproved, this stands in for the definition of another cluster"}
-"""The API server asks for it in groups that end in ``k8s.io``."""
+"""The API server requires it in groups that end in ``k8s.io``."""
 
 
 def project_definitions(project: Path) -> tuple[RawObject, ...]:
@@ -57,8 +57,8 @@ class RecordedKinds:
         self._resources: dict[GVK, ApiResource] = {}
         self._definitions = tuple(definitions)
         self._groups: dict[str, list[str]] = {}
-        for path, answer in _discovered(record):
-            self._add_discovery(path, answer)
+        for path, response in _discovered(record):
+            self._add_discovery(path, response)
         for resource in map(_of_head, record.head.get("resources", ())):
             self._add(resource)
         self._recorded = {*self._resources, GVK.of_object(record.head["object"])}
@@ -66,16 +66,16 @@ class RecordedKinds:
             self._add_defined(definition["spec"])
 
     def find(self, group: str, plural: str) -> ApiResource | None:
-        """Return a kind by its plural name, in any version; None if the record does not know it."""
+        """Return a kind by its plural name, in any version; None if it is not in the record."""
         alike = (each for each in self._resources.values() if (each.gvk.group, each.plural) == (group, plural))
         return next(alike, None)
 
     def by_kind(self, gvk: GVK) -> ApiResource | None:
-        """Return a kind, None if the record does not know it."""
+        """Return a kind, None if it is not in the record."""
         return self._resources.get(gvk)
 
     def groups(self) -> RawObject:
-        """Return the APIGroupList of the cluster, as far as the record knows it."""
+        """Return the APIGroupList of the cluster, with the groups in the record."""
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*each) for each in self._groups.items()]}
 
     def definitions_of(self, group: str) -> list[RawObject]:
@@ -89,7 +89,7 @@ class RecordedKinds:
         return [self._definition(each) for each in by_plural.values()]
 
     def _definition(self, resources: list[ApiResource]) -> RawObject:
-        """Return the definition of a kind: that of the project, unless it does not have what the record has."""
+        """Return the definition of a kind: that of the project, unless it lacks the versions in the record."""
         wanted = resources[0].gvk
         recorded = [each for each in resources if each.gvk in self._recorded]
         for definition in self._definitions:
@@ -98,7 +98,7 @@ class RecordedKinds:
                 served = {each["name"] for each in spec["versions"] if each.get("served") is not False}
                 if not recorded or {each.gvk.version for each in recorded} & served:
                     return definition
-        return _made(recorded)
+        return _created(recorded)
 
     def _add_discovery(self, path: str, answer: RawObject) -> None:
         kind = answer.get("kind")
@@ -114,7 +114,7 @@ class RecordedKinds:
                 self._add(resource)
 
     def _add_defined(self, spec: RawObject) -> None:
-        """Add the kind of a definition: the run need not have asked for what the role asks for today."""
+        """Add the kind of a definition: the role may request kinds now that the recorded run did not."""
         for version in (each for each in spec["versions"] if each.get("served") is not False):
             gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
             subresources = frozenset(version.get("subresources") or ())
@@ -130,14 +130,14 @@ class RecordedKinds:
 
 
 def _discovered(record: StoredRecord) -> Iterator[tuple[str, RawObject]]:
-    """Yield the paths and answers of discovery, as far as their files are beside the record."""
+    """Yield the paths and responses of discovery whose files are next to the record."""
     known = {(each["path"], each.get("answer", {}).get("discovery")) for each in record.exchanges}
     for path, digest in sorted((path, digest) for path, digest in known if digest):
         file = record.path.parent / DISCOVERY / f"{digest.replace(':', '-')}.json"
         try:
             answer = json.loads(file.read_bytes())
         except (OSError, ValueError):
-            continue  # what the head says of the kinds has to do
+            continue  # the head of the record has some kinds, too
         if isinstance(answer, dict):
             yield path, answer
 
@@ -175,8 +175,8 @@ def _group(name: str, versions: list[str]) -> RawObject:
     return {"name": name, "versions": found, "preferredVersion": found[0]}
 
 
-def _made(resources: list[ApiResource]) -> RawObject:
-    """Return a definition for the versions of one kind."""
+def _created(resources: list[ApiResource]) -> RawObject:
+    """Create a definition for the versions of one kind."""
     first = resources[0]
     kind = first.gvk.kind
     return {

@@ -1,13 +1,8 @@
-"""The writes of a run, and the values that another run of the same role would get differently.
+"""The writes of a run, and the values in it that another run of the same role would get differently.
 
-Writes are in the order of each host, the hosts by name: hosts work at the same time, and their order among each other
-says nothing.
-
-A run as lines, those of a record: a recorded run has them already, one that has just ended in a sandbox gets them.
-
-The lines of a run that has just ended are not masked: they stay in memory.
-
-Text in base64.
+A recorded run has its exchanges and tasks as the lines of its file; a run that has just ended in a sandbox is converted
+to such lines, which are not masked and stay in memory. Writes are in the order of each host, the hosts by name: hosts
+work concurrently, so their relative order has no meaning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,19 +16,25 @@ from rolecall.kube.references import SECRETS, RawObject
 from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, decompress, media_type, objects_in
 from rolecall.runner.proxy.request_info import READ_VERBS, WRITE_VERBS
 from rolecall.runner.record.document import content_of
-from rolecall.runner.record.masking import decode_base64
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import KeptExchange, RunRecord
 from rolecall.runner.runs.planned.clock import TaskStart
 from rolecall.workbench.plan.model import TaskName
-from rolecall.workbench.replay.recorded_cluster import parse_time
+from rolecall.workbench.plan.shown_changes import text_in_base64
+from rolecall.workbench.replay.recorded_cluster import is_dry_run, parse_time
+
+UNKNOWN_TASK: Final = TaskName("a task that did not end")
 
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
+_STREAMS: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
+_CONTENTS: Final = ("json", "lines", "text", "base64")
+_OK: Final = 200
+_SUCCESSES: Final = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
 class RunLines:
-    """The object that a run was for, its exchanges and tasks, and what secret values are replaced by."""
+    """The object of a run, its exchanges and tasks, and the placeholders that replace secret values."""
 
     obj: RawObject
     exchanges: tuple[Line, ...]
@@ -62,7 +63,7 @@ class RunLines:
         return cls(record.obj, exchanges, tasks, record.started, summary.duration_seconds if summary else 0.0)
 
     def task_starts(self) -> list[TaskStart]:
-        """Return when the tasks started, in this order; records of before this was recorded have no times."""
+        """Return when the tasks started, in this order; older records don't have these times."""
         found = (
             TaskStart(each["name"], each["host"], time.timestamp())
             for each in self.tasks
@@ -70,19 +71,19 @@ class RunLines:
         )
         return sorted(found, key=lambda each: each.seconds)
 
+    def task_names(self) -> dict[tuple[str, str], TaskName]:
+        """Return the names of the tasks by their idents and hosts."""
+        return {(each["task"], each["host"]): TaskName(each["name"], each["place"]) for each in self.tasks}
+
     def objects(self) -> Iterator[tuple[RawObject, str]]:
-        """Yield the primary and every object in an answer, with its plural name."""
+        """Yield the primary and every object in a response, each with its plural name."""
         yield self.obj, ""
         for exchange in self.exchanges:
-            answer = exchange.get("answer", {})
-            for obj in (*objects_in(answer.get("json")), *_watched(answer)):
+            response = exchange.get("answer", {})
+            events = (each.get("object") for each in response.get("lines") or () if isinstance(each, dict))
+            watched = (obj for obj in events if isinstance(obj, dict))
+            for obj in (*objects_in(response.get("json")), *watched):
                 yield obj, exchange.get("resource", "")
-
-
-def _watched(answer: Line) -> Iterator[RawObject]:
-    for event in answer.get("lines") or ():
-        if isinstance(event, dict) and isinstance(event.get("object"), dict):
-            yield event["object"]
 
 
 def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
@@ -107,27 +108,12 @@ def _exchange(number: int, kept: KeptExchange, record: RunRecord) -> Line:
     return line
 
 
-def decoded(text: str) -> str:
-    """Return the text that is encoded in another one, empty if there is none."""
-    try:
-        return (decode_base64(text) or b"").decode()
-    except UnicodeDecodeError:
-        return ""
-
-
-UNKNOWN_TASK: Final = TaskName("a task that did not end")
-_STREAMS: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
-_CONTENTS: Final = ("json", "lines", "text", "base64")
-_OK: Final = 200
-_REDIRECTION: Final = 300
-
-
 @dataclass(frozen=True, slots=True)
 class Write:
     """One write as its task sent it. ``body`` is decoded if it is JSON or YAML.
 
-    ``follows_secret`` tells that the run had read a Secret before, ``is_hidden`` that the record hides the texts, and
-    ``is_secret`` that what is written is a Secret.
+    With ``follows_secret`` the run had read a Secret before, with ``is_hidden`` the record hides the texts, and with
+    ``is_secret`` the object is a Secret.
     """
 
     number: int
@@ -145,23 +131,23 @@ class Write:
 
     @property
     def target(self) -> str:
-        """Its path and query, as people read them."""
+        """Its path and query, not encoded."""
         query = "&".join(f"{name}={value}" for name, value in self.query)
         return f"{self.path}?{query}" if query else self.path
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the API server did what was asked."""
-        return self.status is not None and _OK <= self.status < _REDIRECTION
+        """Whether the API server accepted the write."""
+        return self.status in _SUCCESSES
 
 
 @dataclass(frozen=True, slots=True)
 class RunWrites:
     """The writes of one run.
 
-    ``uids`` tells of each uid in its answers what it belongs to, ``names`` the prefix of each generated name, and
-    ``versions`` are the resource versions. ``placeholders`` stand for secret values in a record; those that were read
-    from the cluster occur in ``read_text``.
+    ``uids`` has the object for each uid in its responses, ``names`` the prefix of each generated name, and ``versions``
+    the resource versions. ``placeholders`` stand for secret values in a record; those that were read from the cluster
+    occur in ``read_text``.
     """
 
     writes: tuple[Write, ...]
@@ -200,17 +186,18 @@ def writes_of(lines: RunLines) -> RunWrites:
 
 
 def _writes(lines: RunLines) -> Iterator[Write]:
-    tasks = {(task["task"], task["host"]): task for task in lines.tasks}
+    tasks = lines.task_names()
     hidden = {task["task"] for task in lines.tasks if task["hidden"]}
     follows_secret = False
     for exchange in lines.exchanges:
-        if exchange["verb"] in WRITE_VERBS and _changes_something(exchange):
-            task = tasks.get((exchange["task"], exchange["host"]))
+        is_secret = (exchange.get("group"), exchange.get("resource")) == SECRETS
+        is_stored = "resource" in exchange and exchange.get("subresource") not in _STREAMS
+        if exchange["verb"] in WRITE_VERBS and is_stored and not is_dry_run(exchange):
             content = exchange.get("request") or {}
             yield Write(
                 number=exchange["number"],
                 host=exchange["host"],
-                task=TaskName(task["name"], task["place"]) if task else UNKNOWN_TASK,
+                task=tasks.get((exchange["task"], exchange["host"]), UNKNOWN_TASK),
                 method=exchange["method"],
                 path=exchange["path"],
                 query=tuple((name, value) for name, value in exchange["query"]),
@@ -219,34 +206,21 @@ def _writes(lines: RunLines) -> Iterator[Write]:
                 status=exchange["status"],
                 follows_secret=follows_secret,
                 is_hidden=exchange["task"] in hidden,
-                is_secret=_is_about_secrets(exchange),
+                is_secret=is_secret,
             )
-        follows_secret = follows_secret or _has_read_secret(exchange)
-
-
-def _changes_something(exchange: Line) -> bool:
-    is_dry_run = any(name == "dryRun" for name, _ in exchange["query"])
-    return "resource" in exchange and not is_dry_run and exchange.get("subresource") not in _STREAMS
-
-
-def _has_read_secret(exchange: Line) -> bool:
-    return _is_about_secrets(exchange) and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
-
-
-def _is_about_secrets(exchange: Line) -> bool:
-    return (exchange.get("group"), exchange.get("resource")) == SECRETS
+        follows_secret |= is_secret and exchange["verb"] in READ_VERBS and exchange["status"] == _OK
 
 
 def _text_of_reads(exchanges: Iterable[Line]) -> str:
-    """Return all text in the answers to reads, that in base64 also decoded."""
+    """Return all text in the responses to reads, and the text that is encoded there in base64."""
     found = (exchange.get("answer", {}) for exchange in exchanges if exchange["verb"] in READ_VERBS)
-    return "\n".join(text for answer in found for text in _texts(answer))
+    return "\n".join(text for response in found for text in _texts(response))
 
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-        if plain := decoded(value):
+        if plain := text_in_base64(value):
             yield plain
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:

@@ -1,7 +1,4 @@
-"""How a plan reads.
-
-A plan for programs.
-"""
+"""A plan as text and as a JSON document."""
 
 import base64
 import json
@@ -13,49 +10,32 @@ import pytest
 
 from rolecall.kube.references import GVK, ObjectKey
 from rolecall.workbench.plan.model import ControllerChange, ObjectPlan, Plan, TaskName
-from rolecall.workbench.plan.output import Rendering, document_of
+from rolecall.workbench.plan.output import Line, document_of, lines_of
 from rolecall.workbench.plan.shown_changes import findings_of
 from tests.static.repository import ROOT
 from tests.unit.workbench.plan.plans import HIDDEN, TASK, change, config_map, object_plan, secret, write
 
-
-def rendered(*plans: ObjectPlan, **options: Any) -> list[str]:
-    assumptions, controllers = options.pop("assumptions", ()), options.pop("controllers", None)
-    plan = Plan(plans, assumptions=assumptions, controllers=controllers)
-    return [line.text for line in Rendering(plan, findings_of(plan), **options).lines()]
-
-
-def test_what_holds_for_all_objects_stands_at_the_end() -> None:
-    lines = rendered(object_plan(), assumptions=("pods become ready",))
-    assert lines[1] == "Assumed: pods become ready"
+SECRETS = "/api/v1/namespaces/ns/secrets"
+CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
+UNCHANGED = object_plan(change(config_map(), config_map()), requeue_after_seconds=60.0)
+TOTAL = "1 object planned, 1 unchanged; 0 to create, 0 to change, 0 to delete"
 
 
-def test_what_controllers_do_stands_after_the_objects_if_it_was_asked() -> None:
-    pods, gone = GVK("", "v1", "Pod"), ObjectKey("ns", "web-1-x7k")
-    found = (
-        ControllerChange(pods, ObjectKey("ns", "web-2-*"), is_deletion=False, count=3),
-        ControllerChange(pods, gone, is_deletion=True),
-    )
-    assert rendered(object_plan(), controllers=found)[1:-1] == [
-        "Kubernetes' controllers then:",
-        "  + Pod ns/web-2-* (3 of them)",
-        "  - Pod ns/web-1-x7k",
-        "",
-    ]
-    assert rendered(object_plan(), controllers=())[1] == "Kubernetes' controllers then make and delete nothing"
+def lines(*plans: ObjectPlan, options: dict[str, bool] | None = None, **fields: Any) -> list[Line]:
+    plan = Plan(plans, **fields)
+    return list(lines_of(plan, findings_of(plan), **(options or {})))
 
 
-def test_how_an_incomplete_plan_ends_is_not_told_of_the_runs() -> None:
-    lines = rendered(object_plan(stopped_at="Ask: no", failure="made up", status_after={"a": 1}, has_settled=False))
-    assert lines == [
-        "Foo ns/one: the plan is incomplete",
-        "  complete up to task Ask: no",
-        "",
-        "1 object planned, 0 unchanged, 1 incomplete; 0 to create, 0 to change, 0 to delete",
-    ]
+def rendered(*plans: ObjectPlan, options: dict[str, bool] | None = None, **fields: Any) -> list[str]:
+    return [line.text for line in lines(*plans, options=options, **fields)]
 
 
-def test_each_change_is_shown_with_the_tasks_that_made_it() -> None:
+def document(*plans: ObjectPlan, **fields: Any) -> Any:
+    plan = Plan(plans, **fields)
+    return json.loads(json.dumps(document_of(plan, findings_of(plan))))
+
+
+def test_each_change_is_shown_with_its_tasks() -> None:
     one = object_plan(
         change(None, config_map("made", {"a": "b"})),
         change(config_map("kept", {"a": "b"}), config_map("kept", {"a": "c"})),
@@ -66,7 +46,8 @@ def test_each_change_is_shown_with_the_tasks_that_made_it() -> None:
         rounds=3,
     )
     by = "      by foo : Write the settings (roles/foo/tasks/main.yml:3)"
-    assert rendered(one) == [
+    found = lines(one)
+    assert [line.text for line in found] == [
         "Foo ns/one: 1 to create, 1 to change, 1 to delete, status changes",
         "  + ConfigMap ns/made",
         by,
@@ -92,34 +73,25 @@ def test_each_change_is_shown_with_the_tasks_that_made_it() -> None:
         "",
         "1 object planned, 0 unchanged; 1 to create, 1 to change, 1 to delete",
     ]
+    styles = {line.text.strip(): line.style for line in found}
+    assert (styles["-  a: b"], styles["+  a: c"], styles["data:"]) == ("red", "green", "")
 
 
-UNCHANGED = object_plan(change(config_map(), config_map()), requeue_after_seconds=60.0)
-TOTAL = "1 object planned, 1 unchanged; 0 to create, 0 to change, 0 to delete"
-
-
-def test_what_stays_as_it_is_takes_one_line() -> None:
+def test_unchanged_object_takes_one_line_or_is_only_counted() -> None:
     assert rendered(UNCHANGED) == ["Foo ns/one: unchanged", TOTAL]
-
-
-def test_what_stays_as_it_is_can_be_counted_only_or_shown_with_all_that_is_known() -> None:
-    assert rendered(UNCHANGED, lists_unchanged=False) == [TOTAL]
-    details = ["Foo ns/one: unchanged", "  runs again in 1m", "", TOTAL]
-    assert rendered(UNCHANGED, lists_unchanged=False, is_verbose=True) == details
-
-
-def test_withheld_tasks_of_an_unchanged_object_are_not_forgotten() -> None:
     assert rendered(object_plan(withheld=(TASK,)))[0] == "Foo ns/one: unchanged (1 task not run)"
+    assert rendered(UNCHANGED, options={"lists_unchanged": False}) == [TOTAL]
+    details = ["Foo ns/one: unchanged", "  runs again in 1m", "", TOTAL]
+    assert rendered(UNCHANGED, options={"lists_unchanged": False, "is_verbose": True}) == details
 
 
 @pytest.mark.parametrize(
     ("values", "line"),
     [
         ({"failure": "no\nway"}, "  fails: no"),
-        (
-            {"stopped_at": "foo : Ask: it runs a command"},
-            "  complete up to task foo : Ask: it runs a command",
-        ),
+        ({"failure": "no\nway"}, "    way"),
+        ({"failure": "no"}, "Foo ns/one: would fail"),
+        ({"stopped_at": "foo : Ask: it runs a command"}, "  complete up to task foo : Ask: it runs a command"),
         ({"failure": "x", "has_settled": False, "rounds": 10}, "  did not settle after 10 rounds"),
         ({"failure": "x", "withheld": (TaskName("foo : Call"),)}, "  not run: foo : Call"),
         ({"failure": "x", "withheld": (TaskName("A", f"{Path.cwd()}/roles/a:3"),)}, "  not run: A (roles/a:3)"),
@@ -128,102 +100,56 @@ def test_withheld_tasks_of_an_unchanged_object_are_not_forgotten() -> None:
         ({"failure": "bell \a and \x1b[31m"}, "  fails: bell \\x07 and \\x1b[31m"),
     ],
 )
-def test_how_the_runs_end_is_told(values: dict[str, Any], line: str) -> None:
+def test_end_of_the_runs_is_shown(values: dict[str, Any], line: str) -> None:
     assert line in rendered(object_plan(**values))
 
 
-@pytest.mark.parametrize(
-    ("values", "head"),
-    [({"failure": "no"}, "Foo ns/one: would fail"), ({"stopped_at": "x"}, "Foo ns/one: the plan is incomplete")],
-)
-def test_the_head_says_what_is_wrong(values: dict[str, Any], head: str) -> None:
-    assert rendered(object_plan(change(None, config_map()), **values))[0] == head
+def test_incomplete_plan_hides_the_end_of_its_runs() -> None:
+    plan = object_plan(stopped_at="Ask: no", failure="made up", status_after={"a": 1}, has_settled=False)
+    assert rendered(plan) == [
+        "Foo ns/one: the plan is incomplete",
+        "  complete up to task Ask: no",
+        "",
+        "1 object planned, 0 unchanged, 1 incomplete; 0 to create, 0 to change, 0 to delete",
+    ]
 
 
-def test_the_total_counts_objects_by_what_happens_to_them() -> None:
-    plans = (
-        object_plan(failure="no"),
-        object_plan(stopped_at="x"),
-        UNCHANGED,
-        object_plan(change(None, config_map("shared"))),
-        object_plan(change(None, config_map("shared"))),
-    )
+def test_total_counts_objects_by_result() -> None:
+    shared = object_plan(change(None, config_map("shared")))
+    plans = (object_plan(failure="no"), object_plan(stopped_at="x"), UNCHANGED, shared, shared)
     total = "5 objects planned, 1 unchanged, 1 would fail, 1 incomplete; 1 to create, 0 to change, 0 to delete"
     assert rendered(*plans)[-1] == total
 
 
-def test_colours_tell_what_is_added_and_removed() -> None:
-    before, after = config_map(data={"a": "b"}), config_map(data={"a": "c"})
-    plan = Plan((object_plan(change(before, after)),))
-    lines = Rendering(plan, findings_of(plan)).lines()
-    styles = {line.text.strip(): line.style for line in lines}
-    assert (styles["-  a: b"], styles["+  a: c"], styles["data:"]) == ("red", "green", "")
+def test_assumptions_about_all_objects_follow_the_objects() -> None:
+    assert rendered(object_plan(), assumptions=("pods become ready",))[1] == "Assumed: pods become ready"
 
 
-def test_no_secret_is_in_any_line() -> None:
-    lines = rendered(object_plan(change(None, secret("aHVudGVyMg=="))))
-    assert "      +  password: (sensitive, 7 bytes)" in lines
-    assert not [line for line in lines if "aHVudGVyMg" in line or "hunter2" in line]
-
-
-SECRETS = "/api/v1/namespaces/ns/secrets"
-CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
-
-
-def documented(*plans: ObjectPlan, **fields: Any) -> Any:
-    plan = Plan(plans, **fields)
-    return json.loads(json.dumps(document_of(plan, findings_of(plan))))
-
-
-def full_plan() -> ObjectPlan:
-    post = write("POST", CONFIG_MAPS, config_map("made"))
-    return object_plan(
-        change(None, config_map("made")),
-        writes=(post,),
-        status_after={"ready": 1},
-        withheld=(TASK,),
-    )
-
-
-def test_what_controllers_do_is_in_the_document_if_it_was_asked() -> None:
-    pod = ControllerChange(GVK("", "v1", "Pod"), ObjectKey("ns", "web-*"), is_deletion=False, count=2)
-    identity = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-*"}
-    assert documented(object_plan(), controllers=(pod,))["controllers"] == [
-        {"action": "create", **identity, "count": 2}
+def test_changes_of_controllers_follow_the_objects_if_requested() -> None:
+    pod = GVK("", "v1", "Pod")
+    created = ControllerChange(pod, ObjectKey("ns", "web-2-*"), is_deletion=False, count=3)
+    deleted = ControllerChange(pod, ObjectKey("ns", "web-1-x7k"), is_deletion=True)
+    assert rendered(object_plan(), controllers=(created, deleted))[1:-1] == [
+        "Kubernetes' controllers then:",
+        "  + Pod ns/web-2-* (3 of them)",
+        "  - Pod ns/web-1-x7k",
+        "",
     ]
-    assert "controllers" not in documented(object_plan())
+    assert rendered(object_plan(), controllers=())[1] == "Kubernetes' controllers then create and delete nothing"
+    identity = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "web-2-*"}
+    assert document(object_plan(), controllers=(created,))["controllers"] == [
+        {"action": "create", **identity, "count": 3}
+    ]
+    assert "controllers" not in document(object_plan())
 
 
-def test_a_document_has_what_the_text_says() -> None:
-    found = documented(full_plan(), object_plan(name="two"))
-    assert (found["format"], found["result"]) == (1, "different")
-    assert found["counts"] == {
-        "objects": 2,
-        "same": 1,
-        "different": 1,
-        "incomplete": 0,
-        "failed": 0,
-        "create": 1,
-        "change": 0,
-        "delete": 0,
-    }
-    first, second = found["objects"]
-    task = {"name": TASK.name, "place": TASK.place}
-    [made] = first["changes"]
-    assert (made["action"], made["kind"], made["name"], made["tasks"]) == ("create", "ConfigMap", "made", [task])
-    assert made["before"] is None
-    assert made["after"]["metadata"] == {"name": "made", "namespace": "ns"}
-    assert first["status"] == {"before": {}, "after": {"ready": 1}, "diff": ["+ready: 1"]}
-    assert first["withheld"] == [task]
-    assert (second["result"], second["status"]) == ("same", None)
+def test_no_line_has_a_secret() -> None:
+    found = rendered(object_plan(change(None, secret("aHVudGVyMg=="))))
+    assert "      +  password: (sensitive, 7 bytes)" in found
+    assert not [line for line in found if "aHVudGVyMg" in line or "hunter2" in line]
 
 
-def test_a_failure_is_not_hidden_by_what_other_objects_do() -> None:
-    assert documented(full_plan(), object_plan(failure="no"))["result"] == "failed"
-    assert documented(full_plan(), object_plan(stopped_at="x"))["result"] == "incomplete"
-
-
-def test_no_secret_is_in_the_body_of_a_write() -> None:
+def test_no_body_of_a_write_has_a_secret() -> None:
     encoded = base64.b64encode(b"hunter2").decode()
     plan = object_plan(
         writes=(
@@ -234,24 +160,52 @@ def test_no_secret_is_in_the_body_of_a_write() -> None:
             write("DELETE", f"{CONFIG_MAPS}/hunter2"),
         )
     )
-    first, second, third, fourth, fifth = (each["body"] for each in documented(plan)["objects"][0]["writes"])
+    first, second, third, fourth, fifth = (each["body"] for each in document(plan)["objects"][0]["writes"])
     assert first["data"] == {"password": "(sensitive)"}
     assert second == {"stringData": {"pin": "(sensitive)"}}
     assert third["data"] == {"copy": "user:(sensitive)"}
     assert (fourth["metadata"]["name"], fourth["data"]) == ("private", {"short": "(sensitive)"})
     assert fifth is None
-    assert "hunter2" not in json.dumps(documented(plan))
+    assert "hunter2" not in json.dumps(document(plan))
 
 
-def test_the_reference_describes_each_field() -> None:
+FULL = object_plan(
+    change(None, config_map("made")),
+    writes=(write("POST", CONFIG_MAPS, config_map("made")),),
+    status_after={"ready": 1},
+    withheld=(TASK,),
+)
+
+
+def test_document_has_the_content_of_the_text() -> None:
+    found = document(FULL, object_plan(name="two"))
+    assert (found["format"], found["result"]) == (1, "different")
+    counts = {"objects": 2, "same": 1, "different": 1, "incomplete": 0, "failed": 0}
+    assert found["counts"] == counts | {"create": 1, "change": 0, "delete": 0}
+    first, second = found["objects"]
+    task = {"name": TASK.name, "place": TASK.location}
+    [made] = first["changes"]
+    assert (made["action"], made["kind"], made["name"], made["tasks"]) == ("create", "ConfigMap", "made", [task])
+    assert made["before"] is None
+    assert made["after"]["metadata"] == {"name": "made", "namespace": "ns"}
+    assert first["status"] == {"before": {}, "after": {"ready": 1}, "diff": ["+ready: 1"]}
+    assert first["withheld"] == [task]
+    assert (second["result"], second["status"]) == ("same", None)
+
+
+def test_failure_takes_precedence_over_other_results() -> None:
+    assert document(FULL, object_plan(failure="no"))["result"] == "failed"
+    assert document(FULL, object_plan(stopped_at="x"))["result"] == "incomplete"
+
+
+def test_reference_describes_each_field() -> None:
     page = (ROOT / "docs/reference/plan-format.md").read_text()
     described = set(re.findall(r"`(\w+)`", page))
-    document = documented(full_plan())
-    assert set(_fields(document)) <= described
+    assert set(_fields(document(FULL))) <= described
 
 
 def _fields(value: Any) -> Any:
-    """Yield the names of all fields, apart from those of the objects in Kubernetes."""
+    """Yield the names of all fields, except those of Kubernetes objects."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name

@@ -1,4 +1,4 @@
-"""What counts as a change, and what of it is shown."""
+"""The changes in a plan and how they are displayed: without noise, without secrets, equal in every plan."""
 
 import base64
 from dataclasses import replace
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rolecall.kube.references import RawObject
-from rolecall.workbench.plan.model import ExitCode, ObjectChange, ObjectPlan, Plan
+from rolecall.runner.record.timeline import diff_lines
+from rolecall.workbench.plan.model import ExitCode, ObjectChange, Plan
 from rolecall.workbench.plan.shown_changes import Action, ChangedObject, Findings, findings_of
 from tests.unit.workbench.plan.plans import HIDDEN, change, config_map, object_plan, secret, write
 
@@ -28,25 +29,31 @@ def shown(*changes: ObjectChange, **values: Any) -> ChangedObject:
     return found
 
 
+def after(*changes: ObjectChange, **values: Any) -> RawObject:
+    return shown(*changes, **values).after or {}
+
+
 def diff(*changes: ObjectChange, **values: Any) -> list[str]:
-    return shown(*changes, **values).difference.lines()
+    found = shown(*changes, **values)
+    return diff_lines(found.before, found.after)
 
 
-NOISE: dict[str, dict[str, Any]] = {
-    "resourceVersion": {"resourceVersion": "8"},
-    "uid": {"uid": "u-2"},
-    "generation": {"generation": 3},
-    "managedFields": {"managedFields": [{"manager": "other"}]},
-    "creationTimestamp": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-    "selfLink": {"selfLink": "/y"},
-    "what kubectl applied": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
-    "the revision of a Deployment": {"annotations": {"deployment.kubernetes.io/revision": "2"}},
-}
-
-
-@pytest.mark.parametrize("name", NOISE)
-def test_what_the_api_server_sets_is_no_change(name: str) -> None:
-    found = findings(change(config_map(), config_map(**NOISE[name])))
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"resourceVersion": "8"},
+        {"uid": "u-2"},
+        {"generation": 3},
+        {"managedFields": [{"manager": "other"}]},
+        {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        {"selfLink": "/y"},
+        {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+        {"annotations": {"deployment.kubernetes.io/revision": "2"}},
+    ],
+    ids="/".join,
+)
+def test_fields_of_the_api_server_are_no_change(noise: dict[str, Any]) -> None:
+    found = findings(change(config_map(), config_map(**noise)))
     assert (found.changes, found.result) == ((), ExitCode.SAME)
 
 
@@ -55,14 +62,14 @@ def test_other_annotations_are_a_change() -> None:
     assert diff(change(before, config_map(annotations={"note": "b"})))[-2:] == ["-    note: a", "+    note: b"]
 
 
-def test_a_status_is_the_work_of_controllers_unless_a_run_wrote_it() -> None:
-    before, after = (config_map() | {"status": {"ready": ready}} for ready in (1, 2))
-    assert findings(change(before, after)).changes == ()
-    assert diff(change(before, after, writes_status=True)) == [" status:", "-  ready: 1", "+  ready: 2"]
+def test_status_is_no_change_unless_a_run_wrote_it() -> None:
+    old, new = (config_map() | {"status": {"ready": ready}} for ready in (1, 2))
+    assert findings(change(old, new)).changes == ()
+    assert diff(change(old, new, writes_status=True)) == [" status:", "-  ready: 1", "+  ready: 2"]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "action"),
+    ("old", "new", "action"),
     [
         (None, config_map(), Action.CREATE),
         (config_map(), config_map(data={"a": "b"}), Action.CHANGE),
@@ -70,38 +77,38 @@ def test_a_status_is_the_work_of_controllers_unless_a_run_wrote_it() -> None:
         (config_map(), config_map(deletionTimestamp="2026-01-10T12:00:01Z"), Action.DELETE),
     ],
 )
-def test_an_action_is_told_by_what_is_there_before_and_after(
-    before: RawObject | None, after: RawObject | None, action: Action
+def test_action_follows_from_existence_before_and_after(
+    old: RawObject | None, new: RawObject | None, action: Action
 ) -> None:
-    assert shown(change(before, after)).action == action
+    assert shown(change(old, new)).action == action
 
 
-def test_what_an_object_is_stands_first() -> None:
-    made = config_map(data={"a": "b"})
-    turned = dict(reversed(made.items()))
-    assert list(shown(change(None, turned)).difference.after or {}) == ["apiVersion", "kind", "metadata", "data"]
+def test_object_starts_with_its_identity() -> None:
+    turned = dict(reversed(config_map(data={"a": "b"}).items()))
+    assert list(after(change(None, turned))) == ["apiVersion", "kind", "metadata", "data"]
 
 
-def test_what_was_created_and_deleted_again_is_no_change() -> None:
-    made = change(None, config_map())
-    assert findings(replace(made, after=None)).changes == ()
+def test_object_created_and_deleted_again_is_no_change() -> None:
+    assert findings(replace(change(None, config_map()), after=None)).changes == ()
 
 
-def test_values_of_secrets_are_never_shown() -> None:
-    found = shown(change(None, secret(base64_of(PHRASE)) | {"stringData": {"other": "123456789"}}))
-    after = found.difference.after or {}
-    assert after["data"] == {"password": "(sensitive, 13 bytes)"}
-    assert after["stringData"] == {"other": "(sensitive, 9 bytes)"}
-    assert after["metadata"]["name"] == "login"
+def test_secret_shows_sizes_instead_of_values() -> None:
+    found = after(change(None, secret(base64_of(PHRASE)) | {"stringData": {"other": "123456789"}}))
+    assert found["data"] == {"password": "(sensitive, 13 bytes)"}
+    assert found["stringData"] == {"other": "(sensitive, 9 bytes)"}
+    assert found["metadata"]["name"] == "login"
 
 
-def test_a_secret_value_that_differs_is_a_change() -> None:
-    before, after = (secret(base64_of(text)) for text in (PHRASE, PHRASE[::-1]))
-    assert diff(change(before, after)) == [
+def test_changed_secret_value_is_marked() -> None:
+    old, new = (secret(base64_of(text)) for text in (PHRASE, PHRASE[::-1]))
+    assert diff(change(old, new)) == [
         " data:",
         "-  password: (sensitive, 13 bytes)",
         "+  password: (sensitive, 13 bytes, changed)",
     ]
+    old, new = config_map(data={"copy": "old-secret"}), config_map(data={"copy": "new-secret"})
+    lines = diff(change(old, new), secrets=("old-secret", "new-secret"))
+    assert lines[1:] == ["-  copy: (sensitive)", "+  copy: (sensitive, changed)"]
 
 
 @pytest.mark.parametrize(
@@ -112,56 +119,45 @@ def test_a_secret_value_that_differs_is_a_change() -> None:
         (base64_of(PHRASE), "(sensitive)"),
     ],
 )
-def test_a_secret_value_is_hidden_wherever_it_was_copied(text: str, expected: str) -> None:
-    from_secret = change(None, secret(base64_of(PHRASE)))
+def test_copied_secret_value_is_hidden(text: str, expected: str) -> None:
     copied = change(None, config_map(data={"copy": text}))
-    found = findings(from_secret, copied).changes[1].difference.after or {}
+    found = findings(change(None, secret(base64_of(PHRASE))), copied).changes[1].after or {}
     assert found["data"]["copy"] == expected
-    found = shown(copied, secrets=(PHRASE,)).difference.after or {}
-    assert found["data"]["copy"] == expected
+    assert after(copied, secrets=(PHRASE,))["data"]["copy"] == expected
 
 
-def test_a_secret_value_of_a_write_is_hidden_in_what_the_run_says() -> None:
-    target = "/api/v1/namespaces/ns/secrets/login"
-    patch = write("PATCH", target, {"stringData": {"password": PHRASE}})
+def test_secret_value_of_a_write_is_hidden_in_a_failure() -> None:
+    patch = write("PATCH", "/api/v1/namespaces/ns/secrets/login", {"stringData": {"password": PHRASE}})
     found = findings(writes=(patch,), failure=f"cannot log in with {PHRASE}")
-    assert found.texts.shown(found.plan.failure) == "cannot log in with (sensitive)"
-    assert found.result == ExitCode.FAILED
+    assert (found.failure, found.result) == ("cannot log in with (sensitive)", ExitCode.FAILED)
 
 
-def test_a_copied_secret_value_that_differs_is_shown_as_changed() -> None:
-    before, after = config_map(data={"copy": "old-secret"}), config_map(data={"copy": "new-secret"})
-    lines = diff(change(before, after), secrets=("old-secret", "new-secret"))
-    assert lines[1:] == ["-  copy: (sensitive)", "+  copy: (sensitive, changed)"]
-
-
-def test_what_a_hidden_task_writes_is_hidden_apart_from_what_it_is() -> None:
-    after = config_map(data={"key": "value"}, labels={"app": "web"})
-    found = shown(change(None, after, HIDDEN)).difference.after or {}
+def test_hidden_task_shows_only_the_identity_of_an_object() -> None:
+    found = after(change(None, config_map(data={"key": "value"}, labels={"app": "web"}), HIDDEN))
     assert found["data"] == {"key": "(sensitive)"}
     assert found["metadata"] == {"name": "settings", "namespace": "ns", "labels": {"app": "web"}}
-
-
-def test_generated_names_are_the_same_in_every_plan() -> None:
-    made = config_map("web-x7k2p", generateName="web-")
-    other = config_map("web-zzzzz", generateName="web-", uid="u-9")
-    refers = config_map("refers", {"to": "web-zzzzz.ns.svc and web-x7k2p"}, ownerReferences=owners("web-x7k2p", "u-1"))
-    plan = Plan((object_plan(change(None, made), change(None, other)), object_plan(change(None, refers))))
-    first, second = findings_of(plan)
-    assert [str(each.key) for each in first.changes] == ["ns/web-<generated 1>", "ns/web-<generated 2>"]
-    after = second.changes[0].difference.after or {}
-    assert after["data"]["to"] == "web-<generated 2>.ns.svc and web-<generated 1>"
-    assert after["metadata"]["ownerReferences"] == [{"kind": "ConfigMap", "name": "web-<generated 1>"}]
 
 
 def owners(name: str, uid: str) -> list[dict[str, str]]:
     return [{"kind": "ConfigMap", "name": name, "uid": uid}]
 
 
-def test_another_owner_of_the_same_name_is_a_change() -> None:
-    before, after = (config_map(ownerReferences=owners("a", uid)) for uid in ("u-5", "u-6"))
-    assert diff(change(before, after))[-2:] == ["-    uid: u-5", "+    uid: u-6"]
-    assert findings(change(before, before)).changes == ()
+def test_generated_names_and_uids_are_equal_in_every_plan() -> None:
+    one = config_map("web-x7k2p", generateName="web-")
+    two = config_map("web-zzzzz", generateName="web-", uid="u-9")
+    refers = config_map("refers", {"to": "web-zzzzz.ns.svc and web-x7k2p"}, ownerReferences=owners("web-x7k2p", "u-1"))
+    plan = Plan((object_plan(change(None, one), change(None, two)), object_plan(change(None, refers))))
+    first, second = findings_of(plan)
+    assert [str(each.key) for each in first.changes] == ["ns/web-<generated 1>", "ns/web-<generated 2>"]
+    found = second.changes[0].after or {}
+    assert found["data"]["to"] == "web-<generated 2>.ns.svc and web-<generated 1>"
+    assert found["metadata"]["ownerReferences"] == [{"kind": "ConfigMap", "name": "web-<generated 1>"}]
+
+
+def test_another_owner_with_the_same_name_is_a_change() -> None:
+    old, new = (config_map(ownerReferences=owners("a", uid)) for uid in ("u-5", "u-6"))
+    assert diff(change(old, new))[-2:] == ["-    uid: u-5", "+    uid: u-6"]
+    assert findings(change(old, old)).changes == ()
 
 
 @pytest.mark.parametrize(
@@ -177,48 +173,35 @@ def test_another_owner_of_the_same_name_is_a_change() -> None:
         ("2026-99-99T99:99:99Z", "2026-99-99T99:99:99Z"),
     ],
 )
-def test_a_time_of_the_run_is_shown_as_such(time: str, expected: str) -> None:
-    before, after = config_map(data={"time": "2026-01-09T00:00:00Z"}), config_map(data={"time": time})
-    found = shown(change(before, after)).difference
+def test_time_during_the_run_is_replaced(time: str, expected: str) -> None:
+    old = config_map(data={"time": "2026-01-09T00:00:00Z"})
+    found = shown(change(old, config_map(data={"time": time})))
     assert (found.before or {})["data"]["time"] == "2026-01-09T00:00:00Z"
     assert (found.after or {})["data"]["time"] == expected
-
-
-def statuses(before: dict[str, Any], after: dict[str, Any]) -> Any:
-    return findings(status_before=before, status_after=after)
 
 
 def condition(**values: Any) -> dict[str, Any]:
     return {"conditions": [{"type": "Running", "status": "True", **values}], "observedGeneration": 1}
 
 
-def test_a_status_that_differs_only_in_times_and_counts_stays() -> None:
+def test_status_with_other_times_and_counts_is_no_change() -> None:
     before = condition(lastTransitionTime="2025-01-01T00:00:00Z", ansibleResult={"ok": 1})
-    assert statuses(before, condition(ansibleResult={"ok": 2})).status is None
+    assert findings(status_before=before, status_after=condition(ansibleResult={"ok": 2})).status is None
 
 
-def test_a_status_that_says_something_else_is_a_difference() -> None:
-    found = statuses(condition(), condition(status="False"))
+def test_status_with_another_condition_is_a_change() -> None:
+    found = findings(status_before=condition(), status_after=condition(status="False"))
     assert found.result == ExitCode.DIFFERENT
-    assert found.status.lines()[-2:] == ["-  status: 'True'", "+  status: 'False'"]
-
-
-def test_the_status_of_the_primary_is_shown_once() -> None:
-    before, after = (
-        {
-            "apiVersion": "example.com/v1",
-            "kind": "Foo",
-            "metadata": {"name": "one", "namespace": "ns"},
-            "status": status,
-        }
-        for status in ({"a": 1}, {"a": 2})
-    )
-    found = findings(
-        change(before, after, writes_status=True), status_before=before["status"], status_after=after["status"]
-    )
-    assert found.changes == ()
     assert found.status
-    assert found.status.lines() == ["-a: 1", "+a: 2"]
+    assert diff_lines(*found.status)[-2:] == ["-  status: 'True'", "+  status: 'False'"]
+
+
+def test_status_of_the_primary_is_shown_once() -> None:
+    identity = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "one", "namespace": "ns"}}
+    old, new = {"a": 1}, {"a": 2}
+    written = change({**identity, "status": old}, {**identity, "status": new}, writes_status=True)
+    found = findings(written, status_before=old, status_after=new)
+    assert (found.changes, found.status) == ((), (old, new))
 
 
 @pytest.mark.parametrize(
@@ -231,6 +214,5 @@ def test_the_status_of_the_primary_is_shown_once() -> None:
         ({"status_after": {"a": 1}}, ExitCode.DIFFERENT),
     ],
 )
-def test_the_result_of_an_object_says_what_is_known_of_its_runs(values: dict[str, Any], expected: ExitCode) -> None:
-    found: ObjectPlan = object_plan(**values)
-    assert findings_of(Plan((found,)))[0].result == expected
+def test_result_of_an_object_depends_on_its_runs(values: dict[str, Any], expected: ExitCode) -> None:
+    assert findings(**values).result == expected

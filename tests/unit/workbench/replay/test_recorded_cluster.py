@@ -9,7 +9,7 @@ import pytest
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.proxy import Exchange
 from rolecall.workbench.replay.recorded_cluster import RecordSource
-from tests.unit.workbench.replay.stories import (
+from tests.unit.workbench.replay.runs import (
     DONE,
     GONE,
     MAPS,
@@ -80,7 +80,7 @@ async def test_an_object_is_what_the_first_answer_shows_of_the_time_before_the_r
 async def test_what_only_a_write_shows_is_assumed_and_said(tmp_path: Path) -> None:
     source = source_of(tmp_path, ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER))
     assert source.assumptions == (
-        "ConfigMap ns/a was before the run as in the answer to a PATCH: the record does not show it earlier",
+        "ConfigMap ns/a was before the run as in the response to a PATCH: the record does not show it earlier",
     )
     assert source_of(tmp_path, ask("GET", f"{MAPS}/a", None, BEFORE)).assumptions == ()
 

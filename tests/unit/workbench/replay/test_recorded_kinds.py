@@ -6,7 +6,7 @@ from pathlib import Path
 from rolecall.kube.references import GVK, RawObject
 from rolecall.workbench.replay.recorded_kinds import RecordedKinds, project_definitions
 from tests.unit.runner.proxy.conftest import DEMO
-from tests.unit.workbench.replay.stories import ask, record_of
+from tests.unit.workbench.replay.runs import ask, record_of
 
 GROUPS = {
     "kind": "APIGroupList",

@@ -1,4 +1,4 @@
-"""Recorded runs for tests: their exchanges, and the records that they become."""
+"""Runs for tests: their exchanges, the records that they become, and comparisons of both."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,8 @@ from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
-from rolecall.workbench.replay.writes import RunLines
+from rolecall.workbench.replay.comparison import Change, Compared, compare
+from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.unit.runner.proxy.conftest import DEMO
 
 MAPS = "/api/v1/namespaces/ns/configmaps"
@@ -22,7 +23,7 @@ SECRETS = "/api/v1/namespaces/ns/secrets"
 PODS = "/api/v1/namespaces/ns/pods"
 VERBS = frozenset({"get", "list", "watch"})
 STARTED = 1_800_000_000.0
-"""When the requests of a recorded run were made; its objects are older than ``NEWER``."""
+"""The time of the requests of a recorded run; its objects are older than ``NEWER``."""
 
 OLDER, NEWER = "2027-01-15T07:00:00Z", "2027-01-15T08:00:05Z"
 GONE = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}
@@ -48,7 +49,7 @@ def config_map(value: str, name: str = "a", **metadata: object) -> RawObject:
 
 
 def listed(*items: RawObject, kind: str = "ConfigMap") -> RawObject:
-    """Return a list as the API server returns it: its items do not say what they are."""
+    """Return a list as the API server returns it: its items have no kind."""
     bare = [{name: value for name, value in item.items() if name not in ("apiVersion", "kind")} for item in items]
     return {"apiVersion": "v1", "kind": f"{kind}List", "metadata": {"resourceVersion": "9"}, "items": bare}
 
@@ -82,7 +83,7 @@ def run_of(
     status: RawObject | None = None,
     hidden: tuple[str, ...] = (),
 ) -> RunRecord:
-    """Return a run whose tasks are those of the exchanges; each is called like its ident."""
+    """Return a run with the tasks of the exchanges; the name of each task is its ident."""
     metadata = {"name": "one", "namespace": "ns", "uid": "uid-of-one", "creationTimestamp": OLDER}
     obj = {"apiVersion": DEMO.api_version, "kind": DEMO.kind, "metadata": metadata, "spec": {}}
     started = datetime.fromtimestamp(STARTED, UTC)
@@ -99,16 +100,43 @@ def run_of(
 
 
 def record_of(tmp_path: Path, *exchanges: Exchange, hidden: tuple[str, ...] = ()) -> StoredRecord:
-    """Return what is read back after a run was recorded."""
+    """Return the record of a run with these exchanges."""
     return stored(tmp_path, run_of(*exchanges, hidden=hidden))
 
 
 def stored(tmp_path: Path, run: RunRecord) -> StoredRecord:
-    """Return what is read back of a run that was written into a file."""
+    """Return the record of a run, read from its file."""
     document = document_of(run, resources=RESOURCES)
     return read_record(RecordFiles(tmp_path, 1 << 20).write(run, document))
 
 
-def lines_of(record: StoredRecord) -> RunLines:
-    """Return the lines of a record."""
-    return RunLines.of_record(record)
+LATER = "2027-03-01T10:00:00"
+EARLIER = "2027-01-15T08:00:00"
+
+
+def body(value: object, name: str = "a") -> RawObject:
+    """Return a ConfigMap as a task sends it."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": value}}
+
+
+def post(value: object, name: str = "a", task: str = "one", uid: str = "") -> Exchange:
+    """Return the creation of a ConfigMap."""
+    response = config_map(str(value), name, uid=uid or f"uid-of-{name}")
+    return by(task, ask("POST", MAPS, body(value, name), response, 201))
+
+
+def compared(tmp_path: Path, before: list[Exchange], after: list[Exchange], hidden: tuple[str, ...] = ()) -> Compared:
+    """Compare a record that started at ``EARLIER`` with a run that started at ``LATER``."""
+    record = replace(RunLines.of_record(record_of(tmp_path, *before, hidden=hidden)), started=time_of(EARLIER))
+    run = replace(RunLines.of_run(run_of(*after)), started=time_of(LATER))
+    return compare(writes_of(record), writes_of(run), has_ended_early=False)
+
+
+def changes(found: Compared) -> list[tuple[Change, str]]:
+    """Return the changed writes, each with its task."""
+    return [(each.change, each.task.name) for each in found.differences]
+
+
+def time_of(text: str) -> datetime:
+    """Return a time in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -1,16 +1,16 @@
-"""Controllers start when a run looks twice for what they do, and not before."""
+"""Lazy controllers start when a run reads the same path twice after they are needed, and not before."""
 
 from typing import cast
 
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.components import CONTROLLERS
-from rolecall.workbench.replay.replayer import PatientControllers
+from rolecall.workbench.plan.sandbox_import import Controllers
 
 POD, OTHER = "/api/v1/namespaces/ns/pods/a", "/api/v1/namespaces/ns/pods/b"
 
 
 class Plane:
-    """A control plane that only knows which components run."""
+    """A control plane that only keeps its running components."""
 
     def __init__(self) -> None:
         self.running: list[object] = []
@@ -25,11 +25,11 @@ class Plane:
         self.running.remove(component)
 
 
-async def test_controllers_start_at_the_second_look_at_an_object_after_a_change() -> None:
+async def test_lazy_controllers_start_at_the_second_read_after_a_change() -> None:
     plane = Plane()
-    controllers = PatientControllers(cast("ControlPlane", plane))
-    await controllers.before_read(POD)
-    await controllers.before_read(POD)
+    controllers = Controllers(cast("ControlPlane", plane), are_lazy=True)
+    for _ in range(2):
+        await controllers.before_read(POD)
     assert plane.running == [], "nothing has changed yet"
     await controllers.need()
     for path in (POD, OTHER):
@@ -38,15 +38,17 @@ async def test_controllers_start_at_the_second_look_at_an_object_after_a_change(
     await controllers.before_read(POD)
     assert plane.running == list(CONTROLLERS)
 
-
-async def test_controllers_rest_until_the_next_record_needs_them() -> None:
-    plane = Plane()
-    controllers = PatientControllers(cast("ControlPlane", plane))
-    await controllers.need()
-    for _ in range(2):
-        await controllers.before_read(POD)
     await controllers.rest()
-    assert plane.running == []
     for _ in range(2):
         await controllers.before_read(POD)
+    assert plane.running == [], "the next record has not needed them yet"
+
+
+async def test_other_controllers_start_when_they_are_needed_unless_paused() -> None:
+    plane = Plane()
+    controllers = Controllers(cast("ControlPlane", plane))
+    await controllers.pause()
+    await controllers.need()
     assert plane.running == []
+    await controllers.resume()
+    assert plane.running == list(CONTROLLERS)
