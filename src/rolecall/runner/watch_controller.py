@@ -20,7 +20,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.metadata import generation_of, is_being_deleted, metadata_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.config.settings import Backoff, Settings
+from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Trigger, Watch
 from rolecall.runner.controller.controller import Controller
 from rolecall.runner.controller.informer import Informer
@@ -131,7 +131,7 @@ class WatchController:
         self._metrics = context.observation.metrics.controller(watch.gvk, workers)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(
             manager.clock,
-            Backoff(settings.backoff_min_seconds, settings.backoff_max_seconds),
+            settings.backoff,
             self._metrics,
             cluster.shards.accepts(watch.gvk) if cluster.shards else None,
         )

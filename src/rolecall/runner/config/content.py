@@ -1,20 +1,18 @@
 """Finds the role or playbook of an entry of ``watches.yaml``.
 
 The search order is the Go runner's: an absolute path as it is, a collection's role by its full name, each directory of
-ANSIBLE_ROLES_PATH, then ``roles`` below the working directory, then the working directory itself. What cannot be found
-is an error before anything starts.
+ANSIBLE_ROLES_PATH, then ``roles`` below the working directory, then the working directory itself. Missing content is an
+error before anything starts.
 
-The variables that a role declares: the options of its main entry point in ``meta/argument_specs.yml``.
-
-A watch with ``variables: declared`` passes only these from a spec. Extra vars override everything, the role's own
-registers and facts included, so that a field of that name would otherwise change what the role does.
+With ``variables: declared``, only the options of the role's main entry point in ``meta/argument_specs.yml`` become
+variables. Extra vars override everything, including the role's own registers and facts, so that a field with such a
+name would otherwise change what the role does.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -43,7 +41,7 @@ Content = RoleContent | PlaybookContent
 
 @dataclass(frozen=True, slots=True)
 class ContentFinder:
-    """Where to look: the working directory and the environment of the operator."""
+    """The places to search: the working directory and the environment of the operator."""
 
     directory: Path
     environment: Mapping[str, str]
@@ -55,23 +53,17 @@ class ContentFinder:
         """
         playbook, role = reader.read(PLAYBOOK), reader.read(ROLE)
         if playbook:
-            return self._playbook(reader, playbook)
-        return self._role(reader, role) if role else None
-
-    def _playbook(self, reader: MappingReader, text: str) -> PlaybookContent | None:
-        path = self.directory / text
-        if path.is_file():
-            return PlaybookContent(path)
-        reader.add_error(PLAYBOOK.name, f"playbook: {path} not found")
-        return None
-
-    def _role(self, reader: MappingReader, text: str) -> RoleContent | None:
-        candidates = list(self._role_candidates(text))
-        for candidate in candidates:
-            if candidate.is_dir():
-                return RoleContent(candidate)
-        looked = ", ".join(map(str, candidates))
-        reader.add_error(ROLE.name, f"role: {text} not found (looked for {looked})")
+            path = self.directory / playbook
+            if path.is_file():
+                return PlaybookContent(path)
+            reader.add_error(PLAYBOOK.name, f"playbook: {path} not found")
+        elif role:
+            candidates = list(self._role_candidates(role))
+            for candidate in candidates:
+                if candidate.is_dir():
+                    return RoleContent(candidate)
+            tried = ", ".join(map(str, candidates))
+            reader.add_error(ROLE.name, f"role: {role} not found (looked for {tried})")
         return None
 
     def _role_candidates(self, text: str) -> Iterator[Path]:
@@ -81,20 +73,15 @@ class ContentFinder:
         parts = text.split(".")
         if len(parts) == FULL_NAME_PARTS:
             namespace, collection, role = parts
-            for directory in self._collection_directories():
+            home = Path(self.environment.get("HOME", ""))
+            default = [Path("/usr/share/ansible/collections"), home / ".ansible" / "collections"]
+            for directory in self._listed("ANSIBLE_COLLECTIONS_PATH") or default:
                 yield directory / "ansible_collections" / namespace / collection / "roles" / role
         for directory in self._listed("ANSIBLE_ROLES_PATH"):
             yield directory / text
             yield directory / "roles" / text
         yield self.directory / "roles" / text
         yield self.directory / text
-
-    def _collection_directories(self) -> list[Path]:
-        home = Path(self.environment.get("HOME", ""))
-        return self._listed("ANSIBLE_COLLECTIONS_PATH") or [
-            Path("/usr/share/ansible/collections"),
-            home / ".ansible" / "collections",
-        ]
 
     def _listed(self, variable: str) -> list[Path]:
         text = self.environment.get(variable, "")
@@ -110,7 +97,7 @@ DECLARED = "declared"
 def read_declared(reader: MappingReader, contents: Iterable[Content | None]) -> dict[Content, frozenset[str]] | None:
     """Return the variables that each role of a watch declares, None if all fields of a spec become variables.
 
-    What is wrong is added to the errors of ``reader``.
+    Add errors to those of ``reader``.
     """
     value = reader.read(VARIABLES)
     if value == VARIABLES.default:
@@ -128,37 +115,31 @@ def read_declared(reader: MappingReader, contents: Iterable[Content | None]) -> 
 
 
 def declared_variables(content: Content) -> frozenset[str]:
-    """Return the names of the variables. Raises ValueError with what to do if the content declares none."""
+    """Return the names of the variables. Raise ValueError with the solution if the content declares none."""
     if not isinstance(content, RoleContent):
-        raise ValueError(  # noqa: TRY004 - one error for all that is wrong with a watch
+        raise ValueError(  # noqa: TRY004 - one type for all errors of a watch
             f"declared needs a role with argument specs, found the playbook {content.path}: use a role, or all"
         )
-    for name in _FILES:
-        path = content.path / name
-        specs = _read(path) if path.is_file() else None
-        if specs is not None:
-            return frozenset(str(option) for option in _options(specs, path))
+    for path in (content.path / name for name in _FILES):
+        if not path.is_file():
+            continue
+        try:
+            document = first_document(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: {describe_error(error)[0]}") from error
+        specs = document.get(_KEY) if isinstance(document, dict) else None
+        if specs is None:
+            continue
+        main = specs.get("main") if isinstance(specs, dict) else None
+        if not isinstance(main, dict):
+            raise ValueError(f"{path}: {_KEY} has no entry point main with the options of the role")  # noqa: TRY004
+        options = main.get("options") or {}
+        if not isinstance(options, dict):
+            raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
+        return frozenset(map(str, options))
     raise ValueError(
         f"declared needs the role's argument specs: declare its variables in {content.path / _FILES[0]}, below "
         "argument_specs.main.options, or use all"
     )
-
-
-def _read(path: Path) -> Any:
-    try:
-        document = first_document(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {describe_error(error)[0]}") from error
-    return document.get(_KEY) if isinstance(document, dict) else None
-
-
-def _options(specs: Any, path: Path) -> dict[str, Any]:
-    main = specs.get("main") if isinstance(specs, dict) else None
-    if not isinstance(main, dict):
-        raise ValueError(f"{path}: {_KEY} has no entry point main, which says what the role takes")  # noqa: TRY004
-    options = main.get("options") or {}
-    if not isinstance(options, dict):
-        raise ValueError(f"{path}: {_KEY}.main.options: expected a mapping")  # noqa: TRY004 - as above
-    return options

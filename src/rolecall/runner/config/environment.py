@@ -1,13 +1,9 @@
-"""The environment variables that configure the operator, except those for the search for roles.
+"""The environment of the operator: variables that configure it, settings of Ansible, and the required ansible-core.
 
-Settings of Ansible for which rolecall has its own default.
-
-Your settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles path,
-the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which its
-runs and the fork server inherit. Directories below HOME become variables of localhost, because they must not reach
-other hosts.
-
-The ansible-core that runs need: checked before anything starts, without importing it.
+For some settings of Ansible, rolecall has its own default. The user's settings, in the environment or in an ansible.cfg
+that runs find, take precedence or come first. The roles path, the gathering of facts, and whether conditions must be
+boolean become environment variables of the operator, which its runs and the fork server inherit. Directories below HOME
+become variables of localhost, because they must not reach other hosts.
 """
 
 import configparser
@@ -26,7 +22,7 @@ from rolecall.system.logs import get_logger
 logger = get_logger("cmd")
 
 HIGHEST_VERBOSITY = 7
-_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -47,7 +43,7 @@ def watch_namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def ansible_debug_logs(environment: Mapping[str, str]) -> bool:
-    """Return whether ANSIBLE_DEBUG_LOGS asks for the whole output of runs; log a value that is not a boolean."""
+    """Return whether ANSIBLE_DEBUG_LOGS enables the whole output of runs; log an invalid boolean."""
     text = environment.get("ANSIBLE_DEBUG_LOGS")
     if text is None:
         return False
@@ -73,7 +69,7 @@ def leader_election_id(environment: Mapping[str, str]) -> str:
 
 
 def max_concurrent_reconciles(gvk: GVK, environment: Mapping[str, str]) -> int | None:
-    """Return how many objects of a kind are reconciled at once, None if the flag decides.
+    """Return the maximum number of concurrent reconciles of a kind, None if the flag decides.
 
     WORKER_<KIND>_<GROUP> is the old name of MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP> and is used only if that is unset.
     """
@@ -91,7 +87,7 @@ def ansible_verbosity(gvk: GVK, environment: Mapping[str, str]) -> int | None:
 
 def parse_integer(text: str) -> int | None:
     """Return the text as an integer, None if it is not one."""
-    return int(text) if _WHOLE.fullmatch(text) else None
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def _per_kind(prefix: str, gvk: GVK) -> str:
@@ -105,20 +101,19 @@ def _number(name: str, environment: Mapping[str, str], at_least: int, at_most: i
     number = parse_integer(text)
     if number is None or number < at_least or (at_most is not None and number > at_most):
         upper = "" if at_most is None else f" and at most {at_most}"
-        expected = f"a whole number, at least {at_least}{upper}"
+        expected = f"an integer, at least {at_least}{upper}"
         logger.info("Invalid environment variable; using the flag's value", envVar=name, value=text, expected=expected)
         return None
     return number
 
 
 ROLES_PATH = "ANSIBLE_ROLES_PATH"
-_SYSTEM_ROLES = ("/usr/share/ansible/roles", "/etc/ansible/roles")
-_FOLDER_VARIABLES = {
+_DIRECTORY_VARIABLES = {
     "remote_tmp": ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"),
     "async_dir": ("ANSIBLE_ASYNC_DIR",),
 }
 _USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
-"""Where Python's ``getpass``, and so Ansible's local connection, looks for the user name before the passwd file."""
+"""The variables with the user name for Python's ``getpass``, and so for Ansible's local connection."""
 
 _DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
 _EXPANDED_BY_ANSIBLE = ("~", "$", "{")
@@ -138,10 +133,18 @@ class AnsibleConfig:
         An ansible.cfg in the working directory is not read, because the working directory of a run is its workspace. A
         file that cannot be parsed counts as empty, because the run itself reports it.
         """
-        for path in _config_files(environment):
-            if path.is_file() and os.access(path, os.R_OK):
-                return cls(path.parent, _defaults_section(path))
-        return cls()
+        named = Path(os.path.expanduser(environment.get("ANSIBLE_CONFIG", "")))  # noqa: PTH111 - any user is valid
+        given = (named / "ansible.cfg" if named.is_dir() else named,) if environment.get("ANSIBLE_CONFIG") else ()
+        usual = (Path(environment.get("HOME") or "/") / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"))
+        path = next((each for each in (*given, *usual) if each.is_file() and os.access(each, os.R_OK)), None)
+        if path is None:
+            return cls()
+        parser = configparser.ConfigParser(inline_comment_prefixes=(";",), interpolation=None)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            return cls(path.parent)
+        return cls(path.parent, dict(parser["defaults"]) if parser.has_section("defaults") else {})
 
 
 def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
@@ -149,14 +152,9 @@ def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
 
     Relative paths in ANSIBLE_ROLES_PATH are relative to the directory, not to the workspace of a run.
     """
-    config = AnsibleConfig.find(environment)
-    if given := environment.get(ROLES_PATH):
-        folders = _absolute(given, directory)
-    elif given := config.defaults.get("roles_path"):
-        folders = _absolute(given, config.directory)
-    else:
-        folders = iter((f"{_ansible_home(environment, config)}/roles", *_SYSTEM_ROLES))
-    return os.pathsep.join(dict.fromkeys((*folders, str(directory / "roles"))))
+    default = ("roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
+    found = _paths(ROLES_PATH, "roles_path", directory, default, environment)
+    return os.pathsep.join(dict.fromkeys((*found, str(directory / "roles"))))
 
 
 def unless_configured(key: str, default: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -167,24 +165,19 @@ def unless_configured(key: str, default: str, environment: Mapping[str, str]) ->
 
 
 def decisive_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an operator that decide whether a role works and that projects set outside their files.
+    """Return the variables that decide whether a role works, and that projects set outside their files.
 
-    A replay needs them: ``ansible-operator`` has other defaults for them than ``rolecall``.
+    A replay needs them: ``ansible-operator`` and ``rolecall`` have different defaults.
     """
     return {name: environment[name] for name in _DECISIVE if name in environment}
 
 
 def collection_directories(environment: Mapping[str, str]) -> list[str]:
     """Return the directories where Ansible looks for collections, before those on Python's path."""
-    config = AnsibleConfig.find(environment)
-    if given := environment.get("ANSIBLE_COLLECTIONS_PATH"):
-        folders = _absolute(given, Path())
-    elif given := config.defaults.get("collections_path"):
-        folders = _absolute(given, config.directory)
-    else:
-        folders = iter((f"{_ansible_home(environment, config)}/collections", "/usr/share/ansible/collections"))
-    # A user whose home is unknown is no error.
-    return [os.path.expandvars(os.path.expanduser(folder)).removesuffix("/ansible_collections") for folder in folders]  # noqa: PTH111
+    default = ("collections", "/usr/share/ansible/collections")
+    found = _paths("ANSIBLE_COLLECTIONS_PATH", "collections_path", Path(), default, environment)
+    # Not pathlib: a user without a known home is not an error.
+    return [os.path.expandvars(os.path.expanduser(each)).removesuffix("/ansible_collections") for each in found]  # noqa: PTH111
 
 
 def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -197,16 +190,28 @@ def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
     if not home or home == _home_by_name(environment):
         return {}
     defaults = AnsibleConfig.find(environment).defaults
-    folders = {"remote_tmp": ".ansible/tmp", "async_dir": ".ansible_async"}
+    directories = {"remote_tmp": ".ansible/tmp", "async_dir": ".ansible_async"}
     return {
-        f"ansible_{key}": f"{home}/{folder}"
-        for key, folder in folders.items()
-        if key not in defaults and not any(environment.get(name) for name in _FOLDER_VARIABLES[key])
+        f"ansible_{key}": f"{home}/{directory}"
+        for key, directory in directories.items()
+        if key not in defaults and not any(environment.get(name) for name in _DIRECTORY_VARIABLES[key])
     }
 
 
-def _ansible_home(environment: Mapping[str, str], config: AnsibleConfig) -> str:
-    return environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
+def _paths(
+    variable: str, key: str, directory: Path, default: tuple[str, ...], environment: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the directories in a variable, else below a key of ansible.cfg, else the default below Ansible's home."""
+    config = AnsibleConfig.find(environment)
+    given, base = environment.get(variable, ""), directory
+    if not given:
+        given, base = config.defaults.get(key, ""), config.directory
+    if not given:
+        home = environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
+        yield f"{home}/{default[0]}"
+        yield from default[1:]
+    for each in filter(None, given.split(os.pathsep)):
+        yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
 
 
 def _home_by_name(environment: Mapping[str, str]) -> str:
@@ -218,43 +223,18 @@ def _home_by_name(environment: Mapping[str, str]) -> str:
         return f"~{name}" if name else environment.get("HOME", "")
 
 
-def _config_files(environment: Mapping[str, str]) -> Iterator[Path]:
-    if named := environment.get("ANSIBLE_CONFIG"):
-        path = Path(os.path.expanduser(named))  # noqa: PTH111 - an unknown user is no error
-        yield path / "ansible.cfg" if path.is_dir() else path
-    yield Path(environment.get("HOME") or "/") / ".ansible.cfg"
-    yield Path("/etc/ansible/ansible.cfg")
-
-
-def _defaults_section(path: Path) -> dict[str, str]:
-    parser = configparser.ConfigParser(inline_comment_prefixes=(";",), interpolation=None)
-    try:
-        parser.read(path, encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError):
-        return {}
-    return dict(parser["defaults"]) if parser.has_section("defaults") else {}
-
-
-def _absolute(folders: str, base: Path) -> Iterator[str]:
-    for folder in filter(None, folders.split(os.pathsep)):
-        yield folder if folder.startswith(_EXPANDED_BY_ANSIBLE) else str(base / folder)
-
-
 MINIMUM = "2.18"
 
 
 def check_ansible_core() -> None:
-    """Raise ConfigurationError unless this Python has an ansible-core that runs can use."""
+    """Raise ConfigurationError unless this Python has a supported ansible-core. Don't import it."""
+    advice = f"install it with pip install 'ansible-core>={MINIMUM}'"
     try:
         found = version("ansible-core")
     except PackageNotFoundError:
-        raise ConfigurationError(f"ansible-core is not installed: {_advice()}") from None
+        raise ConfigurationError(f"ansible-core is not installed: {advice}") from None
     if release_numbers(found)[:2] < release_numbers(MINIMUM):
-        raise ConfigurationError(f"found ansible-core {found}, expected {MINIMUM} or newer: {_advice()}")
-
-
-def _advice() -> str:
-    return f"install it with pip install 'ansible-core>={MINIMUM}'"
+        raise ConfigurationError(f"found ansible-core {found}, expected {MINIMUM} or newer: {advice}")
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

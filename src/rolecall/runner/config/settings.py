@@ -1,11 +1,7 @@
 """The settings of the operator: one frozen value for all flags and environment variables.
 
 The program has two names, with different defaults: ``rolecall run`` uses no fixed port or path that another process
-could be using; ``ansible-operator`` uses the ports, paths and durations of the Go runner.
-
-The backoff of failed reconciles: delays that double, and their bounds.
-
-``--backoff-min`` and ``--backoff-max`` set the bounds; their defaults are here.
+could be using; ``ansible-operator`` uses the ports, paths, and durations of the Go runner.
 """
 
 import tempfile
@@ -15,35 +11,29 @@ from pathlib import Path
 
 from rolecall.system.control_groups import available_cpus
 
-BACKOFF_MIN_SECONDS = 1.0
-BACKOFF_MAX_SECONDS = 300.0
+LOG_EVENTS = ("nothing", "tasks", "everything")
+"""The events of a run that are logged."""
+
 _MAX_DOUBLINGS = 63
-"""Beyond that every sensible maximum is reached; the bound keeps the floats finite."""
+"""Enough for any sensible maximum; the bound keeps the floats finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Delays that double from the minimum to the maximum, in seconds."""
 
-    minimum_seconds: float = BACKOFF_MIN_SECONDS
-    maximum_seconds: float = BACKOFF_MAX_SECONDS
+    minimum_seconds: float
+    maximum_seconds: float
 
     def delay_seconds(self, failures: int) -> float:
-        """Return the delay that follows after ``failures`` earlier failures."""
+        """Return the delay after ``failures`` earlier failures."""
         return min(self.minimum_seconds * 2.0 ** min(failures, _MAX_DOUBLINGS), self.maximum_seconds)
 
 
-DEFAULT_BACKOFF = Backoff()
-
-
-LOG_EVENTS = ("nothing", "tasks", "everything")
-"""Which events of a run are logged."""
-
-
 def default_workers() -> int:
-    """Return the default number of concurrent runs for one kind: the available processors, at most four.
+    """Return the default number of concurrent runs for one kind: the available CPUs, at most four.
 
-    A play is a heavy process: a node with 128 CPUs must not start 128 of them for each kind.
+    A play is a heavy process: a node with 128 CPUs shouldn't start 128 of them for each kind.
     """
     return min(4, available_cpus())
 
@@ -62,28 +52,28 @@ class Settings:
     """The namespaces to watch; empty means all."""
 
     reconcile_period_seconds: float = 36000.0
-    """How long after a successful run an object is reconciled again; 0 means never. Ten hours, as in the Go runner."""
+    """The delay until an object is reconciled again after a success; 0 means never. Ten hours, as in the Go runner."""
 
     workers: int = field(default_factory=default_workers)
-    """How many objects of one kind are reconciled at once."""
+    """The maximum number of concurrent reconciles of one kind."""
 
     max_concurrent_runs: int = 0
-    """How many objects of all kinds are reconciled at once; for 0 see ``resolve_max_concurrent_runs``."""
+    """The maximum number of concurrent reconciles of all kinds; for 0 see ``resolve_max_concurrent_runs``."""
 
     run_timeout_seconds: float = 0.0
-    """How long a run may take if its watch has no ``timeout``; 0 means no limit."""
+    """The time limit of a run if its watch has no ``timeout``; 0 means no limit."""
 
     max_object_values: int = 20_000
-    """How many values an object may have; 0 means no limit. A run needs 4.5 KiB of memory for each."""
+    """The maximum number of values in an object; 0 means no limit. A run needs 4.5 KiB of memory for each."""
 
     max_artifacts_bytes: int = 1 << 30
-    """How much disk space the artifacts of all runs may take together; 0 means no limit."""
+    """The maximum disk space for the artifacts of all runs; 0 means no limit."""
 
     output_in_events: bool = False
-    """Whether the artifacts have what Ansible prints twice, in ``stdout`` and, as the Go runner's, in each event."""
+    """Whether artifacts contain Ansible's output in each event too, as in the Go runner, not only in ``stdout``."""
 
     run_memory_limit_bytes: int | None = None
-    """How much memory each process of a run may have; 0 means no limit, for None see ``resolve_memory_limit``."""
+    """The maximum memory of each process of a run; 0 means no limit, for None see ``resolve_memory_limit``."""
 
     unreachable_ok: bool = False
     """Whether an unreachable host, or a play without hosts, is not a failure, as in the Go runner."""
@@ -94,29 +84,29 @@ class Settings:
     ready_conditions: bool = True
     """Whether a status has ``Ready``, ``Reconciling`` and ``Stalled``, if the watch has no ``readyConditions``."""
 
-    backoff_min_seconds: float = BACKOFF_MIN_SECONDS
+    backoff_min_seconds: float = 1.0
     """The delay after the first failure; it doubles with each further failure."""
 
-    backoff_max_seconds: float = BACKOFF_MAX_SECONDS
+    backoff_max_seconds: float = 300.0
     """The maximum delay after failures."""
 
     grace_seconds: float = 25.0
-    """How long the operator may take to stop and to end running plays. Below the 30 s that Kubernetes gives a pod."""
+    """The time to stop running plays and the operator. Below the 30 s that Kubernetes gives a pod."""
 
     verbosity: int = 2
-    """How many ``-v`` options Ansible gets."""
+    """The number of ``-v`` options for Ansible."""
 
     ansible_args: str = ""
     """Additional arguments for ansible-playbook."""
 
     log_events: str = "tasks"
-    """Which events of a run are logged: nothing, tasks or everything."""
+    """The logged events of a run, one of ``LOG_EVENTS``."""
 
     inject_owner_reference: bool = True
-    """Whether objects that a run creates get an owner reference to the primary and are watched."""
+    """Whether objects created by a run get an owner reference to the primary and are watched."""
 
     warm: bool = True
-    """Whether plays are forked from a process that has imported Ansible, instead of starting a new one for each."""
+    """Whether plays are forked from a process that has imported Ansible, instead of starting a new process."""
 
     roles_path: str = ""
     """The value for ANSIBLE_ROLES_PATH; empty leaves the variable unchanged."""
@@ -125,11 +115,11 @@ class Settings:
     """The value for ANSIBLE_COLLECTIONS_PATH; empty leaves the variable unchanged."""
 
     gathering: str = "explicit"
-    """What ANSIBLE_GATHERING is set to if the user has not set it; empty leaves it. Facts cost half a second a run."""
+    """The value for ANSIBLE_GATHERING unless the user has set it; empty leaves it. Facts take half a second per run."""
 
     allow_broken_conditionals: bool = False
-    """Whether ansible-core 2.19 to 2.22 accept conditions that aren't boolean, as 2.18 does, if the user has set
-    nothing else. Other releases ignore the variable."""
+    """Whether ansible-core 2.19 to 2.22 accept conditions that aren't boolean, as 2.18 does, unless the user has set
+    this. Other releases ignore the variable."""
 
     output_verbosity: int = 0
     """ANSIBLE_VERBOSITY: above 0 the output of tasks is logged instead of their results."""
@@ -144,22 +134,22 @@ class Settings:
     """The directory for workspaces; None means a private directory that is removed when the operator stops."""
 
     record_memory_bytes: int = 16 << 20
-    """What the last records of runs may take in memory; 0 keeps none."""
+    """The maximum memory for the last records of runs; 0 keeps none."""
 
     record_directory: Path | None = None
     """The directory for the records of runs; None writes none."""
 
     record_directory_max_bytes: int = 256 << 20
-    """What the records in that directory may take."""
+    """The maximum disk space for the records in that directory."""
 
     trace_unchanged: bool = True
-    """Whether reconciles that did nothing are in the traces."""
+    """Whether traces include reconciles without changes."""
 
     kubeconfig_directory: Path | None = None
     """The directory for the kubeconfig of a run while the run lasts; None means the directory for workspaces."""
 
     user_metrics_port: int = 0
-    """The loopback port to which runs send metrics of their own; 0 chooses a free port."""
+    """The loopback port for the metrics of runs; 0 chooses a free port."""
 
     metrics_bind_address: str = "0"
     """The address that serves metrics, for example ``:8443``; ``0`` disables it."""
@@ -189,25 +179,30 @@ class Settings:
     """The namespace of that Lease; empty means the pod's namespace."""
 
     shards: int = 0
-    """Into how many shards the objects are divided, which replicas share; 0 means that one replica does all."""
+    """The number of shards of objects that replicas share; 0 means that one replica reconciles all."""
 
     leader_elect_resource_lock: str = ""
     """No effect: the lock is always a Lease."""
 
     lease_duration_seconds: float = 15.0
-    """How long a Lease stays valid without being renewed."""
+    """The validity of a Lease without a renewal."""
 
     renew_deadline_seconds: float = 10.0
-    """How long a leader retries to renew its Lease before it stops."""
+    """The time for which a leader retries to renew its Lease before it stops."""
 
     @property
     def has_ui(self) -> bool:
         """Whether there is a dashboard."""
         return self.ui_bind_address not in ("", "0")
 
+    @property
+    def backoff(self) -> Backoff:
+        """The delays after failures."""
+        return Backoff(self.backoff_min_seconds, self.backoff_max_seconds)
+
 
 def ansible_operator_settings() -> Settings:
-    """Return the defaults of ``ansible-operator``, which existing manifests, images and roles rely on."""
+    """Return the defaults of ``ansible-operator`` that existing manifests, images, and roles rely on."""
     return Settings(
         ready_conditions=False,
         backoff_min_seconds=0.005,
@@ -229,7 +224,7 @@ def ansible_operator_settings() -> Settings:
 def resolve_max_concurrent_runs(settings: Settings, workers: Iterable[int]) -> int:
     """Return the maximum number of concurrent runs of all kinds, given the workers of each kind.
 
-    If it is not set: two for each processor, because a run waits for the API server half of its time, but not fewer
-    than the workers of any kind.
+    The default is two for each CPU, because a run waits for the API server half of its time, but at least the workers
+    of any kind.
     """
     return settings.max_concurrent_runs or max([2 * available_cpus(), *workers])

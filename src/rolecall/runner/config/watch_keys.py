@@ -1,12 +1,8 @@
-"""The keys of ``watches.yaml``: their types, defaults and help texts.
+"""The keys of ``watches.yaml``, each declared once: name, type, default, and help text.
 
-``watches`` reads the file by these declarations only: a key that is not here is unknown, and
-``docs/reference/watches.md`` shows exactly these. To add a key, declare it here, add it to the tuple of its mapping,
-and add a ``reader.read`` to ``watches``. Help texts are Markdown without links.
-
-What a key of ``watches.yaml`` is: a name, a type, a default, and a help text.
-
-A key is declared once. The parser of the file and the reference documentation both use the declaration.
+``watches`` reads the file by these declarations only: other keys are unknown, and the reference in
+``docs/reference/watches.md`` and the JSON schema contain exactly these. To add a key, declare it here, add it to the
+tuple of its mapping, and add a ``reader.read`` to ``watches``. Help texts are Markdown without links.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +23,7 @@ class Type(Generic[T_co]):
     """A type of values: its name in the documentation, and the conversion from a YAML value.
 
     Scalars are converted as the Go runner's parser converts them, so a file means the same for both. ``read`` raises
-    ValueError with what was expected and what was found.
+    ValueError with the expected and the found value.
     """
 
     name: str
@@ -53,7 +49,7 @@ class Key(Generic[T]):
 
 
 def describe_value(value: object) -> str:
-    """Return how a value that is not expected, for people."""
+    """Return a description of an unexpected value."""
     kinds: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
     kind = next((text for kind, text in kinds.items() if isinstance(value, kind)), "")
     return kind or f"{type(value).__name__} {value!r}"
@@ -80,7 +76,7 @@ def _boolean(value: object) -> bool:
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _expected("a whole number", value)
+        raise _expected("an integer", value)
     return value
 
 
@@ -104,7 +100,7 @@ def _list(value: object) -> Sequence[Any]:
 
 TEXT = Type("string", _text)
 BOOLEAN = Type("boolean", _boolean)
-INTEGER = Type("whole number", _integer)
+INTEGER = Type("integer", _integer)
 DURATION = Type("duration", _seconds)
 """In seconds."""
 PATH = Type("JSONPath", _text)
@@ -179,7 +175,7 @@ RECONCILE_PERIOD: Key[float | None] = Key(
 TIMEOUT: Key[float | None] = Key(
     "timeout",
     DURATION,
-    "a run that takes longer is ended and counts as failed",
+    "a run that takes longer is stopped and counts as failed",
     default=None,
     default_text="`--run-timeout`",
     is_ours=True,
@@ -203,7 +199,7 @@ READY = Key(
 STALLED_AFTER: Key[float | None] = Key(
     "stalledAfter",
     DURATION,
-    "how long runs of an object must have failed before it is `Stalled`; `0s`: from the first failure on",
+    "for how long runs of an object must fail until it is `Stalled`; `0s`: from the first failure on",
     default=None,
     default_text="`30s`",
     is_ours=True,

@@ -2,12 +2,10 @@
 
 The format is the Go runner's, with additional keys that the Go runner ignores (``timeout``, ``triggers``, ``status``),
 so that one file works for both. Everything is checked before anything starts: an error names the file, the entry, the
-key and the line. Unknown keys are reported and ignored. The result is frozen.
-
-Moved.
+key, and the line. Unknown keys are reported and ignored. The result is frozen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -72,7 +70,7 @@ _TRIGGER_REFERENCES: tuple[Key[Any], ...] = (keys.OWNER, keys.LABELS, keys.NAME)
 
 @dataclass(frozen=True, slots=True)
 class Finalizer:
-    """What runs before an object is deleted: a role or playbook of its own, or the main one with these vars."""
+    """What runs before an object is deleted: its own role or playbook, or the main one with these vars."""
 
     name: str
     content: Content | None
@@ -83,8 +81,8 @@ class Finalizer:
 class Watch:
     """One entry of ``watches.yaml``; durations are in seconds, None if the flag decides.
 
-    With ``declared``, the specs' fields that become variables, for each role, are only these.
-    ``workers`` (how many objects are reconciled at once) and ``verbosity`` come from the environment.
+    With ``declared``, only these fields of a spec become variables, for each role. ``workers`` (how many objects are
+    reconciled concurrently) and ``verbosity`` come from the environment.
     """
 
     gvk: GVK
@@ -93,15 +91,15 @@ class Watch:
     reconcile_period_seconds: float | None = None
     timeout_seconds: float | None = None
     max_runner_artifacts: int = keys.MAX_RUNNER_ARTIFACTS.default
-    manage_status: bool = True
+    manage_status: bool = keys.MANAGE_STATUS.default
     ready_conditions: bool | None = None
     ready: JSONPath | None = None
     stalled_after_seconds: float | None = None
-    watch_dependent_resources: bool = True
-    watch_cluster_scoped_resources: bool = False
-    watch_reads: bool = False
-    snake_case_parameters: bool = True
-    watch_annotations_changes: bool = False
+    watch_dependent_resources: bool = keys.WATCH_DEPENDENT_RESOURCES.default
+    watch_cluster_scoped_resources: bool = keys.WATCH_CLUSTER_SCOPED_RESOURCES.default
+    watch_reads: bool = keys.WATCH_READS.default
+    snake_case_parameters: bool = keys.SNAKE_CASE_PARAMETERS.default
+    watch_annotations_changes: bool = keys.WATCH_ANNOTATIONS_CHANGES.default
     mark_unsafe: bool | None = None
     allow_variables: frozenset[str] = frozenset()
     declared: Mapping[Content, frozenset[str]] | None = None
@@ -162,24 +160,21 @@ def parse_watches(path: Path, environment: Mapping[str, str], directory: Path | 
     unknown_keys: list[ConfigurationError] = []
     seen: set[GVK] = set()
     for number, raw in enumerate(entries, 1):
+        kind = raw.get("kind") if isinstance(raw, dict) else None
+        place = f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
         try:
-            reader = _entry_reader(raw, _place(path, number, raw))
+            reader = MappingReader(raw, keys.ENTRY, place)
         except ConfigurationError as error:
             errors.append(error)
             continue
+        for key, first, line in duplicate_keys(raw):
+            message = f"duplicate key, first in line {first}"
+            reader.errors.append(ConfigurationError(message, place=place, key=key, line=line))
         watch = _read_watch(reader, finder, seen)
         watches += [watch] if watch else []
         errors += reader.errors
         unknown_keys += reader.unknown_keys()
     return ParsedWatches(tuple(watches), tuple(errors), tuple(unknown_keys))
-
-
-def _entry_reader(raw: object, place: str) -> MappingReader:
-    reader = MappingReader.of(raw, keys.ENTRY, place)
-    for key, first, line in duplicate_keys(raw):
-        message = f"duplicate key, first in line {first}"
-        reader.errors.append(ConfigurationError(message, place=place, key=key, line=line))
-    return reader
 
 
 def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
@@ -198,11 +193,6 @@ def _entries(path: Path, environment: Mapping[str, str]) -> list[Any]:
     return document
 
 
-def _place(path: Path, number: int, raw: object) -> str:
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    return f"{path}: entry {number}" + (f" (kind {kind})" if kind else "")
-
-
 def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) -> Watch | None:
     """Return the watch of an entry, None if it has no role or playbook; add its kind to ``seen``."""
     gvk = _read_gvk(reader)
@@ -214,7 +204,9 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
     if not (reader.get(keys.PLAYBOOK) or reader.get(keys.ROLE)):
         reader.add_error(keys.ROLE.name, "must specify Role or Playbook")
     finalizer = _read_finalizer(reader, finder)
-    watch = partial(
+    ready = reader.read(keys.READY)
+    declared = read_declared(reader, [content, finalizer.content if finalizer else None])
+    make = partial(
         Watch,
         gvk=gvk,
         variables=reader.read(keys.VARS),
@@ -224,7 +216,7 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         max_runner_artifacts=reader.read(keys.MAX_RUNNER_ARTIFACTS) or keys.MAX_RUNNER_ARTIFACTS.default,
         manage_status=reader.read(keys.MANAGE_STATUS),
         ready_conditions=reader.read(keys.READY_CONDITIONS),
-        ready=_read_ready(reader),
+        ready=_path(reader, keys.READY.name, parse_path, ready) if ready else None,
         stalled_after_seconds=reader.read(keys.STALLED_AFTER),
         watch_dependent_resources=reader.read(keys.WATCH_DEPENDENT_RESOURCES),
         watch_cluster_scoped_resources=reader.read(keys.WATCH_CLUSTER_SCOPED_RESOURCES),
@@ -235,15 +227,19 @@ def _read_watch(reader: MappingReader, finder: ContentFinder, seen: set[GVK]) ->
         allow_variables=frozenset(str(name) for name in reader.read(keys.ALLOW_VARIABLES)),
         blacklist=frozenset(_read_gvk(entry) for entry in reader.entries(keys.BLACKLIST)),
         selector=_read_selector(reader),
-        declared=read_declared(reader, [content, finalizer.content if finalizer else None]),
+        declared=declared,
         finalizer=finalizer,
         triggers=tuple(_read_triggers(reader)),
-        sensitive=tuple(_read_sensitive(reader)),
-        status=dict(_read_status(reader)),
+        sensitive=tuple(_paths(reader, keys.SENSITIVE, parse_path)),
+        status={
+            name: path
+            for name, text in reader.read(keys.STATUS).items()
+            if (path := _path(reader, f"{keys.STATUS.name}.{name}", parse_path, text))
+        },
         workers=max_concurrent_reconciles(gvk, finder.environment),
         verbosity=ansible_verbosity(gvk, finder.environment),
     )
-    return watch(content=content) if content else None
+    return make(content=content) if content else None
 
 
 def _read_gvk(reader: MappingReader) -> GVK:
@@ -259,7 +255,7 @@ def _read_selector(reader: MappingReader) -> LabelSelector:
     if nested is None:
         return LabelSelector()
     expressions = [
-        {key.name: value for key in entry.keys if (value := entry.get(key)) is not None}
+        {key.name: value for key in keys.MATCH_EXPRESSIONS.keys if (value := entry.get(key)) is not None}
         for entry in nested.entries(keys.MATCH_EXPRESSIONS)
     ]
     try:
@@ -285,55 +281,36 @@ def _read_finalizer(reader: MappingReader, finder: ContentFinder) -> Finalizer |
 def _read_triggers(reader: MappingReader) -> Iterator[Trigger]:
     for entry in reader.entries(keys.TRIGGERS):
         gvk = _read_gvk(entry)
-        fields = tuple(
-            path
-            for text in entry.read(keys.FIELDS)
-            if (path := _parsed(entry, keys.FIELDS.name, FieldPath.parse, text))
-        )
+        fields = tuple(_paths(entry, keys.FIELDS, FieldPath.parse))
         values = {key: entry.read(key) for key in _TRIGGER_REFERENCES}
         references = [key for key, value in values.items() if entry.get(key) and value is not False]
         if not references and values[keys.OWNER] is False:
             entry.add_error(keys.OWNER.name, "expected true, found false")
-            continue
-        if len(references) != 1:
+        elif len(references) != 1:
             found = " and ".join(key.name for key in references) or "none"
             entry.add_error(keys.OWNER.name, f"expected exactly one of owner, labels and name, found {found}")
-            continue
-        [reference] = references
-        if reference is not keys.OWNER:
-            path = _parsed(entry, reference.name, FieldPath.parse, values[reference])
-            yield from [Trigger(gvk, ReferenceType(reference.name), path, fields)] if path else []
-        elif values[reference]:
+        elif references[0] is not keys.OWNER:
+            [reference] = references
+            if path := _path(entry, reference.name, FieldPath.parse, values[reference]):
+                yield Trigger(gvk, ReferenceType(reference.name), path, fields)
+        elif values[keys.OWNER]:
             yield Trigger(gvk, ReferenceType.OWNER, None, fields)
 
 
-def _read_ready(reader: MappingReader) -> JSONPath | None:
-    text = reader.read(keys.READY)
-    return _parsed(reader, keys.READY.name, parse_path, text) if text else None
-
-
-def _read_sensitive(reader: MappingReader) -> Iterator[JSONPath]:
-    for text in reader.read(keys.SENSITIVE):
-        if path := _parsed(reader, keys.SENSITIVE.name, parse_path, text):
+def _paths(reader: MappingReader, key: Key[Sequence[Any]], parse: Callable[[str], _Path]) -> Iterator[_Path]:
+    """Yield the parsed JSONPaths in a list; record an error for each invalid one."""
+    for text in reader.read(key):
+        if path := _path(reader, key.name, parse, text):
             yield path
 
 
-def _read_status(reader: MappingReader) -> Iterator[tuple[str, JSONPath]]:
-    for name, text in reader.read(keys.STATUS).items():
-        if path := _parsed(reader, f"{keys.STATUS.name}.{name}", parse_path, text):
-            yield name, path
-
-
-def _parsed(reader: MappingReader, name: str, parse: Callable[[str], _Path], text: object) -> _Path | None:
-    """Return a parsed JSONPath; None, with an error of the key of this name, if it is none."""
+def _path(reader: MappingReader, name: str, parse: Callable[[str], _Path], text: object) -> _Path | None:
+    """Return a parsed JSONPath; None, with an error for the key of this name, if it is invalid."""
+    if not isinstance(text, str):
+        reader.add_error(name, f"expected a JSONPath, found {text!r}")
+        return None
     try:
-        return parse(_path_text(text))
+        return parse(text)
     except ValueError as error:
         reader.add_error(name, str(error))
         return None
-
-
-def _path_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected a JSONPath, found {value!r}")  # noqa: TRY004 - the callers add the place
-    return value

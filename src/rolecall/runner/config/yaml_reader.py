@@ -1,32 +1,19 @@
-"""Reads a mapping of ``watches.yaml`` by the declarations of its keys. Every error names file, entry, key and line.
-
-An error does not stop the reader: it records the error, returns the default of the key, and goes on, so that all errors
-are found at once. Key names match in any case, as in the Go runner's parser. Only declared keys can be read, and a key
-that was never read is reported as unknown, so that declarations and code cannot diverge unnoticed.
-
-Loads YAML as the Go runner's parser does, with the line of every key.
+"""Reads ``watches.yaml``: the YAML of the Go runner's parser, and mappings by the declarations of their keys.
 
 This is YAML 1.1 with differences that matter for existing files: ``y`` and ``n`` are booleans, ``12:30`` is a string
-and not a sexagesimal number, ``1e3`` is a number, dates are strings, an unknown tag is ignored, and a float without a
-fraction is an integer. Keys are always strings, as they are written: ``on`` and ``y`` are names, not true. Duplicate
-keys are recorded, so that the caller can report them.
+and not a sexagesimal number, ``1e3`` is a number, dates are strings, unknown tags are ignored, and a float without a
+fraction is an integer. Keys are always strings, as they are written: ``on`` and ``y`` are names, not true. References
+to environment variables are replaced before parsing, by the rules of Go's ``os.Expand``.
 
-The error for an invalid configuration, which stops the operator before it starts.
-
-The message for an unknown key, in ``watches.yaml`` and in the argument specs of a role.
-
-Expands environment variables in the text of ``watches.yaml`` before it is parsed.
-
-The rules are those of Go's ``os.Expand`` as the Go runner uses it (since 1.34): ``$NAME`` and ``${NAME}`` are replaced
-everywhere, comments included; an unset variable is left as ``${NAME}``. Malformed references behave as in Go, so that a
-file means the same for both runners.
+An error doesn't stop the reader: it records the error, returns the default of the key, and continues, so that all
+errors are found in one pass. Each error names file, entry, key, and line. Only declared keys can be read, and a key
+that was never read is reported as unknown, so that declarations and code can't diverge unnoticed.
 """
 
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -34,13 +21,13 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.runner.config.watch_keys import Key, describe_value
 
 _TAG = "tag:yaml.org,2002:"
-_FIRST_OF_NUMBERS = list("-+.0123456789")
-_WHOLE = re.compile(r"^[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
+_NUMBER_STARTS = list("-+.0123456789")
+_INTEGER = re.compile(r"^[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
 _FLOAT = re.compile(
     r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
-_WHOLE_FLOATS_BELOW = 1e21
-"""From here on Go writes whole floats with an exponent."""
+_INTEGRAL_BELOW = 1e21
+"""From this value on, Go writes floats without a fraction with an exponent."""
 
 
 class LocatedMapping(dict[str, Any]):
@@ -54,39 +41,36 @@ class LocatedMapping(dict[str, Any]):
 
 
 class _Loader(yaml.SafeLoader):
-    """A ``SafeLoader`` with the differences above."""
+    """A ``SafeLoader`` with the differences above. Values constructed in one step can't contain themselves."""
 
     bool_values = yaml.SafeLoader.bool_values | {"y": True, "n": False}
 
     def construct_float(self, node: ScalarNode) -> int | float:
         """Return a number; a float without a fraction is an integer, as in JSON written by Go."""
         number: float = self.construct_yaml_float(node)
-        return int(number) if number.is_integer() and abs(number) < _WHOLE_FLOATS_BELOW else number
+        return int(number) if number.is_integer() and abs(number) < _INTEGRAL_BELOW else number
 
     def construct_list(self, node: SequenceNode) -> list[Any]:
-        """Return a list. Because it is constructed in one step, PyYAML rejects a list that contains itself."""
+        """Return a list."""
         found: list[Any] = self.construct_sequence(node, deep=True)
         return found
 
     def construct_located(self, node: MappingNode) -> LocatedMapping:
-        """Return a mapping. PyYAML rejects a mapping that contains itself, as above."""
+        """Return a mapping."""
         found = LocatedMapping(node.start_mark.line + 1)
-        found.duplicates = list(self._duplicates(node))
+        first_lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if key.tag != f"{_TAG}merge":
+                name, line = self._key(key), key.start_mark.line + 1
+                if name in first_lines:
+                    found.duplicates.append((name, first_lines[name], line))
+                first_lines.setdefault(name, line)
         self.flatten_mapping(node)
         for key, value in node.value:
             name = self._key(key)
             found[name] = self.construct_object(value, deep=True)
             found.lines[name] = key.start_mark.line + 1
         return found
-
-    def _duplicates(self, node: MappingNode) -> Iterator[tuple[str, int, int]]:
-        first_lines: dict[str, int] = {}
-        for key, _ in node.value:
-            if key.tag != f"{_TAG}merge":
-                name, line = self._key(key), key.start_mark.line + 1
-                if name in first_lines:
-                    yield name, first_lines[name], line
-                first_lines.setdefault(name, line)
 
     def construct_untagged(self, _suffix: str, node: Node) -> Any:
         """Return the value of a node with an unknown tag as if it had no tag."""
@@ -110,8 +94,8 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag.removeprefix(_TAG) not in ("timestamp", "int", "float")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(f"{_TAG}int", _WHOLE, _FIRST_OF_NUMBERS)
-_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, _FIRST_OF_NUMBERS)
+_Loader.add_implicit_resolver(f"{_TAG}int", _INTEGER, _NUMBER_STARTS)
+_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, _NUMBER_STARTS)
 _Loader.add_implicit_resolver(f"{_TAG}bool", re.compile(r"^[yYnN]$"), list("yYnN"))
 _Loader.add_constructor(f"{_TAG}float", _Loader.construct_float)
 _Loader.add_constructor(f"{_TAG}seq", _Loader.construct_list)
@@ -121,22 +105,23 @@ _Loader.add_multi_constructor("!", _Loader.construct_untagged)
 
 def first_document(text: str) -> Any:
     """Return the first document of a YAML text, or None. Raise yaml.YAMLError or ValueError."""
-    try:
-        return next(iter(yaml.load_all(text, _Loader)), None)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    return next(_documents(text), None)
 
 
 def all_documents(text: str) -> list[Any]:
     """Return all documents of a YAML text. Raise yaml.YAMLError or ValueError."""
+    return list(_documents(text))
+
+
+def _documents(text: str) -> Iterator[Any]:
     try:
-        return list(yaml.load_all(text, _Loader))
+        yield from yaml.load_all(text, _Loader)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def describe_error(error: Exception) -> tuple[str, int | None]:
-    """Return the message for a text that is not valid YAML, in one line, and the line number if known."""
+    """Return the message for invalid YAML, in one line, and the line number if known."""
     mark = getattr(error, "problem_mark", None)
     return f"invalid YAML: {' '.join(str(error).split())}", mark.line + 1 if mark else None
 
@@ -154,9 +139,10 @@ def duplicate_keys(value: object, path: str = "") -> Iterator[tuple[str, int, in
 
 
 class ConfigurationError(Exception):
-    """An error in ``watches.yaml``, a flag or the environment; the text is one line with the place and the message.
+    """An error in ``watches.yaml``, a flag, or the environment, which stops the operator before it starts.
 
-    ``message`` is the text without the place; ``place`` (file and entry), ``key`` and ``line`` are set if known.
+    The text is one line with the place and the ``message``; ``place`` (file and entry), ``key``, and ``line`` are set
+    if known.
     """
 
     def __init__(self, message: str, *, place: str = "", key: str = "", line: int | None = None) -> None:
@@ -179,83 +165,60 @@ T = TypeVar("T")
 Keys = tuple[Key[Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
 class MappingReader:
-    """A mapping with its place, for example ``watches.yaml: entry 2 (kind Foo)``.
+    """Reads a mapping by the declarations of its keys. Names match in any case, as in the Go runner's parser.
 
-    ``keys`` are the keys that it may have. ``errors`` are the errors in it and in nested mappings, in the order in
-    which they were found.
+    ``place`` is for example ``watches.yaml: entry 2 (kind Foo)``. ``errors`` are the errors in the mapping and in
+    nested mappings, in the order in which they were found.
     """
 
-    values: Mapping[str, Any]
-    keys: Keys
-    place: str
-    prefix: str = ""
-    lines: Mapping[str, int] = field(default_factory=dict)
-    line: int | None = None
-    spellings: Mapping[str, str] = field(default_factory=dict)
-    errors: list[ConfigurationError] = field(default_factory=list)
-    _read: set[str] = field(default_factory=set, init=False)
-    _children: list["MappingReader"] = field(default_factory=list, init=False)
-
-    @classmethod
-    def of(
-        cls, raw: object, keys: Keys, place: str, prefix: str = "", errors: list[ConfigurationError] | None = None
-    ) -> Self:
-        """Return a reader for a parsed mapping. Raise ConfigurationError if it is not a mapping."""
+    def __init__(
+        self, raw: object, keys: Keys, place: str, prefix: str = "", errors: list[ConfigurationError] | None = None
+    ) -> None:
+        """Raise ConfigurationError if the value is not a mapping."""
         if not isinstance(raw, dict):
             raise ConfigurationError(f"expected a mapping, found {describe_value(raw)}", place=place)
-        lines = raw.lines if isinstance(raw, LocatedMapping) else {}
-        spellings: dict[str, str] = {}
+        self.errors: list[ConfigurationError] = [] if errors is None else errors
+        self._raw, self._keys, self._place, self._prefix = raw, keys, place, prefix
+        self._spellings: dict[str, str] = {}
+        self._read: set[str] = set()
+        self._children: list[MappingReader] = []
         for name in raw:
-            spellings.setdefault(name.lower(), name)
-        reader = cls(
-            {name.lower(): value for name, value in raw.items()},
-            keys,
-            place,
-            prefix,
-            {name.lower(): line for name, line in lines.items()},
-            raw.line if isinstance(raw, LocatedMapping) else None,
-            spellings,
-            [] if errors is None else errors,
-        )
-        for name in raw:
-            if spellings[name.lower()] != name:
-                reader.add_error(name, f"is the same key as {spellings[name.lower()]!r}")
-        return reader
+            if self._spellings.setdefault(name.lower(), name) != name:
+                self.add_error(name, f"is the same key as {self._spellings[name.lower()]!r}")
 
     def error(self, key: str, message: str) -> ConfigurationError:
         """Return an error for a key of this mapping, or for a path below the key."""
-        return ConfigurationError(message, place=self.place, key=f"{self.prefix}{key}", line=self._line_of(key))
+        line = None
+        if isinstance(self._raw, LocatedMapping):
+            name, _, below = key.partition(".")
+            base = name.partition("[")[0]
+            lines, spelling = self._raw.lines, self._spellings.get(base.lower(), base)
+            line = lines.get(base, lines.get(spelling, self._raw.line))
+            value = self._raw.get(spelling) if base == name else None
+            line = value.lines.get(below, line) if isinstance(value, LocatedMapping) else line
+        return ConfigurationError(message, place=self._place, key=f"{self._prefix}{key}", line=line)
 
     def add_error(self, key: str, message: str) -> None:
         """Record an error for a key of this mapping."""
         self.errors.append(self.error(key, message))
 
-    def _line_of(self, key: str) -> int | None:
-        name, _, rest = key.partition(".")
-        line = self.lines.get(name.partition("[")[0].lower(), self.line)
-        value = self.values.get(name.lower())
-        return value.lines.get(rest, line) if isinstance(value, LocatedMapping) else line
-
     def unknown_keys(self) -> Iterator[ConfigurationError]:
         """Yield an error for each key that was never read, nested ones included, with the nearest known key."""
-        declared = {key.name.lower(): key.name for key in self.keys}
-        for name, spelling in self.spellings.items():
+        declared = {key.name.lower(): key.name for key in self._keys}
+        for name, spelling in self._spellings.items():
             if name not in self._read:
                 yield self.error(spelling, unknown_key_message(name, declared))
         for child in self._children:
             yield from child.unknown_keys()
 
     def get(self, key: Key[Any]) -> Any:
-        """Return the parsed value, None if it is absent or null.
-
-        Raise LookupError if the key is not declared for this mapping, which is a bug.
-        """
-        if key not in self.keys:
-            raise LookupError(f"{self.prefix}{key.name} is read and not declared")
-        self._read.add(key.name.lower())
-        return self.values.get(key.name.lower())
+        """Return the parsed value, None if it is absent or null. Raise LookupError for an undeclared key, a bug."""
+        if key not in self._keys:
+            raise LookupError(f"{self._prefix}{key.name} is read and not declared")
+        name = key.name.lower()
+        self._read.add(name)
+        return self._raw[self._spellings[name]] if name in self._spellings else None
 
     def read(self, key: Key[T]) -> T:
         """Return the converted value, or the default of the key if it is absent or invalid."""
@@ -276,15 +239,14 @@ class MappingReader:
     def entries(self, key: Key[Any]) -> Iterator["MappingReader"]:
         """Yield a reader for each mapping of a list."""
         for number, item in enumerate(self.read(key)):
-            child = self._child(item, key, f"{key.name}[{number}]")
-            if child is not None:
+            if child := self._child(item, key, f"{key.name}[{number}]"):
                 yield child
 
     def _child(self, value: object, key: Key[Any], name: str) -> "MappingReader | None":
         if not isinstance(value, dict):
             self.add_error(name, f"expected a mapping, found {describe_value(value)}")
             return None
-        child = MappingReader.of(value, key.keys, self.place, f"{self.prefix}{name}.", self.errors)
+        child = MappingReader(value, key.keys, self._place, f"{self._prefix}{name}.", self.errors)
         self._children.append(child)
         return child
 
@@ -294,7 +256,10 @@ _REFERENCE = re.compile(r"\$(?:\{([^}]*)\}|(\{)|([A-Za-z_][A-Za-z0-9_]*)|([*#$@!
 
 
 def expand_variables(text: str, environment: Mapping[str, str]) -> str:
-    """Return the text with every reference replaced by its value, or by ``${NAME}`` if the variable is unset."""
+    """Return the text with each reference replaced by its value, or by ``${NAME}`` if the variable is unset.
+
+    As in the Go runner (since 1.34), references in comments count too, and malformed ones behave as in Go.
+    """
 
     def value_of(match: re.Match[str]) -> str:
         braced, unterminated, plain, special = match.groups()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rolecall.runner.config.settings import DEFAULT_BACKOFF, Backoff
+from rolecall.runner.config.settings import Backoff, Settings
 from rolecall.runner.controller.priorities import Priority, PriorityOrder
 from rolecall.system.clock import Clock, Handle
 
@@ -154,12 +154,12 @@ class WorkQueue(Generic[RequestT]):
     def __init__(
         self,
         clock: Clock,
-        backoff: Backoff = DEFAULT_BACKOFF,
+        backoff: Backoff | None = None,
         metrics: "ControllerMetrics | None" = None,
         accepts: Callable[[RequestT], bool] | None = None,
     ) -> None:
         self._clock = clock
-        self._backoff = backoff
+        self._backoff = backoff or Settings().backoff
         self._metrics = metrics
         self._accepts = accepts or (lambda _request: True)
         self._on_due: Callable[[], None] = lambda: None

@@ -10,7 +10,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError, MappingReader
 
 def found(directory: Path, role: str, **environment: str) -> Path:
     """Return where a role is found; raise the mistake that is noted when it is not."""
-    fields = MappingReader.of({"role": role}, ENTRY, "here")
+    fields = MappingReader({"role": role}, ENTRY, "here")
     content = ContentFinder(directory, environment).content(fields)
     if fields.errors:
         raise fields.errors[0]
@@ -74,14 +74,14 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
 
 def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text("[]")
-    fields = MappingReader.of({"role": "nowhere", "playbook": "play.yml"}, ENTRY, "here")
+    fields = MappingReader({"role": "nowhere", "playbook": "play.yml"}, ENTRY, "here")
     assert ContentFinder(tmp_path, {}).content(fields) == PlaybookContent(tmp_path / "play.yml")
-    absolute = MappingReader.of({"playbook": str(tmp_path / "play.yml")}, ENTRY, "here")
+    absolute = MappingReader({"playbook": str(tmp_path / "play.yml")}, ENTRY, "here")
     assert ContentFinder(Path("/"), {}).content(absolute) == PlaybookContent(tmp_path / "play.yml")
 
 
 def test_nothing_named_is_nothing(tmp_path: Path) -> None:
-    assert ContentFinder(tmp_path, {}).content(MappingReader.of({}, ENTRY, "here")) is None
+    assert ContentFinder(tmp_path, {}).content(MappingReader({}, ENTRY, "here")) is None
 
 
 def test_a_role_may_lie_in_the_working_directory(tmp_path: Path) -> None:

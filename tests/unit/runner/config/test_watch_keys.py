@@ -121,8 +121,8 @@ def test_a_duration_is_in_seconds() -> None:
     [
         (TEXT, [], "expected a string, found a list"),
         (BOOLEAN, 1, "expected true or false, found int 1"),
-        (INTEGER, 1.5, "expected a whole number, found float 1.5"),
-        (INTEGER, True, "expected a whole number, found bool True"),
+        (INTEGER, 1.5, "expected an integer, found float 1.5"),
+        (INTEGER, True, "expected an integer, found bool True"),
         (DURATION, 5, "expected a duration with a unit such as 15s or 1m30s, found int 5"),
         (DURATION, "-5s", "a duration cannot be negative: '-5s'"),
         (MAPPING, "x", "expected a mapping, found str 'x'"),

@@ -20,8 +20,8 @@ ENTRY = "- group: test.rolecall.dev\n  version: v1\n  kind: Thing\n  role: thing
 FIRST = "entry 1 (kind Thing), key"
 
 EXPECTED = {
-    "artifacts_are_a_boolean": f"{FIRST} maxRunnerArtifacts: expected a whole number, found bool True",
-    "artifacts_are_no_number": f"{FIRST} maxRunnerArtifacts: expected a whole number, found str 'many'",
+    "artifacts_are_a_boolean": f"{FIRST} maxRunnerArtifacts: expected an integer, found bool True",
+    "artifacts_are_no_number": f"{FIRST} maxRunnerArtifacts: expected an integer, found str 'many'",
     "blacklist_is_a_mapping": f"{FIRST} blacklist: expected a list, found a mapping",
     "blacklist_without_kind": f"{FIRST} blacklist[1].kind: invalid GVK: /v1, Kind=: kind must not be empty",
     "boolean_is_a_number": f"{FIRST} markUnsafe: expected true or false, found int 1",

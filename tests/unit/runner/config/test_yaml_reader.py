@@ -26,7 +26,7 @@ def key(type_: Type[Any], default: Any = None) -> Key[Any]:
 
 def fields(*keys: Key[Any], **values: Any) -> MappingReader:
     """Return the fields of a mapping with these keys."""
-    return MappingReader.of(values, keys, "watches.yaml: entry 1")
+    return MappingReader(values, keys, "watches.yaml: entry 1")
 
 
 def test_names_match_in_any_case() -> None:
@@ -52,7 +52,7 @@ def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
     read = fields(wanted, a="many")
     assert read.read(wanted) == 7
     assert [str(error) for error in read.errors] == [
-        "watches.yaml: entry 1, key a: expected a whole number, found str 'many'"
+        "watches.yaml: entry 1, key a: expected an integer, found str 'many'"
     ]
 
 
