@@ -57,7 +57,7 @@ class PageClient:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the URL, empty if nothing is."""
+        """The reason why the URL is invalid, empty if it is valid."""
         try:
             parts = urlsplit(self.url)
             host, _ = parts.hostname, parts.port
@@ -155,7 +155,7 @@ class PageClient:
 
 
 def _printable(value: Any) -> Any:
-    """Return JSON whose texts can't control a terminal: each is one line of printable characters."""
+    """Return JSON whose strings can't control a terminal: each is one line of printable characters."""
     if isinstance(value, dict):
         return {_printable(name): _printable(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -184,7 +184,7 @@ def _watch(client: PageClient, query: Query, page: dict[str, Any], console: Cons
     answered, error = time.time(), ""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            trouble = f"Last answer {ago(answered, time.time())}, trying again: {error}" if error else ""
+            trouble = f"Last response {ago(answered, time.time())}, retrying: {error}" if error else ""
             live.update(table(client.url, page, console, console.height, trouble), refresh=True)
             time.sleep(UPDATE_SECONDS)
             try:

@@ -140,8 +140,8 @@ def test_no_run_and_no_object() -> None:
 def test_kind_that_cannot_be_listed_and_lost_operator() -> None:
     shown_page = page(row())
     shown_page["kinds"][0]["trouble"] = "foos is forbidden"
-    lines = printed(shown_page, trouble="Last answer 10 s ago, trying again: nothing answers")
-    assert {"foos is forbidden", "Last answer 10 s ago, trying again: nothing answers"} < set(lines)
+    lines = printed(shown_page, trouble="Last response 10 s ago, retrying: nothing answers")
+    assert {"foos is forbidden", "Last response 10 s ago, retrying: nothing answers"} < set(lines)
     assert any("default/one" in line for line in lines)
 
 
@@ -330,7 +330,7 @@ async def test_lost_operator_is_reported_above_its_last_answer(terminal: tuple[i
     async with served(page_application(shown.sources, OPEN)) as url:
         process = await start(url, output=theirs)
         await drawn(ours, "default/one")
-    await drawn(ours, "trying again: nothing")
+    await drawn(ours, "retrying: nothing")
     await drawn(ours, "default/one")
     process.terminate()
     await process.wait()

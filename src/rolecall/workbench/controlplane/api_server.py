@@ -1,8 +1,7 @@
-"""A minimal client for the requests that the control plane itself makes to its API server.
+"""A minimal client for the control plane's own requests to its API server.
 
-It uses the HTTP client of the standard library, which is fast to import, with the administrator's certificate. If the
-server does not answer, it raises OSError; it returns every answer, whatever its status. Operators use the client in
-``rolecall.kube``.
+It uses the HTTP client of the standard library, which imports quickly, with the administrator's certificate. It returns
+every response, regardless of its status, and raises OSError if the server doesn't respond.
 """
 
 import http.client
@@ -18,7 +17,7 @@ READINESS_TIMEOUT_SECONDS = 2.0  # another process on our port may accept and ne
 
 @dataclass(frozen=True)
 class Response:
-    """An answer of the API server: the HTTP status and the object (``{"message": text}`` if the body is not JSON)."""
+    """A response of the API server: the HTTP status and the object (``{"message": text}`` if the body is not JSON)."""
 
     status: int
     content: dict[str, Any]
@@ -47,7 +46,7 @@ class ApiServer:
     def request(
         self, method: str, path: str, body: object = None, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> Response:
-        """Send a request and return the answer. Raise OSError or http.client.HTTPException if there is none."""
+        """Send a request and return the response. Raise OSError or http.client.HTTPException without one."""
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_seconds, context=self._context)
         try:
             encoded = None if body is None else json.dumps(body).encode()
@@ -60,7 +59,7 @@ class ApiServer:
             connection.close()
 
     def get(self, path: str) -> Response:
-        """Return the answer to a GET request for an object or a list."""
+        """Return the response to a GET request for an object or a list."""
         return self.request("GET", path)
 
     def is_ready(self) -> bool:

@@ -1,17 +1,15 @@
-"""Where the control plane's programs come from: four ways, tried in order for each program.
+"""The sources of the control plane's programs, tried in order for each program.
 
-First what the machine offers (KUBEBUILDER_ASSETS and PATH) if it is new enough, then our cache, then a download of the
-official release, then a build from source. A program that one way cannot give comes from the next, and the way says
-why in one line. What is downloaded or built ends in the cache whole or not at all, and two processes never fetch it at
-the same time. The servers of Kubernetes are only taken from the machine together, because their releases must match.
+First come the programs of the machine (KUBEBUILDER_ASSETS and PATH) if they are new enough, then the cache, then a
+download of the official release, then a build with Go. Each source that can't provide a program reports the reason in
+one line. A program enters the cache as a whole or not at all, and two processes never fetch it at the same time. The
+servers of Kubernetes come from the machine only together, because their releases must match.
 
-Building the control plane's programs from source with Go.
-
-The module in tools/controlplane pins every source and its sum, so the result does not depend on when or where it is
-built, and nothing but Go modules is downloaded. The first build takes minutes, so three things keep it short: all
-programs share one module, hence one version of every library; etcd, which needs few modules, is compiled while those
-of Kubernetes are downloaded; and nothing is made that is not used (debugging tables, inlined code in Kubernetes). The
-version that the programs report is set while linking, because kubectl refuses a server whose version it cannot read.
+For the build, the module in tools/controlplane pins every source and its checksum, so the result doesn't depend on the
+time or the machine. The first build takes minutes. Three measures keep it short: all programs share one module, hence
+one version of every library; etcd, which needs few modules, compiles while those of Kubernetes download; and the build
+omits debugging tables and inlined code in Kubernetes. The linker sets the version that the programs report, because
+kubectl rejects a server whose version it can't read.
 """
 
 import os
@@ -43,14 +41,14 @@ PROGRESS_SECONDS = 10.0
 ERROR_LINES = 10
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 COMPILER_FLAGS = ("all=-dwarf=false", "k8s.io/...=-dwarf=false -l")
-MEMORY_FOR_LAZY_COLLECTION = 2 * 2**30  # for each processor: the largest packages then take 0.7 GiB, else 0.4
+MEMORY_FOR_LAZY_COLLECTION = 2 * 2**30  # for each CPU: the largest packages then take 0.7 GiB, else 0.4
 LAZY_COLLECTION = {"GOGC": "800"}
 
 Report = Callable[[str], None]
 
 
 def module_directory() -> Path:
-    """Find the pinned modules: beside the package when it is installed, in tools/ of a checkout otherwise."""
+    """Return the directory of the pinned modules: next to an installed package, in tools/ of a checkout otherwise."""
     installed = Path(__file__).with_name("modules")
     checkout = Path(__file__).parents[4] / "tools" / "controlplane"
     for directory in (installed, checkout):
@@ -86,12 +84,12 @@ def linker_flags() -> str:
 
 
 def garbage_collection(memory_bytes: int, processors: int) -> dict[str, str]:
-    """Let the compiler collect its garbage rarely, if there is memory for one compiler on each processor."""
+    """Let the compiler collect its garbage rarely if memory suffices for one compiler per CPU."""
     return LAZY_COLLECTION if memory_bytes >= MEMORY_FOR_LAZY_COLLECTION * processors else {}
 
 
 def build_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
-    """Build programs into the target folder; BinariesUnavailableError if that is not possible."""
+    """Build programs into the target directory; BinariesUnavailableError if that is not possible."""
     builder = _Builder(find_go(), module_directory(), report)
     report("Building from source: four to eight minutes for all programs on two cores, the first time")
     first = [program for program in programs if program.project == "etcd"]
@@ -148,7 +146,7 @@ class _Listing:
 
 
 class _Builder:
-    """Runs Go in the directory of the module, and tells every few seconds how far it is."""
+    """Runs Go in the directory of the module, and reports its progress every few seconds."""
 
     def __init__(self, go: Path, module: Path, report: Report) -> None:
         self._go = go
@@ -180,7 +178,7 @@ class _Builder:
             raise _failure("go list", code, listing.lines)
 
     def build(self, programs: Sequence[Program], target: Path, listing: _Listing) -> None:
-        """Build programs together, which keeps all processors busy."""
+        """Build programs together, which keeps all CPUs busy."""
         output = target / programs[0].name if len(programs) == 1 else target
         flags = ["-v", "-trimpath", f"-ldflags={linker_flags()}", *(f"-gcflags={flags}" for flags in COMPILER_FLAGS)]
         process = self.start("build", *flags, "-o", str(output), *(program.go_package for program in programs))
@@ -236,7 +234,7 @@ class Offer:
 
 
 def cache_root() -> Path:
-    """Give the folder of this user under which the programs of all releases are kept."""
+    """Return the directory of this user's programs of all releases."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rolecall"
 
 
@@ -288,7 +286,7 @@ def _fetch(missing: Sequence[Program], target: Path, report: Report, ways: tuple
 
 
 def _install(name: str, partial: Path, target: Path) -> bool:
-    """Move a program into the cache if it was fetched; tell whether it was."""
+    """Move a program into the cache if it was fetched; return whether it was."""
     if not (partial / name).is_file():
         return False
     pins = target / PINS_FILE
@@ -334,7 +332,7 @@ def _too_old(program: Program, path: Path, version: tuple[int, int] | None) -> s
 
 
 def installed_version(path: Path) -> tuple[int, int] | None:
-    """Ask a program for its release: major and minor number; None if it does not say."""
+    """Return a program's release as it reports it: major and minor number, or None."""
     arguments = ["version", "--client"] if path.name == "kubectl" else ["--version"]
     try:
         answer = subprocess.run(

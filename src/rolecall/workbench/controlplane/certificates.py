@@ -1,19 +1,13 @@
-"""The certificate authority of one control plane and the certificates that it signs.
+"""The certificate authority, certificates, and kubeconfig files of one control plane.
 
 Every control plane has its own authority, so a kubeconfig is valid for one control plane only. Keys are elliptic curve
 keys (P-256), which take milliseconds to create; they live as long as the state directory. The API server takes the user
 from the common name of a certificate, and the group from the organization.
 
-The certificates and kubeconfig files of one control plane.
-
 Every component has its own user, with the permissions that Kubernetes grants to that user. The administrator is in the
 group ``system:masters``, and so is kwok, which simulates the kubelets of all nodes. Service accounts get tokens from
-the API server. All files are in the state directory, readable by its owner only, and are removed with it.
-
-Writes kubeconfig files, one for each user of a control plane.
-
-Certificates, keys and tokens are embedded, so you can copy a file by itself. It is readable by its owner only and is
-written atomically. Certificates come from ``rolecall.workbench.controlplane.certificates``, tokens from the API server.
+the API server. A kubeconfig embeds its certificates, keys, and tokens, so you can copy it by itself. All files are
+written atomically, are readable by their owner only, and are removed with the state directory.
 """
 
 import base64
@@ -94,7 +88,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, cluster: str) -> Self:
-        """Return a new authority that is named after the cluster."""
+        """Return a new authority, named after the cluster."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"rolecall {cluster}")
         usage = x509.KeyUsage(

@@ -3,19 +3,14 @@
 A ``ControlPlane`` is identified by its name, for all processes of a user. ``start()`` returns when everything is ready,
 and cleans up if it fails or is interrupted; ``stop()`` removes everything. You can stop and restart single components
 on the same port, to test how a client handles an outage.
-The programs come from ``binaries``.
 
-Starts a control plane step by step, or a single component.
-
-The order is: credentials, etcd and the API server, then nodes and the components that work for them. Every process is
-recorded as soon as it exists, so that cleaning up finds it. If a component exits during the start, the start fails at
-once with the last lines of its log. The caller, ``rolecall.workbench.controlplane.cluster``, cleans up after a failure.
-
-The conditions under which a control plane is ready.
+The order of a start is: credentials, etcd and the API server, then nodes and the components that work for them. Every
+process is recorded as soon as it exists, so that a cleanup finds it. If a component exits during the start, the start
+fails immediately with the last lines of its log.
 
 Ready means that your first request finds everything working: the API server with its roles, namespaces with their
 service accounts, simulated nodes without taints, and the path from scheduling to a running pod, which a short-lived
-probe pod verifies. Each condition names what it waits for, so that a start that hangs can say where.
+probe pod verifies. Each condition has a name, so a start that hangs reports the condition.
 """
 
 import contextlib
@@ -172,7 +167,7 @@ class Startup:
     """Start the components of one control plane."""
 
     def __init__(self, store: StateStore, credentials: Credentials, report: Report) -> None:
-        """Take the state, the credentials, and the function that is called with progress messages."""
+        """Take the state, the credentials, and a function to call with progress messages."""
         self._store = store
         self._layout = store.layout
         self._credentials = credentials
@@ -267,7 +262,7 @@ class Startup:
         self._start(state, component, command, self._environment())
 
     def _launch_kubelet(self, state: State) -> None:
-        """Start the kubelet endpoint on its port; connections wait in the socket's queue until it accepts them."""
+        """Start the kubelet endpoint on its port; connections wait in the socket's queue."""
         with bound_socket(state.kubelet_port or None) as listener:
             listener.listen()
             state.kubelet_port = listener.getsockname()[1]

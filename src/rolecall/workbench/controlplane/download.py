@@ -1,32 +1,21 @@
-"""Downloading the official releases, each file verified by its checksum.
+"""Downloads of the official releases, each file verified by its checksum.
 
-A file that does not have its checksum is discarded, and a host that does not answer is asked once. What fails keeps
-nothing else from being downloaded. ROLECALL_DOWNLOAD_MIRROR names a place that holds the same files under the same
-paths, each below the name of its origin, such as MIRROR/dl.k8s.io/release/...
+This module lists the programs, the release of each, and the Go package that builds it; tools/controlplane/go.mod pins
+the same releases for the build, and a test compares both. It also holds the oldest releases that are accepted from
+another source, such as PATH.
 
-The programs of the embedded control plane and the releases of them that go with this version of rolecall.
+Kubernetes publishes FILE.sha256 next to each file, etcd one SHA256SUMS for each release. kwok publishes no such file;
+for its files, GitHub's description of the release contains the SHA-256 that GitHub computed at the upload. A location
+is a host and a path, without a scheme, so that a mirror can hold it as a directory: ROLECALL_DOWNLOAD_MIRROR names a
+mirror with the same files, each below the name of its origin, such as MIRROR/dl.k8s.io/release/...
 
-One place says which programs there are, which release each belongs to and which Go package builds it;
-tools/controlplane/go.mod pins the same releases for the build, and a test holds the two together. The oldest releases
-that are accepted from somewhere else, such as PATH, stand here too. Looking for the programs is the work of
-rolecall.workbench.controlplane.binaries.
+The checksums in ``checksums.txt`` come first. A file that isn't listed there needs the checksum that its project
+publishes, read over HTTPS from the same origin or mirror. A file without a checksum isn't used, and a file with another
+checksum is discarded. A failure doesn't prevent the download of other programs, and an unreachable host is asked once.
 
-The files of the official releases: where each program lies, and where its project publishes the checksum.
-
-Kubernetes publishes FILE.sha256 beside each file, etcd one SHA256SUMS for each release. kwok publishes no such file;
-for its files GitHub's description of the release gives the SHA-256 that GitHub computed when they were uploaded. A
-location is a host and a path, without a scheme, so that a mirror can hold it as a folder.
-
-The SHA-256 that a downloaded file must have, and who says so.
-
-A checksum that checksums.txt pins counts before any other. For a file without one, it is what the file's project
-publishes beside it, read over HTTPS from the same origin or mirror. A file whose checksum nobody states is not used.
-
-Opening URLs within a time that a person waits for.
-
-A host that cannot be reached fails within OPEN_SECONDS, whatever hangs: the name service, one of many addresses, a
-proxy or the TLS handshake. Nothing that was asked for over HTTPS is ever answered without it: a redirect that leaves
-HTTPS is refused. Proxies are those of the environment, trusted authorities those of the system or of SSL_CERT_FILE.
+A host that can't be reached fails within OPEN_SECONDS, even if the name service, one of many addresses, a proxy, or the
+TLS handshake hangs. A redirect from HTTPS to another scheme is rejected. Proxies come from the environment, trusted
+authorities from the system or SSL_CERT_FILE.
 """
 
 import hashlib
@@ -137,7 +126,7 @@ def read_sha256sums(text: str, name: str) -> str | None:
 
 
 def read_github_release(text: str, name: str) -> str | None:
-    """Find the checksum of a file in what GitHub's API says of a release."""
+    """Return the checksum of a file from GitHub's description of a release."""
     try:
         digests = {asset["name"]: asset["digest"] for asset in json.loads(text)["assets"]}
     except (ValueError, KeyError, TypeError):
@@ -182,10 +171,10 @@ class _StayOnHttps(urllib.request.HTTPRedirectHandler):
 
 
 class InBackground(Generic[T]):
-    """Does something in a thread of its own, and stops waiting for it when its time is over."""
+    """Runs a function in a separate thread, and stops waiting for it after a time limit."""
 
     def __init__(self, action: Callable[[], T], seconds: float) -> None:
-        """Begin at once. The thread is abandoned when the time is over: a name service cannot be interrupted."""
+        """Start immediately. After the time limit the thread is abandoned: a name service can't be interrupted."""
         self._answer: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
@@ -194,7 +183,7 @@ class InBackground(Generic[T]):
     def _run(self, action: Callable[[], T]) -> None:
         try:
             self._answer.put((action(), None))
-        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
+        except Exception as error:  # noqa: BLE001 - raised again in the waiting thread
             self._answer.put((None, error))
 
     def result(self) -> T:
@@ -214,7 +203,7 @@ def host_of(url: str) -> str:
 
 
 def web_failure(url: str, error: Exception) -> BinariesUnavailableError:
-    """Say what one of ERRORS means, and tell a host that does not answer from one that answers with an error."""
+    """Return the error for one of WEB_ERRORS: the host is unreachable, or responds with an error."""
     if isinstance(error, urllib.error.HTTPError):
         return BinariesUnavailableError(f"{url}: HTTP status {error.code} {error.reason}")
     if isinstance(error, OSError):
@@ -262,7 +251,7 @@ def read_pinned(path: Path = CHECKSUMS) -> dict[str, str]:
 
 
 class Checksums:
-    """Knows the pinned checksums, and asks for the published ones, all at the same time."""
+    """The pinned checksums, and the published ones, requested concurrently."""
 
     def __init__(self, pinned: Mapping[str, str], base: str, assets: Iterable[Asset]) -> None:
         """Begin to ask; the base is what stands before a location in a URL."""
@@ -273,7 +262,7 @@ class Checksums:
         self._published = {at: begin_reading(base + at) for at in sorted(locations)} if is_trusted else {}
 
     def of(self, asset: Asset) -> Checksum:
-        """Give the checksum that the file must have; BinariesUnavailableError if nobody states it."""
+        """Return the checksum that the file must have. Raise BinariesUnavailableError if none is known."""
         if pinned := self._pinned.get(asset.location):
             return Checksum(pinned, f"pinned in {CHECKSUMS.name}")
         url = self._base + asset.checksum_location
@@ -303,7 +292,7 @@ Report = Callable[[str], None]
 
 
 def fetch_programs(programs: Sequence[Program], target: Path, report: Report) -> None:
-    """Download programs into the target folder; BinariesUnavailableError if any of them could not be."""
+    """Download programs into the target directory; BinariesUnavailableError if any of them could not be."""
     system, machine = sys.platform, MACHINES.get(platform.machine().lower(), platform.machine())
     assets = {program.name: asset_of(program, system, machine) for program in programs}
     mirror = os.environ.get(MIRROR_VARIABLE)
@@ -321,7 +310,7 @@ class Downloader:
         self._unreachable: dict[str, HostUnreachableError] = {}
 
     def fetch_all(self, assets: Mapping[str, Asset], target: Path) -> None:
-        """Download every program that can be had; BinariesUnavailableError says which could not, and why."""
+        """Download every available program. BinariesUnavailableError lists the others with their reasons."""
         checksums = Checksums(self._pinned, self._base, assets.values())
         failed: dict[str, list[str]] = {}
         for number, (name, asset) in enumerate(assets.items(), start=1):

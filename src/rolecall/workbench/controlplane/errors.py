@@ -1,6 +1,6 @@
 """The errors of the embedded control plane.
 
-Every expected failure is a ``ControlPlaneError`` whose message says what was found, where, and what was expected. The
+Every expected failure is a ``ControlPlaneError`` whose message states what was found, where, and what was expected. The
 error for a failed component has the last lines of its log. Every other exception is a bug and stays a traceback.
 ``rolecall.cli.cluster`` turns these errors into one message and exit code 1.
 """

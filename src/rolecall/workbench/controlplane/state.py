@@ -48,7 +48,7 @@ START_TICKS_FIELD = 19  # counted from the field behind the program's name in /p
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """A process that we started: its PID and its start mark, which tells it from other processes with this PID."""
+    """A process that we started: its PID, and its start mark to distinguish it from others with this PID."""
 
     pid: int
     started: str
@@ -149,7 +149,7 @@ def memory_bytes(record: ProcessRecord) -> int:
 
 
 def end(records: Iterable[ProcessRecord], *, grace_seconds: float) -> None:
-    """Stop the processes and wait until they have exited: SIGTERM, then SIGKILL after the grace (0: at once)."""
+    """Stop the processes and wait until they have exited: SIGTERM, then SIGKILL after the grace (0: immediately)."""
     alive = list(records)
     if grace_seconds > 0:
         _signal_all(alive, kill=False)

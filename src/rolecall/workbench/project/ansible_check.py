@@ -60,7 +60,7 @@ _OPTION_KEYS = {
 
 
 def check_arguments(specs: object, types: Types) -> Iterator[Finding]:
-    """Yield what is wrong with the value of ``argument_specs``: a mapping from entry points to their arguments."""
+    """Yield the mistakes in the value of ``argument_specs``: a mapping from entry points to their arguments."""
     if not isinstance(specs, dict):
         yield specs, f"argument_specs: expected a mapping of entry points, found {specs!r}"
         return
@@ -176,7 +176,7 @@ class Checker:
         return sum(problem["severity"] == "error" for problem in self.problems)
 
     def check_role(self, path: Path) -> None:
-        """Check a role and its dependencies. As in a run, other roles are found only beside it."""
+        """Check a role and its dependencies. As in a run, other roles are found only next to it."""
         self._enter(Path.cwd())
         self._read_role(path, [])
 
@@ -218,7 +218,7 @@ class Checker:
             self._attempt(path, lambda: self._load_role(str(path), role[0]))
 
     def _enter(self, folder: Path) -> None:
-        """Add the roles, plugins and collections beside a playbook, as ansible-playbook does."""
+        """Add the roles, plugins and collections next to a playbook, as ansible-playbook does."""
         self._loader.set_basedir(str(folder))
         constants.DEFAULT_ROLES_PATH = self._roles_path
         add_all_plugin_dirs(str(folder))
@@ -345,7 +345,7 @@ class Checker:
         return self._attempt(file, lambda: self._loader.load_from_file(str(file), **options))
 
     def _attempt(self, file: Path, read: Any, culprit: Any = None) -> Any:
-        """Return what ansible-core loads; on an error, record a problem and return None."""
+        """Return the object that ansible-core loads; on an error, record a problem and return None."""
         try:
             return read()
         except AnsibleError as error:
@@ -372,7 +372,7 @@ class Checker:
 
 
 def _missing_collection(message: str) -> str:
-    """Return what to do about a module that was not found because its collection is not installed."""
+    """Return a hint for a module that was not found because its collection is not installed."""
     found = _UNRESOLVED.match(message)
     name = found[1] if found else ""
     with suppress(ModuleNotFoundError):  # nothing of its namespace is installed

@@ -1,11 +1,9 @@
-"""Finds what ansible-core 2.18 accepts in a task and ansible-core 2.19 doesn't: the hurdles of older roles.
+"""Finds parts of tasks that ansible-core 2.18 accepts and ansible-core 2.19 rejects, in older roles.
 
-Only certain findings count, because roles can't be run here: see the migration guide for changes that only a run shows.
-
-Finds conditions whose result can't be boolean, which ansible-core 2.19 and newer reject.
-
-The result's type is inferred from the syntax tree that Jinja makes of a condition. Only certain results count: a
-variable, or a filter of an unknown collection, may be boolean. This module needs Jinja only, not ansible-core.
+Only certain findings count, because validation runs no role; the migration guide lists the changes that only a run
+shows. A condition is reported if its result can't be boolean: its type is inferred from the syntax tree that Jinja
+makes of it, and a variable, or a filter of an unknown collection, may be boolean. This module needs Jinja only, not
+ansible-core.
 """
 
 import re

@@ -1,12 +1,8 @@
 """Runs the demo: control plane, definitions, operator, samples, and a table until every object is done.
 
-It succeeds only if every object reaches its goal in ``demo.yaml``. Nothing is left running, unless you ask to keep it.
-
-The table of the demo, with one row for each object: live on a terminal, otherwise a line for each change.
-
-What to try when a demo is kept: how to reach it, a plan of an edited sample, the record of a run, the rules needed.
-
-The commands are meant to be copied, so they name real files: the edited sample is written for the first of them.
+The demo succeeds only if every object reaches its goal in ``demo.yaml``. It leaves nothing running, unless you keep it:
+then it prints commands to try. They name real files, so you can copy them. On a terminal the table is live; otherwise
+it is one line for each change.
 """
 
 import asyncio
@@ -106,7 +102,7 @@ def _line(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeptDemo:
-    """A demo that goes on: its control plane's kubeconfig and programs, its operator, and the kinds in it."""
+    """A kept demo: its control plane's kubeconfig and programs, its operator, and the kinds in it."""
 
     name: str
     kubeconfig: Path
@@ -121,7 +117,7 @@ class KeptDemo:
 
 
 def next_steps(demo: KeptDemo) -> str:
-    """Return what to try, as text with commands."""
+    """Return suggestions to try, as text with commands."""
     kinds = ",".join(f"{gvk.kind}.{gvk.group}".lower().rstrip(".") for gvk in demo.kinds)
     plan = f"\n  rolecall plan -f {demo.edited_sample}" if demo.edited_sample else ""
     newest = max(demo.records.glob(f"*{SUFFIX}"), default=None)
@@ -141,7 +137,7 @@ To stop it:
 
 
 def open_page(page: str, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
-    """Open the dashboard if somebody sits at a desktop; return whether a browser was found."""
+    """Open the dashboard on a desktop; return whether a browser was found."""
     has_desktop = bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
     return bool(page) and is_terminal and has_desktop and webbrowser.open(page)
 

@@ -1,18 +1,13 @@
-"""Reads ``demo.yaml``: what the demo applies, and the goals of its objects.
+"""The inputs of the demo: ``demo.yaml``, the manifests that it names, and the operator's process.
 
-For each kind the file lists what to show and what must be true in the end, as JSONPaths into the object. A goal
-compares strings, so a label ``"3"`` equals a count 3.
+For each kind, ``demo.yaml`` lists the values to show and the goals, as JSONPaths into the object. A goal compares
+strings, so a label ``"3"`` equals a count 3.
 
-Reads manifests from directories and applies them to a cluster, in the order of their kustomizations.
+The ``openshift`` client applies manifests, in the order of their kustomizations: its three-way merge is that of
+``kubectl apply``, so either can be repeated. It waits for CustomResourceDefinitions, because the API server serves a
+new kind a moment after it has accepted its definition. Only plain lists of ``resources`` are supported.
 
-Discovery, applying and waiting are done by the ``openshift`` client, which nothing else uses: its three-way merge is
-that of ``kubectl apply``, so either can be repeated. CustomResourceDefinitions are waited for, because the API server
-serves a new kind a moment after it has accepted its definition. Only plain lists of ``resources`` are understood here;
-anything more is kustomize's own business.
-
-Runs the operator as a child process: starts it with a kubeconfig, writes its log to a file, stops it with its plays.
-
-The demo reads from the log how long the last run of each object took.
+The operator runs as a child process with a kubeconfig. Its log, written to a file, contains the duration of each run.
 """
 
 import json
@@ -69,7 +64,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class DemoFile:
-    """The definitions to apply before the operator starts, the samples to apply afterwards, and the goals."""
+    """The definitions to apply before the operator starts, the samples to apply afterward, and the goals."""
 
     definitions: tuple[Path, ...]
     samples: tuple[Path, ...]
@@ -182,7 +177,7 @@ class OperatorProcess:
     """Further flags of ``rolecall run``."""
 
     page: str = ""
-    """The address of its dashboard, once the log has told it."""
+    """The address of its dashboard, once the log has reported it."""
 
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None

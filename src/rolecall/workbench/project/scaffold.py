@@ -1,29 +1,16 @@
-"""The files of a new project, and the files that a new kind adds to a project.
+"""Creates projects, and adds kinds to them.
 
-Both functions only read, and return the files to write. They raise ScaffoldError for invalid names, for a directory
-that is not a project, and for files to which they cannot add an entry.
+``init_project`` and ``create_api`` only read, and return the files to write. They raise ScaffoldError for invalid
+names, for a directory that isn't a project, and for files to which they can't add an entry. ``ProjectFiles.write``
+writes all files or none: a new file never replaces an existing one, all conflicts are reported together, and a failed
+write removes or restores every file.
 
-Writes new files and changed files of a project, all of them or none.
+Files come from the trees below ``templates``, with ``%{value}`` as placeholders. In paths, ``_name_`` and ``_plural_``
+stand for these values, and ``dot.`` for a leading dot. A missing value is a ``KeyError``: a bug.
 
-Conflicts are found before anything is written: a new file never replaces an existing one, and all conflicts are
-reported at once. If writing fails, the files that were written are removed or restored.
-
-Renders the templates of the scaffold: files below ``templates``, with ``%{value}`` as placeholders.
-
-A tree of templates becomes a tree of files. In paths, ``_name_`` and ``_plural_`` stand for these values, and ``dot.``
-for a leading dot. A missing value is a ``KeyError``: a bug.
-
-Appends an item to a list in a YAML text without changing any other character, comments included.
-
-The new item comes after the last item of the list, with the same indentation. The result is parsed again to make sure
-that it is the old content plus the item. If that is not possible, as in a list in brackets, ScaffoldError says what to
-change by hand.
-
-Validates the names of projects, groups, versions and kinds.
-
-Every check returns the name, or raises ScaffoldError with what was found and what was expected. All functions are pure.
-
-The error of the scaffold. Its text says what was found, where, and what to do.
+A new entry of a YAML list comes after its last item, with the same indentation, and changes no other character,
+comments included. The result is parsed again to verify that it is the old content plus the item. Where that isn't
+possible, as in a list in brackets, the error states the change to make by hand.
 """
 
 import json
@@ -55,7 +42,7 @@ class _Text(string.Template):
 
 
 def render_tree(tree: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of the files of a tree, by their path in the project."""
+    """Return the contents of the files of a tree, by their path in the project."""
     top = FOLDER / tree
     texts = {
         _path(source.relative_to(top), values): _rendered(source, values) for source in sorted(top.rglob(f"*{_ENDING}"))
@@ -86,12 +73,12 @@ def _rendered(source: Path, values: Mapping[str, str]) -> str:
 
 
 class ScaffoldError(Exception):
-    """Nothing was written; the text says why."""
+    """Nothing was written; the message states what was found, where, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """The files to create and the files to extend below a directory: texts by relative path."""
+    """The files to create and the files to extend below a directory: contents by relative path."""
 
     directory: Path
     created: dict[str, str]

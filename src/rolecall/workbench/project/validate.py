@@ -1,14 +1,10 @@
-"""Checks a whole project and reports all problems at once.
+"""Checks a whole project and reports all problems together.
 
 The files are found as ``rolecall run`` finds them: roles and playbooks from the working directory and the environment.
-ansible-core reads them in a process of its own, ``ansible_check``.
+ansible-core reads them in a separate process, ``ansible_check``.
 
-A problem that a check finds: its place, its message and its severity.
-
-Compares the CRDs of the watched kinds with the watches and with the argument specs of the roles.
-
-A difference is a warning: a CRD may be older or newer than the role on purpose, and arguments may come from elsewhere.
-Kinds without a CRD in the given files are skipped.
+A difference between the CRD of a watched kind and its watch or argument specs is a warning: a CRD may be older or newer
+than the role on purpose, and arguments may come from elsewhere. Kinds without a CRD in the given files are skipped.
 """
 
 import json

@@ -1,9 +1,9 @@
 """The JSON Schema of ``watches.yaml``, for editors: made from the declarations of its keys.
 
 A file that the schema accepts has no error and no unknown key for ``rolecall validate``, and the other way round, but
-for what no schema can tell: whether roles and playbooks exist, whether two entries have the same kind, whether a
-JSONPath can be parsed, and what a role declares. Keys are known in the spelling of the reference only. Where a value
-has a reference to an environment variable, only the operator knows what it stands for, so it is accepted.
+for the rules that no schema can express: whether roles and playbooks exist, whether two entries have the same kind,
+whether a JSONPath can be parsed, and what a role declares. Keys are known in the spelling of the reference only. Where
+a value has a reference to an environment variable, only the operator knows what it stands for, so it is accepted.
 
 Draft 7, which editors know best.
 """
@@ -32,7 +32,7 @@ _DURATION_FORM: Final = rf"\+?({PART.pattern})+|-({_ZERO})+|[+-]*0"
 
 
 def _spelled(words: Iterable[str]) -> Schema:
-    """Return a schema for the texts that are one of these words, in capitals or not."""
+    """Return a schema for strings that are one of these words, in any case."""
     letters = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in words)
     return {"type": "string", "pattern": f"^({'|'.join(letters)}){_END}"}
 
@@ -66,7 +66,7 @@ _OF_KEYS: Final[Mapping[Key[Any], Schema]] = {
     keys.SENSITIVE: _TEXTS,
     keys.STATUS: {"additionalProperties": {"type": "string"}},
 }
-"""What a key asks for beyond its type."""
+"""The constraints of a key beyond its type."""
 
 
 def watches_schema() -> Schema:
