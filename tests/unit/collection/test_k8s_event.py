@@ -2,8 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from ansible_collections.rolecall.util.plugins.module_utils.events import increment_count, new_event
-from ansible_collections.rolecall.util.plugins.modules.k8s_event import Events, post, remove
+from ansible_collections.rolecall.util.plugins.modules.k8s_event import increment_count, new_event, post, remove
 
 from tests.unit.collection.objects import Server
 
@@ -69,7 +68,7 @@ def test_an_event_without_a_count_was_seen_once_now() -> None:
 def test_an_event_is_posted_and_then_counted_up() -> None:
     server = Server()
     for count in (1, 2, 3):
-        result = post(Events(server, "ns"), parameters(), check_mode=False)
+        result = post(server, parameters(), check_mode=False)
         assert (result["changed"], server.objects["ns", "f.synced"]["count"]) == (True, count)
     assert set(server.patch_types) == {"application/merge-patch+json"}
 
@@ -77,48 +76,48 @@ def test_an_event_is_posted_and_then_counted_up() -> None:
 def test_the_type_of_the_patch_can_be_chosen() -> None:
     server = Server()
     for _ in range(2):
-        post(Events(server, "ns"), parameters(merge_type=["json", "strategic-merge"]), check_mode=False)
+        post(server, parameters(merge_type=["json", "strategic-merge"]), check_mode=False)
     assert server.patch_types == ["application/strategic-merge-patch+json"]
 
 
 def test_the_uid_of_the_object_is_looked_up() -> None:
     metadata = {"name": "f", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
     server = Server({"metadata": metadata})
-    post(Events(server, "ns"), parameters(involvedObject=FOO), check_mode=False)
+    post(server, parameters(involvedObject=FOO), check_mode=False)
     assert server.objects["ns", "f.synced"]["involvedObject"] == {**FOO, "uid": "u", "resourceVersion": "7"}
 
 
 def test_an_object_that_is_gone_gets_its_event_without_a_uid() -> None:
     server = Server()
-    post(Events(server, "ns"), parameters(involvedObject=FOO), check_mode=False)
+    post(server, parameters(involvedObject=FOO), check_mode=False)
     assert server.objects["ns", "f.synced"]["involvedObject"] == FOO
 
 
 def test_a_uid_that_is_given_is_not_looked_up() -> None:
     server = Server({"metadata": {"name": "f", "namespace": "ns", "uid": "other", "resourceVersion": "7"}})
-    post(Events(server, "ns"), parameters(involvedObject={**FOO, "uid": "u"}), check_mode=False)
+    post(server, parameters(involvedObject={**FOO, "uid": "u"}), check_mode=False)
     assert server.objects["ns", "f.synced"]["involvedObject"] == {**FOO, "uid": "u"}
 
 
 def test_options_that_were_left_out_are_not_written() -> None:
     server = Server()
     left_out = {"uid": None, "resourceVersion": None, "fieldPath": None}
-    post(Events(server, "ns"), parameters(involvedObject={**FOO, **left_out}), check_mode=False)
+    post(server, parameters(involvedObject={**FOO, **left_out}), check_mode=False)
     assert server.objects["ns", "f.synced"]["involvedObject"] == FOO
 
 
 def test_an_event_is_removed() -> None:
     server = Server()
-    post(Events(server, "ns"), parameters(), check_mode=False)
-    assert remove(Events(server, "ns"), parameters(), check_mode=False)["changed"]
+    post(server, parameters(), check_mode=False)
+    assert remove(server, parameters(), check_mode=False)["changed"]
     assert server.objects == {}
-    assert not remove(Events(server, "ns"), parameters(), check_mode=False)["changed"]
+    assert not remove(server, parameters(), check_mode=False)["changed"]
 
 
 def test_a_check_changes_nothing() -> None:
     server = Server()
-    assert post(Events(server, "ns"), parameters(), check_mode=True)["changed"]
+    assert post(server, parameters(), check_mode=True)["changed"]
     assert server.objects == {}
-    post(Events(server, "ns"), parameters(), check_mode=False)
-    assert remove(Events(server, "ns"), parameters(), check_mode=True)["changed"]
+    post(server, parameters(), check_mode=False)
+    assert remove(server, parameters(), check_mode=True)["changed"]
     assert len(server.objects) == 1

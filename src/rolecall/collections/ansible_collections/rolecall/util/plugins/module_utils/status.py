@@ -3,7 +3,7 @@
 
 Pure functions on the raw status of an object. Fields are applied as a JSON merge patch: mappings are merged, lists are
 replaced, null removes a field. Conditions are merged by type. If the status already has all fields, the result equals
-the old status, so that the caller can tell whether to write it. The module ``k8s_status`` reads and writes the objects.
+the old status, so that the caller knows whether to write it. The module ``k8s_status`` reads and writes the objects.
 """
 
 import re
@@ -30,11 +30,12 @@ def merge_status(old: dict[str, Any], parameters: Mapping[str, Any], now: str) -
         fields["conditions"] = conditions
     before = old.get("conditions") or []
     if _are_conditions(before) and _are_conditions(fields.get("conditions")):
-        kept = _of_types(before, fields["conditions"]) if parameters["replace"] else before
+        types = {condition["type"] for condition in fields["conditions"]}
+        kept = [each for each in before if each["type"] in types or not parameters["replace"]]
         fields["conditions"] = merge_conditions(kept, fields["conditions"], now)
     if parameters["replace"]:
         return fields
-    if holds(old, fields, replace_lists=parameters["replace_lists"]):
+    if contains(old, fields, replace_lists=parameters["replace_lists"]):
         return old
     return merge_patch(old, fields)
 
@@ -60,19 +61,23 @@ def merge_conditions(old: Iterable[Condition], wanted: Iterable[Condition], now:
     """
     merged = {condition["type"]: condition for condition in old}
     for condition in wanted:
-        current = merged.get(condition["type"])
-        if current is None or _says_more(condition, current):
-            merged[condition["type"]] = {"lastTransitionTime": _since(current or {}, condition, now), **condition}
+        current = merged.get(condition["type"], {})
+        if any(current.get(key) != value for key, value in condition.items() if key != "lastTransitionTime"):
+            is_same = current.get("status") == condition.get("status")
+            since = current.get("lastTransitionTime", now) if is_same else now
+            merged[condition["type"]] = {"lastTransitionTime": since, **condition}
     return list(merged.values())
 
 
-def holds(old: Any, wanted: Any, *, replace_lists: bool, name: str = "") -> bool:
+def contains(old: Any, wanted: Any, *, replace_lists: bool, name: str = "") -> bool:
     """Return whether the old value contains the wanted value.
 
     A list contains a list with some of its elements, unless ``replace_lists``; this always applies to conditions.
     """
     if isinstance(old, dict) and isinstance(wanted, dict):
-        return all(holds(old.get(key), value, replace_lists=replace_lists, name=key) for key, value in wanted.items())
+        return all(
+            contains(old.get(key), value, replace_lists=replace_lists, name=key) for key, value in wanted.items()
+        )
     if isinstance(old, list) and isinstance(wanted, list) and (name == "conditions" or not replace_lists):
         return all(element in old for element in wanted)
     return bool(old == wanted)
@@ -94,18 +99,3 @@ def merge_patch(old: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any
 
 def _are_conditions(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) and "type" in each for each in value)
-
-
-def _of_types(old: Iterable[Condition], wanted: Iterable[Condition]) -> list[Condition]:
-    types = {condition["type"] for condition in wanted}
-    return [condition for condition in old if condition["type"] in types]
-
-
-def _says_more(condition: Condition, current: Condition) -> bool:
-    return any(current.get(key) != value for key, value in condition.items() if key != "lastTransitionTime")
-
-
-def _since(current: Condition, condition: Condition, now: str) -> str:
-    is_same = current.get("status") == condition.get("status")
-    since: str = current.get("lastTransitionTime", now) if is_same else now
-    return since

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """A module that posts Kubernetes Events about an object.
 
-If an event with the same name, reason, message and type exists, its count is incremented, as in Kubernetes' own
-controllers: a run that fails every minute leaves one event with a count, not hundreds of events. An event with the same
-name and different content starts again with a count of one. The module never changes the object that an event is about.
+If an event with the same name, reason, message, and type exists, its count is incremented and its first timestamp
+stays, as in Kubernetes' own controllers: a run that fails every minute leaves one event with a count, not hundreds of
+events. An event with the same name and different content starts again with a count of one. The module never changes the
+object of an event.
 """
 
 DOCUMENTATION = r"""
@@ -126,7 +127,6 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
-from ansible_collections.rolecall.util.plugins.module_utils.events import increment_count, new_event
 
 try:
     from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError
@@ -159,75 +159,78 @@ ARGUMENTS = {
 }
 
 
-class Events:
-    """The events of one namespace."""
-
-    def __init__(self, client: Any, namespace: str) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._resource = client.resource("Event", "v1")
-
-    def find(self, name: str) -> dict[str, Any] | None:
-        """Return the event with this name, or None."""
-        try:
-            found: dict[str, Any] = self._client.get(self._resource, name=name, namespace=self._namespace).to_dict()
-        except NotFoundError:
-            return None
-        return found
-
-    def create(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Create the event and return it as the API server stored it."""
-        created: dict[str, Any] = self._client.create(self._resource, event, namespace=self._namespace).to_dict()
-        return created
-
-    def patch(self, event: dict[str, Any], patch_type: str) -> dict[str, Any]:
-        """Patch the event with the same name and return it."""
-        content_type = f"application/{patch_type}-patch+json"
-        where = {"name": event["metadata"]["name"], "namespace": self._namespace}
-        patched: dict[str, Any] = self._client.patch(
-            self._resource, event, content_type=content_type, **where
-        ).to_dict()
-        return patched
-
-    def delete(self, name: str) -> None:
-        """Remove the event."""
-        self._client.delete(self._resource, name=name, namespace=self._namespace)
-
-    def with_uid(self, involved: dict[str, Any]) -> dict[str, Any]:
-        """Return the reference with the uid of its object, unchanged if the object does not exist."""
-        if involved.get("uid"):
-            return involved
-        resource = self._client.resource(involved["kind"], involved["apiVersion"])
-        try:
-            found = self._client.get(resource, name=involved["name"], namespace=involved.get("namespace"))
-        except NotFoundError:
-            return involved
-        metadata = found.to_dict()["metadata"]
-        return {**involved, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-
-
-def post(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def post(client: Any, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Create the event, or increment its count."""
-    now = datetime.now(UTC)
     given = {key: value for key, value in (parameters["involvedObject"] or {}).items() if value is not None}
-    involved = events.with_uid(given) if given else None
-    wanted = new_event(parameters, involved, now)
-    found = events.find(wanted["metadata"]["name"])
+    wanted = new_event(parameters, _with_uid(client, given) if given else None, datetime.now(UTC))
+    found = _found(client, wanted["metadata"]["name"], parameters["namespace"])
     event = wanted if found is None else increment_count(wanted, found)
     if check_mode:
         return {"changed": True, "result": event}
+    resource = client.resource("Event", "v1")
     if found is None:
-        return {"changed": True, "result": events.create(event)}
+        return {"changed": True, "result": client.create(resource, event, namespace=parameters["namespace"]).to_dict()}
     patch_types = [each for each in parameters["merge_type"] or [] if each != "json"] or ["merge"]
-    return {"changed": True, "result": events.patch(event, patch_types[0])}
+    content_type = f"application/{patch_types[0]}-patch+json"
+    return {
+        "changed": True,
+        "result": client.patch(resource, event, content_type=content_type, **event["metadata"]).to_dict(),
+    }
 
 
-def remove(events: Events, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def remove(client: Any, parameters: dict[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """Delete the event if it exists."""
-    found = events.find(parameters["name"])
+    where = {"name": parameters["name"], "namespace": parameters["namespace"]}
+    found = _found(client, **where)
     if found is not None and not check_mode:
-        events.delete(parameters["name"])
+        client.delete(client.resource("Event", "v1"), **where)
     return {"changed": found is not None, "result": found or {}}
+
+
+def new_event(parameters: dict[str, Any], involved: dict[str, Any] | None, now: datetime) -> dict[str, Any]:
+    """Return a new event for the module's parameters, first seen at ``now`` (UTC)."""
+    seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    suffix = f".{int(now.timestamp() * 1_000_000):x}" if parameters["appendTimestamp"] else ""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": parameters["name"] + suffix, "namespace": parameters["namespace"]},
+        **{key: parameters[key] for key in ("reason", "message", "type", "source", "reportingComponent")},
+        "count": 1,
+        "firstTimestamp": seconds,
+        "lastTimestamp": seconds,
+        **({} if involved is None else {"involvedObject": involved}),
+    }
+
+
+def increment_count(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return the wanted event with the count of the found one plus one, if both have the same content."""
+    if any(wanted[key] != found.get(key) for key in ("reason", "message", "type")):
+        return wanted
+    first = found.get("firstTimestamp") or wanted["firstTimestamp"]
+    return {**wanted, "count": (found.get("count") or 0) + 1, "firstTimestamp": first}
+
+
+def _found(client: Any, name: str, namespace: str) -> dict[str, Any] | None:
+    """Return an event, or None."""
+    try:
+        found: dict[str, Any] = client.get(client.resource("Event", "v1"), name=name, namespace=namespace).to_dict()
+    except NotFoundError:
+        return None
+    return found
+
+
+def _with_uid(client: Any, involved: dict[str, Any]) -> dict[str, Any]:
+    """Return the reference with the uid of its object, unchanged if the object doesn't exist."""
+    if involved.get("uid"):
+        return involved
+    resource = client.resource(involved["kind"], involved["apiVersion"])
+    try:
+        found = client.get(resource, name=involved["name"], namespace=involved.get("namespace"))
+    except NotFoundError:
+        return involved
+    metadata = found.to_dict()["metadata"]
+    return {**involved, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
 
 
 def main() -> None:
@@ -235,8 +238,7 @@ def main() -> None:
     module = AnsibleK8SModule(module_class=AnsibleModule, argument_spec=ARGUMENTS, supports_check_mode=True)
     act = post if module.params["state"] == "present" else remove
     try:
-        events = Events(get_api_client(module), module.params["namespace"])
-        module.exit_json(**act(events, module.params, check_mode=module.check_mode))
+        module.exit_json(**act(get_api_client(module), module.params, check_mode=module.check_mode))
     except CoreException as error:
         module.fail_from_exception(error)
     except DynamicApiError as error:

@@ -155,13 +155,13 @@ def main() -> None:
     request = {name: parameters[name] for name in ("name", "description", *KINDS) if parameters[name] is not None}
     headers = {"Content-Type": "application/json"}
     # A proxy in the environment is for external hosts, not for the operator on this host.
-    answer, info = fetch_url(
+    response, info = fetch_url(
         module, address, json.dumps(request), headers, "POST", use_proxy=False, timeout=TIMEOUT_SECONDS
     )
     status = info["status"]
     if status != OK:
-        refusal = info.get("body") or (answer.read() if answer else b"") or info["msg"]
-        message = to_text(refusal).strip()
+        rejection = info.get("body") or (response.read() if response else b"") or info["msg"]
+        message = to_text(rejection).strip()
         module.fail_json(
             msg=f"Cannot send the metric {parameters['name']!r} to {address}: {message}", status_code=status
         )

@@ -4,13 +4,13 @@
 
 DOCUMENTATION = r"""
 module: requeue_after
-short_description: Ask the operator to run the role again
+short_description: Request another run of the role
 version_added: "0.1.0"
 author: the rolecall authors
 description:
-  - Asks the operator that runs the role to run it again for the same object.
+  - Requests another run of the role from its operator, for the same object.
   - The play continues, and the operator writes the status as usual.
-  - The request applies to a run that succeeds; a run that fails is retried with the operator's back-off.
+  - The request applies to a run that succeeds; a run that fails is retried with the operator's backoff.
   - Without an operator the task has no effect.
 options:
   time:
