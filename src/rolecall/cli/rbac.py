@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rolecall.cli.parsing import OTHER_USAGE_EXIT_CODE, Parser
 
 if TYPE_CHECKING:
-    from rolecall.workbench.permissions.manifests import Right
+    from rolecall.workbench.permissions.manifests import Permission
     from rolecall.workbench.permissions.needs import Source
 
 DIFFERENT = 2
@@ -67,8 +67,13 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     # Imported late: other commands don't need these modules.
     from rolecall.runner.config.watches import load_watches  # noqa: PLC0415
     from rolecall.runner.config.yaml_reader import ConfigurationError  # noqa: PLC0415
-    from rolecall.workbench.permissions.manifests import RbacError, read_access_sets  # noqa: PLC0415
-    from rolecall.workbench.permissions.needs import Election, needs_of, sources_of  # noqa: PLC0415
+    from rolecall.workbench.permissions.manifests import RbacError, minimal  # noqa: PLC0415
+    from rolecall.workbench.permissions.needs import (  # noqa: PLC0415
+        Election,
+        needs_of,
+        read_access_sets,
+        sources_of,
+    )
 
     namespace, _, name = (options.leader_election or "/").partition("/")
     if options.leader_election and not (namespace and name):
@@ -77,7 +82,7 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         parser.error("argument --shards: needs --leader-election NAMESPACE/NAME, as 'rolecall run --shards' does")
     try:
         sources = sources_of(load_watches(options.watches_file, os.environ), read_access_sets(options.directory))
-        needed = needs_of(sources, Election(namespace, name, options.shards) if name else None).minimal()
+        needed = minimal(needs_of(sources, Election(namespace, name, options.shards) if name else None))
         if options.compare:
             return _compare(needed, options.compare, sources)
     except (ConfigurationError, RbacError) as error:
@@ -87,7 +92,7 @@ def _rbac(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     return 0
 
 
-def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") -> None:
+def _write(needed: "dict[Permission, set[str]]", name: str, sources: "list[Source]") -> None:
     from rolecall.workbench.permissions.manifests import manifests_of  # noqa: PLC0415
 
     kinds = ", ".join(source.watch.gvk.kind for source in sources if source.recorded)
@@ -96,7 +101,7 @@ def _write(needed: "dict[Right, set[str]]", name: str, sources: "list[Source]") 
     sys.stdout.writelines(f"{line}\n" for line in manifests_of(needed, name))
 
 
-def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
+def _compare(needed: "dict[Permission, set[str]]", paths: list[Path], sources: "list[Source]") -> int:
     from rolecall.workbench.permissions.manifests import (  # noqa: PLC0415
         excess,
         missing,
@@ -104,10 +109,12 @@ def _compare(needed: "dict[Right, set[str]]", paths: list[Path], sources: "list[
     )
 
     grants = [grant for path in paths for grant in read_grants(path)]
-    granted = [grant.right for grant in grants]
+    granted = [grant.permission for grant in grants]
     lacking, superfluous = missing(needed, granted), set(excess(needed, granted))
-    lines = [f"missing: {right}, for {'; '.join(sorted(needed[right]))}" for right in sorted(lacking)]
-    lines += [f"too much: {grant.right}, in {grant.where}" for grant in grants if grant.right in superfluous]
+    lines = [f"missing: {each}, for {'; '.join(sorted(needed[each]))}" for each in sorted(lacking)]
+    lines += [
+        f"too much: {grant.permission}, in {grant.location}" for grant in grants if grant.permission in superfluous
+    ]
     lines = lines or ["equal: nothing is missing, and nothing is too much"]
     sys.stdout.writelines(f"{line}\n" for line in (*lines, *_untried(sources)))
     return DIFFERENT if lacking or superfluous else 0

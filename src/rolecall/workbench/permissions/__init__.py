@@ -1,1 +1,1 @@
-"""Least privilege: the RBAC rules that an operator needs, from what its runs were recorded to ask for."""
+"""Least privilege: the RBAC rules that an operator needs, derived from the recorded requests of its runs."""

@@ -1,6 +1,7 @@
-"""What an operator needs: for the recorded requests of its runs, and for its own work by ``watches.yaml``.
+"""The permissions that an operator needs: for the recorded requests of its runs, and for its own work.
 
-What the files of a role or playbook say: its tasks with their places, and the names that it says literally.
+The access sets that ``rolecall run --record-dir`` writes have the requests. The files of a role or playbook have the
+tasks, with their locations, and the names that they contain literally: a name is fixed if it is among them.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -17,29 +18,104 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rolecall.kube.references import GVK
 from rolecall.runner.config.content import Content, RoleContent
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.record.access import ANY, OWN
-from rolecall.workbench.permissions.manifests import Needs, RecordedAccess, RecordedUsage, Right
+from rolecall.runner.record.access import ANY, FORMAT, OWN, Access
+from rolecall.runner.record.files import ACCESS
+from rolecall.workbench.permissions.manifests import Permission, RbacError
 
-_TASK_FOLDERS = ("tasks", "handlers")
-_BLOCKS = frozenset({"block", "rescue", "always"})
-_KEYWORDS = frozenset({"name", "when", "vars", "register", "tags", "loop", "until", "become", "notify", "no_log"})
-_COMPUTING = frozenset(
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_MIN_PRIMARIES: Final = 2
+"""A name is fixed if so many primaries have used it."""
+_NAMELESS: Final = frozenset({"create", "deletecollection"})
+_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+_READS: Final = frozenset({"get", "list", "watch"})
+_NEVER_WATCHED: Final = frozenset({("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")})
+_CHANGES: Final = frozenset({"update", "patch"})
+_GROUP_FOR_EVERYONE: Final = "authorization.k8s.io"
+"""Every account is permitted to query its own permissions."""
+_TASK_DIRECTORIES: Final = ("tasks", "handlers")
+_LISTS_OF_TASKS: Final = ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always")
+_KEYWORDS: Final = frozenset(
+    {"name", "when", "vars", "register", "tags", "loop", "until", "become", "notify", "no_log"}
+)
+_COMPUTING: Final = frozenset(
     {"assert", "debug", "fail", "meta", "pause", "requeue_after", "set_fact", "set_stats", "validate_argument_spec"}
 )
-"""Actions that ask the API server for nothing, by the last part of their names."""
+"""Actions that send no request to the API server, by the last part of their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUsage:
+    """A recorded access with its primaries (two at most), and the locations of its tasks."""
+
+    access: Access
+    primaries: frozenset[str]
+    tasks: tuple[str, ...]
+    details: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAccess:
+    """The access set of one kind; ``content`` is the path of its role or playbook when it was recorded."""
+
+    gvk: GVK
+    content: Path
+    plurals: dict[GVK, str]
+    dependents: tuple[tuple[str, str], ...]
+    blocks_deletion: bool
+    exercised: frozenset[str]
+    usages: tuple[RecordedUsage, ...]
+
+
+def read_access_sets(directory: Path) -> list[RecordedAccess]:
+    """Read all access sets of a record directory. Raises RbacError if there is none, or one that cannot be read."""
+    paths = sorted((directory / ACCESS).glob("*.json"))
+    if not paths:
+        hint = "start the operator with 'rolecall run --record-dir' and let every task of its roles run"
+        raise RbacError(f"{directory / ACCESS}: found no access set: {hint}")
+    return [_read_access_set(path) for path in paths]
+
+
+def _read_access_set(path: Path) -> RecordedAccess:
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = raw["format"]
+        if isinstance(found, int) and found > FORMAT:
+            raise RbacError(f"{path}: the access set has format {found}; this rolecall reads formats up to {FORMAT}")
+        fields = ("group", "resource", "subresource", "verb", "namespace", "name")
+        return RecordedAccess(
+            gvk=GVK(raw["group"], raw["version"], raw["kind"]),
+            content=Path(raw["content"]),
+            plurals={GVK(group, version, kind): plural for group, version, kind, plural in raw["plurals"]},
+            dependents=tuple((group, resource) for group, resource in raw["dependents"]),
+            blocks_deletion=raw["blocksDeletion"],
+            exercised=frozenset(raw["exercised"]),
+            usages=tuple(
+                RecordedUsage(
+                    Access(*(str(each[name]) for name in fields)),
+                    frozenset(each["primaries"]),
+                    tuple(each["tasks"]),
+                    tuple(each["details"]),
+                )
+                for each in raw["accesses"]
+            ),
+        )
+    except OSError as error:
+        raise RbacError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RbacError(f"{path}: not a whole access set ({error!r}): remove the file and record again") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task: its place below the content, such as ``tasks/main.yml:12``, its name, and the keys that it has."""
+    """A task: its location below the content, such as ``tasks/main.yml:12``, its name, and its keys."""
 
-    place: str
+    location: str
     name: str
     keys: frozenset[str]
 
     @property
-    def may_ask(self) -> bool:
-        """Whether it may ask the API server for something."""
+    def may_send_requests(self) -> bool:
+        """Whether it may send a request to the API server."""
         names = {key.rpartition(".")[2] for key in self.keys - _KEYWORDS}
         return not names & _COMPUTING and not any(name.startswith(("include", "import")) for name in names)
 
@@ -58,13 +134,20 @@ class ContentFiles:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """The tasks of the role, with its handlers, or of the playbook itself."""
-        if not isinstance(self.content, RoleContent):
-            return list(self._tasks_in(self.content.path))
-        folders = [self.base / name for name in _TASK_FOLDERS]
-        return [task for folder in folders for path in _yaml_files(folder) for task in self._tasks_in(path)]
+        """The tasks and handlers of the role, or those of the playbook itself."""
+        paths = [self.content.path]
+        if isinstance(self.content, RoleContent):
+            paths = [path for name in _TASK_DIRECTORIES for path in _yaml_files(self.base / name)]
+        found = []
+        for path in paths:
+            for node in _task_nodes(_composed(path)):
+                keys = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
+                name = str(keys["name"].value) if isinstance(keys.get("name"), ScalarNode) else ""
+                location = f"{path.relative_to(self.base)}:{node.start_mark.line + 1}"
+                found.append(Task(location, name, frozenset(keys)))
+        return found
 
-    def says(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Return whether a file has the name as a whole value, or a template has it as a word."""
         if name in self._values:
             return True
@@ -79,19 +162,13 @@ class ContentFiles:
     def _templates(self) -> list[str]:
         return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(self.base.rglob("*.j2"))]
 
-    def _tasks_in(self, path: Path) -> Iterator[Task]:
-        for node in _task_nodes(_composed(path)):
-            keys = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
-            name = keys["name"].value if isinstance(keys.get("name"), ScalarNode) else ""
-            yield Task(f"{path.relative_to(self.base)}:{node.start_mark.line + 1}", str(name), frozenset(keys))
 
-
-def _yaml_files(folder: Path) -> list[Path]:
-    return sorted(path for pattern in ("*.yml", "*.yaml") for path in folder.rglob(pattern))
+def _yaml_files(directory: Path) -> list[Path]:
+    return sorted(path for pattern in ("*.yml", "*.yaml") for path in directory.rglob(pattern))
 
 
 def _composed(path: Path) -> Node | None:
-    """Return the nodes of a file; a file that is no YAML has none, and ``rolecall validate`` says why."""
+    """Return the nodes of a file; a file that is not YAML has none, which ``rolecall validate`` reports."""
     try:
         node: Node | None = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
@@ -105,7 +182,7 @@ def _task_nodes(node: Node | None) -> Iterator[MappingNode]:
         if not isinstance(item, MappingNode):
             continue
         inner = {key.value: value for key, value in item.value if isinstance(key, ScalarNode)}
-        lists = [inner[name] for name in ("pre_tasks", "tasks", "post_tasks", "handlers", *_BLOCKS) if name in inner]
+        lists = [inner[name] for name in _LISTS_OF_TASKS if name in inner]
         if not lists and "hosts" not in inner:
             yield item
         for below in lists:
@@ -115,212 +192,156 @@ def _task_nodes(node: Node | None) -> Iterator[MappingNode]:
 def _scalars(node: Node | None) -> Iterator[str]:
     if isinstance(node, ScalarNode):
         yield str(node.value)
-    elif isinstance(node, SequenceNode):
+    elif isinstance(node, SequenceNode | MappingNode):
         for item in node.value:
-            yield from _scalars(item)
-    elif isinstance(node, MappingNode):
-        for key, value in node.value:
-            yield from _scalars(key)
-            yield from _scalars(value)
-
-
-RBAC_GROUP: Final = "rbac.authorization.k8s.io"
-_SEVERAL: Final = 2
-_NAMELESS: Final = frozenset({"create", "deletecollection"})
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
-_READS: Final = frozenset({"get", "list", "watch"})
-_NEVER_WATCHED: Final = frozenset({("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")})
-_CHANGES: Final = frozenset({"update", "patch"})
-_GROUP_OF_EVERYBODY: Final = "authorization.k8s.io"
-"""Everybody may ask for their own rights."""
+            for each in item if isinstance(item, tuple) else (item,):
+                yield from _scalars(each)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind: its watch, what was recorded of it, and its files; ``recorded`` is None if none of its runs was."""
+    """A kind: its watch, its recorded access, and its files; ``recorded`` is None if none of its runs was recorded."""
 
     watch: Watch
     recorded: RecordedAccess | None
     files: ContentFiles
 
-    def relative(self, place: str) -> str:
-        """Return the place of a task below the role or the playbook's directory."""
+    def relative(self, location: str) -> str:
+        """Return the location of a task below the directory of the role or playbook."""
         if self.recorded is None:
-            return place
+            return location
         content = self.recorded.content
         base = content.parent if content.suffix in (".yml", ".yaml") else content
-        return place.removeprefix(f"{base}/")
+        return location.removeprefix(f"{base}/")
 
     def unexercised(self) -> list[str]:
-        """Return the tasks that may ask for something and that no recorded run has taken."""
-        taken = {self.relative(place) for place in self.recorded.exercised} if self.recorded else set()
-        return [f"{task.place}: {task.name}" for task in self.files.tasks if task.may_ask and task.place not in taken]
+        """Return the tasks that may send requests and that no recorded run has executed."""
+        done = {self.relative(each) for each in self.recorded.exercised} if self.recorded else set()
+        tasks = (task for task in self.files.tasks if task.may_send_requests and task.location not in done)
+        return [f"{task.location}: {task.name}" for task in tasks]
+
+    def has_fixed(self, text: str, usage: RecordedUsage) -> bool:
+        """Return whether a name is the same for every object: several have used it, or the files contain it."""
+        if text in ("", ANY):
+            return False
+        return len(usage.primaries) >= _MIN_PRIMARIES or self.files.has_name(text)
 
 
 def sources_of(watches: Iterable[Watch], recorded: Iterable[RecordedAccess]) -> list[Source]:
-    """Return the watches with what was recorded of each."""
+    """Return the watches with the recorded access of each."""
     by_kind = {each.gvk: each for each in recorded}
     return [Source(watch, by_kind.get(watch.gvk), ContentFiles(watch.content)) for watch in watches]
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """The Lease by which replicas elect a leader; with shards, more Leases beside it, with names that nobody knows."""
+    """The Lease by which replicas elect a leader; with shards, there are more Leases, whose names are unknown."""
 
     namespace: str
     name: str
     has_shards: bool = False
 
-    def rights(self) -> Iterator[Right]:
-        """Yield what a replica does with Leases."""
+    def needs(self) -> Iterator[tuple[Permission, str]]:
+        """Yield the permissions for a replica's requests for Leases."""
+        reason = f"the operator: {'shards' if self.has_shards else 'leader election'}"
         names = () if self.has_shards else (self.name,)
-        yield self._right("create")
-        for verb in ("get", "update"):
-            yield self._right(verb, names)
-        for verb in ("list", "delete") if self.has_shards else ():
-            yield self._right(verb)
-
-    def _right(self, verb: str, names: tuple[str, ...] = ()) -> Right:
-        return Right(self.namespace, "coordination.k8s.io", "leases", verb, names)
+        verbs = [("create", ()), ("get", names), ("update", names)]
+        verbs += [("list", ()), ("delete", ())] if self.has_shards else []
+        for verb, limited_to in verbs:
+            yield Permission(self.namespace, "coordination.k8s.io", "leases", verb, limited_to), reason
 
 
-def needs_of(sources: Iterable[Source], election: Election | None = None) -> Needs:
-    """Return what the operator needs, without ``election`` as the only replica."""
-    needs = Needs()
+def needs_of(sources: Iterable[Source], election: Election | None = None) -> Iterator[tuple[Permission, str]]:
+    """Yield the permissions that the operator needs, each with a reason; without ``election`` for a single replica."""
     plurals: dict[GVK, str] = {}
     for source in sources:
         plurals |= source.recorded.plurals if source.recorded else {}
-        for right, reason in _of_operator(source, plurals):
-            needs.add(right, reason)
-        for right, reason in _of_runs(source):
-            needs.add(right, reason)
-        for right in _of_watched_reads(source, plurals):
-            needs.add(right, f"the operator: {source.watch.gvk.kind}, reads")
-    needs.add(Right("", "", "events", "create"), "the operator: Events")
-    needs.add(Right("", "", "events", "patch"), "the operator: Events")
+        yield from _needs_of_operator(source, plurals)
+        if source.recorded is not None:
+            yield from _needs_of_runs(source, source.recorded, plurals)
+    for verb in ("create", "patch"):
+        yield Permission("", "", "events", verb), "the operator: Events"
     if election is not None:
-        reason = "the operator: shards" if election.has_shards else "the operator: leader election"
-        for right in election.rights():
-            needs.add(right, reason)
-    return needs
+        yield from election.needs()
 
 
 def plural_of(gvk: GVK, plurals: dict[GVK, str]) -> str:
-    """Return the plural name of a kind: as it was recorded, or else by the rule for English nouns."""
+    """Return the plural name of a kind: the recorded one, or else by the rule for English nouns."""
     if gvk in plurals:
         return plurals[gvk]
     singular = gvk.kind.lower()
     if singular.endswith(("s", "x", "ch", "sh")):
         return f"{singular}es"
-    return (
-        f"{singular.removesuffix('y')}ies" if singular.endswith("y") and singular[-2] not in "aeiou" else f"{singular}s"
-    )
+    if singular.endswith("y") and singular[-2] not in "aeiou":
+        return f"{singular.removesuffix('y')}ies"
+    return f"{singular}s"
 
 
-def _of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tuple[Right, str]]:
-    """Yield what the operator itself needs for a kind."""
+def _needs_of_operator(source: Source, plurals: dict[GVK, str]) -> Iterator[tuple[Permission, str]]:
+    """Yield the permissions for the operator's own requests."""
     watch, recorded = source.watch, source.recorded
     group, plural = watch.gvk.group, plural_of(watch.gvk, plurals)
-    who = f"the operator: {watch.gvk.kind}"
+    reason = f"the operator: {watch.gvk.kind}"
     for verb in ("get", "list", "watch"):
-        yield Right("", group, plural, verb), who
+        yield Permission("", group, plural, verb), reason
     if watch.manage_status:
-        yield Right("", group, f"{plural}/status", "update"), f"{who}, status"
+        yield Permission("", group, f"{plural}/status", "update"), f"{reason}, status"
     if watch.finalizer:
-        yield Right("", group, plural, "update"), f"{who}, finalizer"
+        yield Permission("", group, plural, "update"), f"{reason}, finalizer"
     for trigger in watch.triggers:
         for verb in ("list", "watch"):
-            yield Right("", trigger.gvk.group, plural_of(trigger.gvk, plurals), verb), f"{who}, triggers"
+            yield Permission("", trigger.gvk.group, plural_of(trigger.gvk, plurals), verb), f"{reason}, triggers"
     if recorded is None:
         return
     ignored = {(gvk.group, plural_of(gvk, plurals)) for gvk in watch.blacklist}
     for dependent in recorded.dependents if watch.watch_dependent_resources else ():
         for verb in ("list", "watch") if dependent not in ignored else ():
-            yield Right("", *dependent, verb), f"{who}, dependents"
+            yield Permission("", *dependent, verb), f"{reason}, dependents"
     if recorded.blocks_deletion:
-        yield Right("", group, f"{plural}/finalizers", "update"), f"{who}, owner references that block deletion"
+        blocking = f"{reason}, owner references that block deletion"
+        yield Permission("", group, f"{plural}/finalizers", "update"), blocking
 
 
-def _of_runs(source: Source) -> Iterator[tuple[Right, str]]:
-    """Yield what the runs of a kind need."""
-    usages = source.recorded.usages if source.recorded else ()
-    named = _resources_with_fixed_names(source, usages)
-    for usage in usages:
-        if usage.access.group == _GROUP_OF_EVERYBODY:
-            continue
-        for right in _rights_of(source, usage, is_named=_name_key(usage) in named):
-            for task in usage.tasks or ("",):
-                yield right, f"{source.watch.gvk.kind}: {_task_text(source, task)}"
-
-
-def _of_watched_reads(source: Source, plurals: dict[GVK, str]) -> Iterator[Right]:
-    """Yield what the operator needs to watch what the runs of a kind have read."""
-    watch = source.watch
-    if not watch.watch_reads or source.recorded is None:
-        return
+def _needs_of_runs(
+    source: Source, recorded: RecordedAccess, plurals: dict[GVK, str]
+) -> Iterator[tuple[Permission, str]]:
+    """Yield the permissions for the requests of runs, and for watching the objects that they read."""
+    watch, kind = source.watch, source.watch.gvk.kind
     others = {trigger.gvk for trigger in watch.triggers} | watch.blacklist
     ignored = {(gvk.group, plural_of(gvk, plurals)) for gvk in others} | _NEVER_WATCHED
-    named = _resources_with_fixed_names(source, source.recorded.usages)
-    for usage in source.recorded.usages:
+    task_names = {task.location: task.name for task in source.files.tasks}
+    loose = {replace(each.access, name="") for each in recorded.usages if not source.has_fixed(each.access.name, each)}
+    for usage in recorded.usages:
         access = usage.access
-        if access.verb not in _READS or access.subresource or (access.group, access.resource) in ignored:
-            continue
-        for right in _rights_of(source, usage, is_named=_name_key(usage) in named):
-            for verb in ("list", "watch"):
-                yield replace(right, verb=verb)
+        permissions = list(_permissions_for(source, usage, is_named=replace(access, name="") not in loose))
+        for permission in permissions if access.group != _GROUP_FOR_EVERYONE else ():
+            for location in map(source.relative, usage.tasks or ("",)):
+                name = task_names.get(location, "")
+                yield permission, f"{kind}: {f'{name} ({location})' if name else location or 'an unknown task'}"
+        is_watched = watch.watch_reads and access.verb in _READS and not access.subresource
+        if is_watched and (access.group, access.resource) not in ignored:
+            for permission in permissions:
+                for verb in ("list", "watch"):
+                    yield replace(permission, verb=verb), f"the operator: {kind}, reads"
 
 
-def _task_text(source: Source, place: str) -> str:
-    relative = source.relative(place)
-    names = {task.place: task.name for task in source.files.tasks}
-    name = names.get(relative, "")
-    return f"{name} ({relative})" if name else relative or "a task that is not known"
-
-
-def _name_key(usage: RecordedUsage) -> tuple[str, str, str, str, str]:
+def _permissions_for(source: Source, usage: RecordedUsage, *, is_named: bool) -> Iterator[Permission]:
     access = usage.access
-    return access.group, access.resource, access.subresource, access.verb, access.namespace
-
-
-def _resources_with_fixed_names(source: Source, usages: Iterable[RecordedUsage]) -> set[tuple[str, str, str, str, str]]:
-    """Return what was asked for under fixed names only."""
-    every, loose = set(), set()
-    for usage in usages:
-        every.add(_name_key(usage))
-        if not _is_fixed(source, usage, usage.access.name):
-            loose.add(_name_key(usage))
-    return every - loose
-
-
-def _is_fixed(source: Source, usage: RecordedUsage, text: str) -> bool:
-    """Return whether a name is the same for every object: several have asked for it, or the role says it."""
-    if text in ("", ANY):
-        return False
-    return len(usage.primaries) >= _SEVERAL or source.files.says(text)
-
-
-def _rights_of(source: Source, usage: RecordedUsage, *, is_named: bool) -> Iterator[Right]:
-    access = usage.access
-    namespace = access.namespace
-    is_fixed = namespace not in ("", OWN) and _is_fixed(source, usage, namespace)
-    place = namespace if is_fixed else ""
+    is_fixed = access.namespace not in ("", OWN) and source.has_fixed(access.namespace, usage)
+    namespace = access.namespace if is_fixed else ""
     names = (access.name,) if is_named and access.verb not in _NAMELESS else ()
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-    yield Right(place, access.group, resource, access.verb, names)
+    yield Permission(namespace, access.group, resource, access.verb, names)
     if access.subresource in _STREAMS:
-        yield Right(place, access.group, resource, "create", names)
+        yield Permission(namespace, access.group, resource, "create", names)
     if access.verb in _CHANGES:  # the proxy reads the object before
-        yield Right(place, access.group, access.resource, "get", names)
+        yield Permission(namespace, access.group, access.resource, "get", names)
     if access.group == RBAC_GROUP and access.verb in _CHANGES | {"create"}:
-        yield from _of_escalation(access.resource, place, usage)
-
-
-def _of_escalation(resource: str, place: str, usage: RecordedUsage) -> Iterator[Right]:
-    """Yield what giving rights away takes, unless the operator has these rights itself."""
-    if resource in ("roles", "clusterroles"):
-        yield Right(place, RBAC_GROUP, resource, "escalate")
-    elif resource in ("rolebindings", "clusterrolebindings"):
-        for detail in usage.details:
-            role = json.loads(detail)
-            if isinstance(role, dict):
-                yield Right(place, RBAC_GROUP, f"{str(role.get('kind', 'Role')).lower()}s", "bind", (role["name"],))
+        # An account that grants permissions must have them itself, or escalate and bind.
+        if access.resource in ("roles", "clusterroles"):
+            yield Permission(namespace, RBAC_GROUP, access.resource, "escalate")
+        elif access.resource in ("rolebindings", "clusterrolebindings"):
+            for role in map(json.loads, usage.details):
+                if isinstance(role, dict):
+                    plural = f"{str(role.get('kind', 'Role')).lower()}s"
+                    yield Permission(namespace, RBAC_GROUP, plural, "bind", (role["name"],))

@@ -1,1 +1,1 @@
-"""``rolecall plan``: what the roles would change, found out by running them against a sandbox of the cluster."""
+"""``rolecall plan``: the changes that roles would make, found by running them against a sandbox of the cluster."""

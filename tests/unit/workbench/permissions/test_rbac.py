@@ -1,6 +1,5 @@
-"""``rolecall rbac`` on recorded access sets, each rule for the reason that docs name."""
+"""``rolecall rbac`` on recorded access sets."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import yaml
 from rolecall.cli.main import main
 from rolecall.kube.references import RawObject
 from rolecall.runner.proxy import Exchange
-from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.access import AccessSet
 from rolecall.runner.record.files import RecordFiles
 from tests.unit.runner.proxy.conftest import DEMO
@@ -28,12 +26,12 @@ WATCHES = """
 TASKS = """
 - name: Write
   kubernetes.core.k8s: {state: present}
-- name: Never taken
+- name: Unused
   kubernetes.core.k8s_info: {kind: Pod, name: literal, namespace: kube-public}
 - name: Compute
   ansible.builtin.set_fact: {a: b}
 - block:
-    - name: Nor this
+    - name: Also unused
       ansible.builtin.command: kubectl get pods
 """
 SHARDS = Path(__file__).parents[4] / "deploy/shards/rbac.yaml"
@@ -43,7 +41,7 @@ Rules = dict[tuple[str, str, str], set[tuple[str, tuple[str, ...]]]]
 
 @pytest.fixture
 def rbac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Record exchanges for some primaries, run the command, and return its exit code and what it printed."""
+    """Record exchanges for some primaries, run the command, and return its exit code and output."""
     role = tmp_path / "roles" / "demo"
     (role / "tasks").mkdir(parents=True)
     (role / "tasks" / "main.yml").write_text(TASKS)
@@ -77,7 +75,7 @@ def rules(text: str) -> Rules:
     return found
 
 
-def test_the_operators_own_needs_come_from_the_watches(rbac: Run) -> None:
+def test_operator_needs_permissions_for_its_watches(rbac: Run) -> None:
     _, printed, _ = rbac()
     own = {("get", ()), ("list", ()), ("watch", ())}
     assert rules(printed) == {
@@ -91,106 +89,124 @@ def test_the_operators_own_needs_come_from_the_watches(rbac: Run) -> None:
     assert rules(printed)["system", "coordination.k8s.io", "leases"] == lease
 
 
-def test_replicas_with_shards_need_what_their_overlay_gives(rbac: Run) -> None:
+def test_shards_need_the_permissions_of_their_overlay(rbac: Run) -> None:
     _, printed, _ = rbac(arguments=("--leader-election", "rolecall-system/lock", "--shards"))
     role, _ = yaml.safe_load_all(SHARDS.read_text())
     leases = "rolecall-system", "coordination.k8s.io", "leases"
     assert rules(printed)[leases] == rules(yaml.safe_dump(role))[leases]
 
 
-def test_shards_are_refused_without_the_lease_that_they_need(rbac: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shards_without_a_lease_are_rejected(rbac: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         rbac(arguments=("--shards",))
     assert ended.value.code == 64
     assert "--shards: needs --leader-election NAMESPACE/NAME" in capsys.readouterr().err
 
 
-def test_names_that_differ_from_object_to_object_are_not_fixed(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/a-config"))
-    assert rules(printed)["", "", "configmaps"] == {("get", ())}
+def owned(name: str = "uid-of-a") -> RawObject:
+    return config_map("1", ownerReferences=[{"uid": name, "blockOwnerDeletion": True}])
 
 
-def test_names_are_fixed_if_several_objects_ask_for_the_same_or_the_role_says_them(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/shared"), names="ab")
-    assert rules(printed)["", "", "configmaps"] == {("get", ("shared",))}
-    _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/literal"))
-    assert rules(printed)["", "", "configmaps"] == {("get", ("literal",))}
-    _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/literal"), exchange("GET", f"{CONFIG_MAPS}/loose"))
-    assert rules(printed)["", "", "configmaps"] == {("get", ())}
+READS = frozenset({"get", "list", "watch"})
+SHARED, LEASES = exchange("GET", f"{CONFIG_MAPS}/shared"), "/apis/coordination.k8s.io/v1/leases"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns"
+GROUP = "rbac.authorization.k8s.io"
+VIEW: RawObject = {"roleRef": {"kind": "ClusterRole", "name": "view"}}
+WATCHED = "true\n  watchReads: true"
+NO_CONFIG_MAPS = f"{WATCHED}\n  blacklist: [{{version: v1, kind: ConfigMap}}]"
+MAPS = ("", "", "configmaps")
+CASES: dict[str, tuple[list[Exchange], dict[str, str], Rules]] = {
+    "a name of one object": ([exchange("GET", f"{CONFIG_MAPS}/a-config")], {}, {MAPS: {("get", ())}}),
+    "a name of several objects": ([SHARED], {"names": "ab"}, {MAPS: {("get", ("shared",))}}),
+    "a name in the role": ([exchange("GET", f"{CONFIG_MAPS}/literal")], {}, {MAPS: {("get", ("literal",))}}),
+    "a name in the role and another": (
+        [exchange("GET", f"{CONFIG_MAPS}/literal"), exchange("GET", f"{CONFIG_MAPS}/loose")],
+        {},
+        {MAPS: {("get", ())}},
+    ),
+    "a namespace in the role": (
+        [exchange("GET", "/api/v1/namespaces/kube-public/configmaps")],
+        {},
+        {("kube-public", "", "configmaps"): {("list", ())}},
+    ),
+    "another namespace": ([exchange("GET", "/api/v1/namespaces/somewhere/configmaps")], {}, {MAPS: {("list", ())}}),
+    "creation and list": (
+        [exchange("POST", CONFIG_MAPS, {}, {}, 201), exchange("GET", CONFIG_MAPS)],
+        {"names": "ab"},
+        {MAPS: {("create", ()), ("list", ())}},
+    ),
+    "apply that creates, and the proxy's read": (
+        [exchange("PATCH", f"{CONFIG_MAPS}/shared", {}, config_map("1"), 201)],
+        {"names": "ab"},
+        {MAPS: {("create", ()), ("get", ("shared",)), ("patch", ("shared",))}},
+    ),
+    "owned objects": (
+        [exchange("GET", f"{CONFIG_MAPS}/x", None, owned())],
+        {},
+        {MAPS: {(verb, ()) for verb in READS}, ("", "demo.example.com", "demos/finalizers"): set()},
+    ),
+    "owners that block deletion": (
+        [exchange("POST", CONFIG_MAPS, owned(), owned(), 201)],
+        {},
+        {("", "demo.example.com", "demos/finalizers"): {("update", ())}},
+    ),
+    "watched reads": (
+        [SHARED, exchange("GET", LEASES)],
+        {"names": "ab", "status": WATCHED},
+        {
+            MAPS: {(verb, ("shared",)) for verb in READS},
+            ("", "coordination.k8s.io", "leases"): {("list", ())},
+        },
+    ),
+    "reads on the blacklist": ([SHARED], {"names": "ab", "status": NO_CONFIG_MAPS}, {MAPS: {("get", ("shared",))}}),
+    "exec": (
+        [exchange("GET", "/api/v1/namespaces/ns/pods/p/exec?command=ls", status=101)],
+        {},
+        {("", "", "pods/exec"): {("create", ()), ("get", ())}},
+    ),
+    "roles and bindings": (
+        [
+            exchange("POST", f"{ROLES}/roles", {"rules": [{"verbs": ["get"]}]}, {}, 201),
+            exchange("POST", f"{ROLES}/rolebindings", VIEW, {}, 201),
+        ],
+        {},
+        {
+            ("", GROUP, "roles"): {("create", ()), ("escalate", ())},
+            ("", GROUP, "clusterroles"): {("bind", ("view",))},
+        },
+    ),
+    "impersonation": (
+        [replace(exchange("GET", CONFIG_MAPS), impersonated=(("Impersonate-User", "eve"),))],
+        {"names": "ab"},
+        {("", "", "users"): {("impersonate", ("eve",))}},
+    ),
+    "a query of one's own permissions": (
+        [exchange("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, {}, 201)],
+        {},
+        {("", "authorization.k8s.io", "selfsubjectaccessreviews"): set()},
+    ),
+}
 
 
-def test_a_namespace_that_the_role_says_gets_a_role_of_its_own(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("GET", "/api/v1/namespaces/kube-public/configmaps"))
-    assert rules(printed)["kube-public", "", "configmaps"] == {("list", ())}
-    _, printed, _ = rbac(exchange("GET", "/api/v1/namespaces/somewhere/configmaps"))
-    assert rules(printed)["", "", "configmaps"] == {("list", ())}
+@pytest.mark.parametrize("case", CASES)
+def test_requests_of_runs_need_permissions(case: str, rbac: Run) -> None:
+    requests, options, expected = CASES[case]
+    _, printed, _ = rbac(*requests, **options)
+    found = rules(printed)
+    assert {key: found.get(key, set()) for key in expected} == expected
 
 
-def test_create_and_plain_lists_take_no_names(rbac: Run) -> None:
-    requests = [exchange("POST", CONFIG_MAPS, {}, {}, 201), exchange("GET", CONFIG_MAPS)]
-    _, printed, _ = rbac(*requests, names="ab")
-    assert rules(printed)["", "", "configmaps"] == {("create", ()), ("list", ())}
-
-
-def test_apply_that_creates_needs_create_and_patch_and_the_proxys_read(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("PATCH", f"{CONFIG_MAPS}/shared", {}, config_map("1"), 201), names="ab")
-    assert rules(printed)["", "", "configmaps"] == {("create", ()), ("get", ("shared",)), ("patch", ("shared",))}
-
-
-def test_a_kind_that_primaries_own_is_watched(rbac: Run) -> None:
-    owned = config_map("1", ownerReferences=[{"uid": "uid-of-a", "blockOwnerDeletion": True}])
-    _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/x", None, owned))
-    assert rules(printed)["", "", "configmaps"] == {("get", ()), ("list", ()), ("watch", ())}
-    assert ("", "demo.example.com", "demos/finalizers") not in rules(printed)
-    _, printed, _ = rbac(exchange("POST", CONFIG_MAPS, owned, owned, 201))
-    assert rules(printed)["", "demo.example.com", "demos/finalizers"] == {("update", ())}
-
-
-def test_what_is_read_is_watched_where_reads_are_triggers(rbac: Run) -> None:
-    requests = [exchange("GET", f"{CONFIG_MAPS}/shared"), exchange("GET", "/apis/coordination.k8s.io/v1/leases")]
-    watched = "true\n  watchReads: true"
-    _, printed, _ = rbac(*requests, names="ab", status=watched)
-    assert rules(printed)["", "", "configmaps"] == {(verb, ("shared",)) for verb in ("get", "list", "watch")}
-    assert rules(printed)["", "coordination.k8s.io", "leases"] == {("list", ())}
-    blacklist = "\n  blacklist: [{version: v1, kind: ConfigMap}]"
-    _, printed, _ = rbac(*requests, names="ab", status=watched + blacklist)
-    assert rules(printed)["", "", "configmaps"] == {("get", ("shared",))}
-
-
-def test_exec_needs_create_on_it(rbac: Run) -> None:
-    _, printed, _ = rbac(exchange("GET", "/api/v1/namespaces/ns/pods/p/exec?command=ls", status=101))
-    assert rules(printed)["", "", "pods/exec"] == {("create", ()), ("get", ())}
-
-
-def test_giving_rights_away_needs_escalate_and_bind(rbac: Run) -> None:
-    base = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns"
-    reference: RawObject = {"roleRef": {"kind": "ClusterRole", "name": "view"}}
-    _, printed, _ = rbac(
-        exchange("POST", f"{base}/roles", {"rules": [{"verbs": ["get"]}]}, {}, 201),
-        exchange("POST", f"{base}/rolebindings", reference, {}, 201),
-    )
-    group = "rbac.authorization.k8s.io"
-    assert rules(printed)["", group, "roles"] == {("create", ()), ("escalate", ())}
-    assert rules(printed)["", group, "clusterroles"] == {("bind", ("view",))}
-
-
-def test_impersonation_needs_impersonate(rbac: Run) -> None:
-    request = replace(exchange("GET", CONFIG_MAPS), impersonated=(("Impersonate-User", "eve"),))
-    _, printed, _ = rbac(request, names="ab")
-    assert rules(printed)["", "", "users"] == {("impersonate", ("eve",))}
-
-
-def test_each_rule_names_its_kinds_and_tasks_and_tasks_without_a_record_are_listed(rbac: Run) -> None:
+def test_rules_name_their_tasks_and_unrecorded_tasks_are_listed(rbac: Run) -> None:
     _, printed, _ = rbac(exchange("GET", f"{CONFIG_MAPS}/x"))
     assert "  # Demo: Write (tasks/main.yml:2)" in printed.splitlines()
     untried = [line for line in printed.splitlines() if line.startswith("# not recorded: ")]
     assert untried == [
-        "# not recorded: Demo, tasks/main.yml:4: Never taken",
-        "# not recorded: Demo, tasks/main.yml:9: Nor this",
+        "# not recorded: Demo, tasks/main.yml:4: Unused",
+        "# not recorded: Demo, tasks/main.yml:9: Also unused",
     ]
 
 
-def test_a_comparison_ends_with_0_if_equal_and_2_if_not(rbac: Run, tmp_path: Path) -> None:
+def test_comparison_exits_with_0_if_equal_and_2_if_not(rbac: Run, tmp_path: Path) -> None:
     request = exchange("GET", f"{CONFIG_MAPS}/x")
     _, printed, _ = rbac(request)
     (tmp_path / "rbac.yaml").write_text(printed)
@@ -205,16 +221,16 @@ def test_a_comparison_ends_with_0_if_equal_and_2_if_not(rbac: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda folder: (folder / "watches.yaml").unlink(), "watches.yaml: cannot be read"),
-        (lambda folder: next((folder / "records/access").iterdir()).unlink(), "found no access set"),
-        (lambda folder: next((folder / "records/access").iterdir()).write_text("{"), "not a whole access set"),
-        (lambda folder: next((folder / "records/access").iterdir()).write_text('{"format": 9}'), "format 9"),
-        (lambda folder: (folder / "rbac.yaml").unlink(), "rbac.yaml: no such file"),
-        (lambda folder: (folder / "rbac.yaml").write_text("a: [\n"), "rbac.yaml: cannot be read"),
-        (lambda folder: (folder / "rbac.yaml").write_text("kind: Pod\n"), "found no Role"),
+        (lambda path: (path / "watches.yaml").unlink(), "watches.yaml: cannot be read"),
+        (lambda path: next((path / "records/access").iterdir()).unlink(), "found no access set"),
+        (lambda path: next((path / "records/access").iterdir()).write_text("{"), "not a whole access set"),
+        (lambda path: next((path / "records/access").iterdir()).write_text('{"format": 9}'), "format 9"),
+        (lambda path: (path / "rbac.yaml").unlink(), "rbac.yaml: no such file"),
+        (lambda path: (path / "rbac.yaml").write_text("a: [\n"), "rbac.yaml: cannot be read"),
+        (lambda path: (path / "rbac.yaml").write_text("kind: Pod\n"), "found no Role"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_and_exit_code_1(
+def test_unreadable_file_is_one_line_and_exit_code_1(
     rbac: Run,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -228,10 +244,3 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_1(
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert printed.err.startswith("rolecall rbac: ")
     assert message in printed.err
-
-
-def test_a_request_for_ones_own_rights_needs_nothing(rbac: Run) -> None:
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    assert parse("POST", path).resource == "selfsubjectaccessreviews"
-    _, printed, _ = rbac(exchange("POST", path, {}, {}, 201))
-    assert "authorization.k8s.io" not in json.dumps(list(rules(printed)))
