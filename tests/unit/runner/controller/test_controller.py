@@ -1,7 +1,8 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ VERSIONED = Cause("Pod default/web modified", "uid", "7")
 
 
 class Recorder:
-    """A reconcile that tells what it was asked for and waits until the test lets it end."""
+    """A reconcile that records its requests and waits until the test lets it end."""
 
     def __init__(self) -> None:
         self.started: list[ObjectKey] = []
@@ -35,7 +36,7 @@ class Recorder:
         self.gate.set()
 
     async def __call__(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
-        """Note the request and give what the test laid down for it."""
+        """Record the request and return its result."""
         self.started.append(request)
         self.contexts.append(get_contextvars())
         await self.gate.wait()
@@ -71,9 +72,7 @@ async def running(controller: Controller) -> AsyncIterator[Dispatcher]:
         yield dispatcher
 
 
-async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
-    controller: Controller, recorder: Recorder
-) -> None:
+async def test_reconcile_has_its_object_in_the_log_context(controller: Controller, recorder: Recorder) -> None:
     async with running(controller):
         controller.queue.add(A, CAUSE)
         await settle()
@@ -90,7 +89,7 @@ async def test_each_request_is_reconciled_with_its_names_in_the_log_context(
         (Result(requeue_after_seconds=1, cause=Cause("period", priority=Priority.LOW)), Priority.LOW),
     ],
 )
-async def test_what_comes_back_has_the_priority_of_why_it_does(
+async def test_next_request_has_the_priority_of_its_cause(
     controller: Controller, recorder: Recorder, clock: ManualClock, result: Result, priority: Priority
 ) -> None:
     recorder.results[A] = result
@@ -103,7 +102,7 @@ async def test_what_comes_back_has_the_priority_of_why_it_does(
         assert head[0] == priority
 
 
-async def test_no_more_run_at_once_than_there_are_workers(controller: Controller, recorder: Recorder) -> None:
+async def test_workers_limit_concurrent_reconciles(controller: Controller, recorder: Recorder) -> None:
     recorder.gate.clear()
     async with running(controller):
         for request in (A, B, C):
@@ -117,7 +116,7 @@ async def test_no_more_run_at_once_than_there_are_workers(controller: Controller
         assert controller.running == set()
 
 
-async def test_a_failure_is_retried_with_growing_delays_and_a_success_ends_that(
+async def test_failures_are_retried_with_backoff_until_a_success(
     controller: Controller, recorder: Recorder, clock: ManualClock
 ) -> None:
     recorder.results[A] = Result(failed=True)
@@ -136,7 +135,7 @@ async def test_a_failure_is_retried_with_growing_delays_and_a_success_ends_that(
         assert len(recorder.ended) == 5
 
 
-async def test_a_crash_is_logged_with_its_traceback_and_retried_and_costs_no_worker(
+async def test_crash_is_logged_with_a_traceback_and_retried(
     controller: Controller, recorder: Recorder, clock: ManualClock
 ) -> None:
     recorder.results[A] = recorder.results[B] = ValueError("broken")
@@ -155,7 +154,7 @@ async def test_a_crash_is_logged_with_its_traceback_and_retried_and_costs_no_wor
 
 
 @pytest.mark.parametrize("by_time", [True, False])
-async def test_a_requeue_comes_when_it_was_asked_for(
+async def test_requeue_comes_at_its_time(
     controller: Controller, recorder: Recorder, clock: ManualClock, *, by_time: bool
 ) -> None:
     recorder.results[A] = Result(requeue_at=clock.now() + 15) if by_time else Result(requeue_after_seconds=15)
@@ -169,7 +168,7 @@ async def test_a_requeue_comes_when_it_was_asked_for(
         assert recorder.ended == [A, A]
 
 
-async def test_a_requeue_after_nothing_comes_at_once(controller: Controller, recorder: Recorder) -> None:
+async def test_requeue_after_zero_seconds_comes_immediately(controller: Controller, recorder: Recorder) -> None:
     recorder.results[A] = Result(requeue_after_seconds=0)
     async with running(controller):
         controller.queue.add(A, CAUSE)
@@ -178,20 +177,39 @@ async def test_a_requeue_after_nothing_comes_at_once(controller: Controller, rec
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_a_result_refuses_times_that_no_clock_reaches(value: float) -> None:
+def test_infinite_requeue_is_rejected(value: float) -> None:
     with pytest.raises(ValueError, match="requeue_after_seconds of a result: expected a finite number"):
         Result(requeue_after_seconds=value)
     with pytest.raises(ValueError, match="requeue_at of a result: expected a finite number"):
         Result(requeue_at=value)
 
 
+def is_own(request: ObjectKey, cause: Cause) -> bool:
+    return (request, cause) == (A, VERSIONED)
+
+
+def fail(_request: ObjectKey, _cause: Cause) -> bool:
+    raise RuntimeError("broken")
+
+
 @pytest.mark.parametrize(
-    ("cause", "own", "runs"), [(VERSIONED, False, 2), (VERSIONED, True, 1), (CAUSE, True, 2), (CAUSE, False, 2)]
+    ("cause", "is_self_trigger", "runs"),
+    [
+        (VERSIONED, is_own, 1),
+        (replace(VERSIONED, resource_version="8"), is_own, 2),
+        (CAUSE, lambda _request, _cause: True, 2),
+        (VERSIONED, None, 2),
+        (VERSIONED, fail, 2),
+    ],
 )
-async def test_causes_during_a_reconcile_lead_to_another_unless_they_are_its_own(
-    controller: Controller, recorder: Recorder, cause: Cause, *, own: bool, runs: int
+async def test_cause_during_a_reconcile_counts_unless_it_is_a_self_trigger(
+    controller: Controller,
+    recorder: Recorder,
+    cause: Cause,
+    is_self_trigger: Callable[[ObjectKey, Cause], bool] | None,
+    runs: int,
 ) -> None:
-    controller.is_self_trigger = lambda _request, _cause: own
+    controller.is_self_trigger = is_self_trigger
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, Cause("first"))
@@ -202,57 +220,7 @@ async def test_causes_during_a_reconcile_lead_to_another_unless_they_are_its_own
     assert len(recorder.ended) == runs
 
 
-async def test_unless_told_otherwise_every_change_during_a_reconcile_counts(
-    controller: Controller, recorder: Recorder
-) -> None:
-    recorder.gate.clear()
-    async with running(controller):
-        controller.queue.add(A, CAUSE)
-        await settle()
-        controller.queue.add(A, VERSIONED)
-        recorder.gate.set()
-        await settle()
-    assert recorder.ended == [A, A]
-
-
-async def test_whether_a_cause_is_a_self_trigger_is_asked_with_request_and_cause(
-    controller: Controller, recorder: Recorder
-) -> None:
-    asked: list[tuple[ObjectKey, Cause]] = []
-
-    def is_self_trigger(request: ObjectKey, cause: Cause) -> bool:
-        asked.append((request, cause))
-        return True
-
-    controller.is_self_trigger = is_self_trigger
-    recorder.gate.clear()
-    async with running(controller):
-        controller.queue.add(A, CAUSE)
-        await settle()
-        controller.queue.add(A, VERSIONED)
-        recorder.gate.set()
-        await settle()
-    assert asked == [(A, VERSIONED)]
-
-
-async def test_a_cause_counts_when_whether_it_is_a_self_trigger_cannot_be_told(
-    controller: Controller, recorder: Recorder
-) -> None:
-    def is_self_trigger(_request: ObjectKey, _cause: Cause) -> bool:
-        raise RuntimeError("broken")
-
-    controller.is_self_trigger = is_self_trigger
-    recorder.gate.clear()
-    async with running(controller):
-        controller.queue.add(A, CAUSE)
-        await settle()
-        controller.queue.add(A, VERSIONED)
-        recorder.gate.set()
-        await settle()
-    assert recorder.ended == [A, A]
-
-
-async def test_a_reconcile_that_is_cancelled_gives_its_request_back(controller: Controller, recorder: Recorder) -> None:
+async def test_cancelled_reconcile_gives_its_request_back(controller: Controller, recorder: Recorder) -> None:
     recorder.gate.clear()
     async with running(controller):
         controller.queue.add(A, CAUSE)
@@ -332,7 +300,7 @@ async def test_cancelled_reconcile_is_counted_as_requeue(
     assert counted(operator_metrics) == {"requeue": 1}
 
 
-def test_a_reconcile_that_wants_another_at_once_is_a_requeue() -> None:
+def test_immediate_requeue_has_its_own_outcome() -> None:
     assert Result(requeue_after_seconds=0).outcome == "requeue"
 
 
@@ -374,36 +342,24 @@ class Kinds:
         self.controllers[kind].queue.add(ObjectKey("default", name), cause)
 
     def waiting(self, kind: str) -> int:
-        """Count what waits in the queue of a kind."""
+        """Count the requests in the queue of a kind."""
         return len(self.controllers[kind].queue)
 
     async def end(self, *which: Started) -> None:
-        """Let reconciles end (by default all that are running) and others start."""
+        """Let reconciles end (by default all running ones) and others start."""
         for each in which or tuple(self.running):
             self.running[each].set()
         await settle()
 
     async def turns(self, count: int) -> list[Started]:
-        """End what runs so many times, and return what was started since then."""
+        """End all running reconciles so many times, and return those started since then."""
         before = len(self.started)
         for _ in range(count):
             await self.end()
         return self.started[before:]
 
 
-async def test_a_shared_limit_bounds_several_kinds_and_what_waits_for_it_stays_in_its_queue() -> None:
-    kinds = Kinds({"a": 2, "b": 2}, limit=1)
-    async with dispatching(kinds.dispatcher):
-        for kind, name in (("a", "one"), ("b", "two"), ("a", "three")):
-            kinds.add(kind, name, LOW)
-        await settle()
-        assert list(kinds.running) == [("a", "one")]
-        assert (kinds.waiting("a"), kinds.waiting("b")) == (1, 1)
-        assert kinds.controllers["b"].queue.processing == 0
-        assert await kinds.turns(2) == [("b", "two"), ("a", "three")]
-
-
-async def test_what_becomes_urgent_while_it_waits_for_the_limit_goes_first() -> None:
+async def test_request_that_becomes_urgent_while_it_waits_goes_first() -> None:
     kinds = Kinds({"a": 2, "b": 2}, limit=1)
     async with dispatching(kinds.dispatcher):
         kinds.add("a", "running", LOW)
@@ -415,21 +371,7 @@ async def test_what_becomes_urgent_while_it_waits_for_the_limit_goes_first() -> 
         assert await kinds.turns(3) == [("b", "three"), ("a", "two"), ("a", "one")]
 
 
-async def test_a_kind_without_a_free_worker_holds_back_no_other() -> None:
-    kinds = Kinds({"a": 1, "b": 1}, limit=3)
-    async with dispatching(kinds.dispatcher):
-        kinds.add("a", "one", HIGH)
-        kinds.add("a", "two", HIGH)
-        kinds.add("b", "three", LOW)
-        await settle()
-        assert kinds.started == [("a", "one"), ("b", "three")]
-        await kinds.end(("b", "three"))
-        assert kinds.waiting("a") == 1
-        await kinds.end(("a", "one"))
-        assert kinds.started[2:] == [("a", "two")]
-
-
-async def test_a_changed_object_is_next_in_the_first_round_of_many() -> None:
+async def test_changed_object_goes_first_in_the_initial_reconcile() -> None:
     kinds = Kinds({"a": 2}, limit=4)
     for number in range(300):
         kinds.add("a", f"{number:03}", LOW)
@@ -442,36 +384,7 @@ async def test_a_changed_object_is_next_in_the_first_round_of_many() -> None:
         assert rest == [("a", f"{number:03}") for number in range(22, 299)]
 
 
-async def test_a_stream_of_changes_to_one_object_starves_nobody() -> None:
-    kinds = Kinds({"a": 1, "b": 1}, limit=1)
-    kinds.streams = {("a", "stream")}
-    kinds.add("a", "stream", HIGH)
-    async with dispatching(kinds.dispatcher):
-        for number in range(5):
-            kinds.add("a", f"low {number}", LOW)
-            kinds.add("a", f"medium {number}", MEDIUM)
-            kinds.add("b", f"low {number}", LOW)
-        turns = await kinds.turns(160)
-    others = [(kind, name) for kind, name in turns if name != "stream"]
-    for kind, what in (("a", "low"), ("a", "medium"), ("b", "low")):
-        assert [one for one in others if one[0] == kind and one[1].startswith(what)] == [
-            (kind, f"{what} {number}") for number in range(5)
-        ]
-    assert len(turns) - len(others) == 145
-
-
-async def test_a_kind_with_less_urgent_requests_gets_a_turn_in_ten_beside_a_stream_of_another() -> None:
-    kinds = Kinds({"a": 2, "b": 2}, limit=1)
-    kinds.streams = {("a", "stream")}
-    kinds.add("a", "stream", HIGH)
-    for number in range(3):
-        kinds.add("b", str(number), LOW)
-    async with dispatching(kinds.dispatcher):
-        turns = await kinds.turns(30)
-    assert [number for number, turn in enumerate(turns) if turn[0] == "b"] == [7, 16, 25]
-
-
-async def test_stop_lets_running_reconciles_end_and_starts_no_other() -> None:
+async def test_stopped_dispatcher_lets_reconciles_end_and_starts_none() -> None:
     kinds = Kinds({"a": 2, "b": 1}, limit=2)
     async with dispatching(kinds.dispatcher) as task:
         for name in ("one", "two", "three"):
@@ -489,7 +402,7 @@ async def test_stop_lets_running_reconciles_end_and_starts_no_other() -> None:
     assert kinds.dispatcher.running == []
 
 
-async def test_a_stop_before_the_start_starts_nothing() -> None:
+async def test_dispatcher_stopped_before_its_start_starts_nothing() -> None:
     kinds = Kinds({"a": 1})
     kinds.add("a", "one", HIGH)
     kinds.dispatcher.stop()
@@ -498,7 +411,7 @@ async def test_a_stop_before_the_start_starts_nothing() -> None:
     assert kinds.started == []
 
 
-async def test_cancelling_cancels_every_reconcile_and_waits_for_its_end() -> None:
+async def test_cancelled_dispatcher_cancels_reconciles_and_waits_for_them() -> None:
     kinds = Kinds({"a": 1, "b": 1})
     async with dispatching(kinds.dispatcher):
         kinds.add("a", "one", HIGH)
@@ -511,9 +424,7 @@ async def test_cancelling_cancels_every_reconcile_and_waits_for_its_end() -> Non
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from("ab"), min_size=40, max_size=80), st.integers(1, 2))
-def test_each_kind_gives_a_turn_in_ten_to_what_is_less_urgent_in_whatever_order_runs_end(
-    ends: list[str], limit: int
-) -> None:
+def test_less_urgent_requests_get_a_turn_in_ten_of_each_kind(ends: list[str], limit: int) -> None:
     started = asyncio.run(_play_streams(ends, limit))
     for kind in "ab":
         turns = [name for each, name in started if each == kind]
@@ -547,14 +458,14 @@ EVENTS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, st.integers(1, 4), st.integers(1, 3))
-def test_whatever_happens_both_limits_hold_no_free_run_is_left_idle_and_nothing_is_lost(
+def test_limits_hold_no_free_run_is_idle_and_no_request_is_lost(
     events: list[tuple[str, str, Cause] | int], limit: int, workers: int
 ) -> None:
     asyncio.run(_play(events, limit, workers))
 
 
 async def _play(events: Sequence[tuple[str, str, Cause] | int], limit: int, workers: int) -> None:
-    """Add requests and end reconciles as the events say; then let everything end."""
+    """Add requests and end reconciles according to the events; then let everything end."""
     kinds = Kinds({"a": workers, "b": 1}, limit)
     started_before_the_last_add: dict[Started, int] = {}
     async with dispatching(kinds.dispatcher):
@@ -584,7 +495,7 @@ def _check(kinds: Kinds, limit: int, workers: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 5])
-async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came(limit: int | None) -> None:
+async def test_requests_of_different_kinds_start_in_the_order_of_their_adds(limit: int | None) -> None:
     kinds = Kinds({"a": 2, "b": 2}, limit)
     for kind, name in (("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")):
         kinds.add(kind, name, MEDIUM)
@@ -592,7 +503,7 @@ async def test_requests_of_different_kinds_start_in_the_order_in_which_they_came
         assert kinds.started == [("b", "one"), ("a", "two"), ("b", "three"), ("a", "four")]
 
 
-async def test_reconciles_that_somebody_waits_for_end_by_themselves_or_are_cancelled_and_others_go_on() -> None:
+async def test_drain_cancels_slow_reconciles_and_keeps_others() -> None:
     kinds = Kinds({"a": 3})
     for name in ("quick", "slow", "other"):
         kinds.add("a", name, MEDIUM)

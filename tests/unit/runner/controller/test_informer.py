@@ -62,7 +62,7 @@ def warnings_of(logs: list[Any]) -> list[str]:
     return [line["event"] for line in logs if line["log_level"] == "warning"]
 
 
-async def test_what_is_there_is_told_as_initial_and_not_live(server: FakeServer) -> None:
+async def test_existing_objects_are_reported_as_initial(server: FakeServer) -> None:
     for name in "abcde":
         server.put(name)
     async with running(World(server)) as world:
@@ -74,7 +74,7 @@ async def test_what_is_there_is_told_as_initial_and_not_live(server: FakeServer)
         assert len(world.informer.store) == 5
 
 
-async def test_who_waits_for_the_informer_goes_on_when_everything_is_listed(server: FakeServer) -> None:
+async def test_waiting_for_sync_ends_after_the_first_list(server: FakeServer) -> None:
     world = World(server)
     waiting = [asyncio.create_task(world.informer.synced()), asyncio.create_task(world.informer.settled())]
     await settle()
@@ -83,7 +83,7 @@ async def test_who_waits_for_the_informer_goes_on_when_everything_is_listed(serv
         assert all(task.done() for task in waiting)
 
 
-async def test_changes_at_the_watch_are_told_live_with_old_and_new(server: FakeServer) -> None:
+async def test_watched_changes_are_reported_with_old_and_new_entry(server: FakeServer) -> None:
     async with running(World(server)) as world:
         assert world.informer.has_synced
         server.put("web", status={"phase": "Pending"})
@@ -101,7 +101,7 @@ async def test_changes_at_the_watch_are_told_live_with_old_and_new(server: FakeS
     assert world.informer.store.get(WEB) is None
 
 
-async def test_only_fields_that_were_asked_for_can_stay_unchanged(server: FakeServer) -> None:
+async def test_only_subscribed_fields_can_stay_unchanged(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.put("web", status={"phase": "Running"}, spec={"a": 1})
         server.put("web", status={"phase": "Running"}, spec={"a": 2})
@@ -111,7 +111,7 @@ async def test_only_fields_that_were_asked_for_can_stay_unchanged(server: FakeSe
     assert change.has_changed((PHASE, FieldPath.parse("$.spec.b")))
 
 
-async def test_a_field_asked_for_later_counts_as_changed_once(server: FakeServer) -> None:
+async def test_field_subscribed_later_counts_as_changed_once(server: FakeServer) -> None:
     path = FieldPath.parse("$.spec.a")
     async with running(World(server)) as world:
         server.put("web", spec={"a": 1})
@@ -124,30 +124,24 @@ async def test_a_field_asked_for_later_counts_as_changed_once(server: FakeServer
         assert [change.has_changed((path,)) for change in world.changes] == [True, True, False]
 
 
-async def test_a_stream_that_ends_is_resumed_from_the_last_version_without_a_list(server: FakeServer) -> None:
+async def test_ended_watch_resumes_from_the_last_version(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.put("a")
         await settle()
         server.end_streams()
         server.put("b")
         await world.pass_seconds(0.3)
-        assert world.reported == ["Widget default/a added", "Widget default/b added"]
-        assert server.watched_from == ["100", "101"]
-        assert server.lists == 1
-
-
-async def test_a_bookmark_moves_the_version_to_resume_from(server: FakeServer) -> None:
-    async with running(World(server)) as world:
         server.bookmark()
         await settle()
         server.end_streams()
         await world.pass_seconds(0.3)
-        assert server.watched_from == ["100", "101"]
-        assert world.reported == []
+        assert world.reported == ["Widget default/a added", "Widget default/b added"]
+        assert server.watched_from == ["100", "101", "103"]
+        assert server.lists == 1
 
 
 @pytest.mark.parametrize("as_event", [True, False])
-async def test_gone_leads_to_a_list_and_only_differences_are_told(server: FakeServer, *, as_event: bool) -> None:
+async def test_list_after_an_expired_watch_reports_only_differences(server: FakeServer, *, as_event: bool) -> None:
     for name in ("same", "changed", "removed", "replaced"):
         server.put(name)
     async with running(World(server)) as world:
@@ -172,7 +166,7 @@ async def test_gone_leads_to_a_list_and_only_differences_are_told(server: FakeSe
         ]
 
 
-async def test_a_deletion_found_by_a_list_has_names_version_and_labels(server: FakeServer) -> None:
+async def test_deletion_found_by_a_list_has_names_version_and_labels(server: FakeServer) -> None:
     server.put("web", labels={"app": "nginx"})
     async with running(World(server)) as world:
         server.end_streams(GoneError(410, "Expired", ""))
@@ -191,7 +185,7 @@ async def test_a_deletion_found_by_a_list_has_names_version_and_labels(server: F
         }
 
 
-async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(server: FakeServer) -> None:
+async def test_unreachable_api_server_is_used_within_two_seconds_of_its_return(server: FakeServer) -> None:
     async with running(World(server)) as world:
         with capture_logs() as logs:
             server.failure = UnreachableError("connection refused")
@@ -207,7 +201,7 @@ async def test_an_api_server_that_was_away_is_found_again_within_two_seconds(ser
         assert logs[-1]["event"] == "Watching this kind again"
 
 
-async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(server: FakeServer) -> None:
+async def test_missing_kind_is_awaited_with_one_warning(server: FakeServer) -> None:
     server.failure = UnknownKindError(WIDGET)
     with capture_logs() as logs:
         async with running(World(server)) as world:
@@ -223,7 +217,7 @@ async def test_a_kind_that_is_not_installed_is_waited_for_with_one_warning(serve
     assert "example.com/v1, Kind=Widget" in str(logs[0]["reason"])
 
 
-async def test_a_kind_that_is_removed_and_installed_anew_is_listed_again(server: FakeServer) -> None:
+async def test_kind_that_is_installed_again_is_listed_again(server: FakeServer) -> None:
     server.put("web")
     async with running(World(server)) as world:
         server.failure = UnknownKindError(WIDGET)
@@ -235,7 +229,7 @@ async def test_a_kind_that_is_removed_and_installed_anew_is_listed_again(server:
         assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
 
 
-async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server: FakeServer) -> None:
+async def test_missing_permission_is_one_warning_and_retried(server: FakeServer) -> None:
     server.failure = None
     server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
     with capture_logs() as logs:
@@ -249,7 +243,7 @@ async def test_a_kind_that_may_not_be_watched_is_one_warning_and_retried(server:
     assert warnings_of(logs) == ["Not permitted to watch this kind; its changes will not trigger reconciles"]
 
 
-async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server: FakeServer) -> None:
+async def test_starting_server_that_denies_requests_is_retried_soon(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.failure = ForbiddenError(403, "Forbidden", "roles are not read yet")
         server.end_streams(UnreachableError("reset"))
@@ -261,7 +255,7 @@ async def test_a_server_that_forbids_while_it_starts_is_asked_again_soon(server:
 
 
 @pytest.mark.parametrize("status", [401, 405, 429, 500])
-async def test_other_refusals_are_retried_too(server: FakeServer, status: int) -> None:
+async def test_other_errors_are_retried(server: FakeServer, status: int) -> None:
     server.failure = ApiError(status, "Reason", "message")
     async with running(World(server)) as world:
         await world.pass_seconds(3)
@@ -270,7 +264,7 @@ async def test_other_refusals_are_retried_too(server: FakeServer, status: int) -
         assert world.informer.has_synced
 
 
-async def test_streams_that_end_at_once_are_not_reopened_without_a_pause(server: FakeServer) -> None:
+async def test_watch_that_ends_immediately_is_reopened_after_a_pause(server: FakeServer) -> None:
     async with running(World(server)) as world:
         for _ in range(100):
             server.end_streams()
@@ -282,7 +276,7 @@ async def test_streams_that_end_at_once_are_not_reopened_without_a_pause(server:
         assert len(server.watched_from) < 20
 
 
-async def test_a_failing_handler_stops_neither_the_informer_nor_the_other_handlers(server: FakeServer) -> None:
+async def test_failing_handler_stops_nothing_else(server: FakeServer) -> None:
     world = World(server)
 
     def fail(_change: Change) -> None:
@@ -300,7 +294,7 @@ async def test_a_failing_handler_stops_neither_the_informer_nor_the_other_handle
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["Event handler failed"] * 2
 
 
-async def test_each_namespace_is_watched_by_itself_and_one_that_is_forbidden_stops_no_other(
+async def test_forbidden_namespace_does_not_stop_the_others(
     server: FakeServer,
 ) -> None:
     server.put("web", "one")
@@ -321,7 +315,7 @@ async def test_each_namespace_is_watched_by_itself_and_one_that_is_forbidden_sto
         assert world.informer.has_synced
 
 
-async def test_a_list_of_one_namespace_leaves_the_objects_of_others(server: FakeServer) -> None:
+async def test_list_of_one_namespace_keeps_the_objects_of_others(server: FakeServer) -> None:
     server.put("web", "one")
     server.put("web", "two")
     async with running(World(server, ("one", "two"))) as world:
@@ -331,7 +325,7 @@ async def test_a_list_of_one_namespace_leaves_the_objects_of_others(server: Fake
         assert [entry.key for entry in world.informer.store] == [ObjectKey("two", "web")]
 
 
-async def test_cluster_scoped_kinds_are_watched_once_whatever_the_namespaces() -> None:
+async def test_cluster_scoped_kind_is_watched_once() -> None:
     server = FakeServer(namespaced=False)
     server.put("web")
     async with running(World(server, ("one", "two"))) as world:
@@ -340,16 +334,7 @@ async def test_cluster_scoped_kinds_are_watched_once_whatever_the_namespaces() -
         assert world.informer.has_synced
 
 
-async def test_a_change_of_no_version_is_not_told_twice(server: FakeServer) -> None:
-    server.put("web")
-    async with running(World(server)) as world:
-        server.end_streams(GoneError(410, "Expired", ""))
-        await world.pass_seconds(1)
-        assert server.lists == 2
-        assert world.reported == ["Widget default/web added"]
-
-
-async def test_an_object_replaced_between_two_events_is_told_as_deleted_and_added(server: FakeServer) -> None:
+async def test_replaced_object_is_reported_as_deleted_and_added(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.put("web")
         server.put("web", uid="another")
@@ -357,14 +342,14 @@ async def test_an_object_replaced_between_two_events_is_told_as_deleted_and_adde
         assert world.reported == ["Widget default/web added", "Widget default/web deleted", "Widget default/web added"]
 
 
-async def test_the_deletion_of_an_object_that_was_not_known_is_told(server: FakeServer) -> None:
+async def test_deletion_of_an_unknown_object_is_reported(server: FakeServer) -> None:
     async with running(World(server)) as world:
         obj = server.put("web")
         world.informer.on_watch_event("DELETED", obj)
         assert world.reported[0] == "Widget default/web deleted"
 
 
-async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: FakeServer) -> None:
+async def test_expired_watch_leads_to_a_list_soon_after_a_long_outage(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.failure = UnreachableError("connection refused")
         server.end_streams(UnreachableError("reset"))
@@ -378,7 +363,7 @@ async def test_a_list_follows_soon_after_gone_even_after_a_long_absence(server: 
         assert world.reported == ["Widget default/new added"]
 
 
-async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_lists_all_the_time(
+async def test_repeated_expiry_leads_to_lists_with_backoff(
     server: FakeServer,
 ) -> None:
     async with running(World(server)) as world:
@@ -392,7 +377,7 @@ async def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_list
         assert world.reported == ["Widget default/new added"]
 
 
-async def test_an_object_that_cannot_be_read_is_skipped_and_what_is_behind_it_is_not(server: FakeServer) -> None:
+async def test_only_the_unreadable_object_is_skipped(server: FakeServer) -> None:
     server.put("web")
     server.put("deep", unreadable=True)
     server.put("after")
@@ -409,7 +394,7 @@ async def test_an_object_that_cannot_be_read_is_skipped_and_what_is_behind_it_is
         assert server.watched_from == ["103"]
 
 
-async def test_a_list_does_not_delete_an_object_that_cannot_be_read_any_more(server: FakeServer) -> None:
+async def test_list_keeps_an_object_that_became_unreadable(server: FakeServer) -> None:
     server.put("web")
     async with running(World(server)) as world:
         server.put("web", unreadable=True)
@@ -422,7 +407,7 @@ async def test_a_list_does_not_delete_an_object_that_cannot_be_read_any_more(ser
 
 
 @pytest.mark.parametrize("is_in_list", [True, False])
-async def test_an_object_too_deep_for_its_fingerprints_is_skipped_with_its_name(
+async def test_too_deeply_nested_object_is_skipped_and_logged(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, *, is_in_list: bool
 ) -> None:
     entry_of = Entry.of
@@ -445,7 +430,7 @@ async def test_an_object_too_deep_for_its_fingerprints_is_skipped_with_its_name(
     assert set(skipped) == {"default/deep"}
 
 
-async def test_a_list_that_expires_before_its_end_is_listed_anew_and_holds_back_no_other_kind(
+async def test_list_that_expires_before_its_end_blocks_the_kind_until_it_completes(
     server: FakeServer,
 ) -> None:
     for name in "abc":
@@ -462,7 +447,7 @@ async def test_a_list_that_expires_before_its_end_is_listed_anew_and_holds_back_
 
 
 @pytest.mark.parametrize("is_in_list", [True, False])
-async def test_objects_that_take_long_leave_other_tasks_their_turn(server: FakeServer, *, is_in_list: bool) -> None:
+async def test_slow_objects_let_other_tasks_run(server: FakeServer, *, is_in_list: bool) -> None:
     server.page_size = 500
     world = World(server)
     world.informer.subscribe(lambda _change: world.clock.advance(0.02))
@@ -487,7 +472,7 @@ async def test_objects_that_take_long_leave_other_tasks_their_turn(server: FakeS
     assert len(turns) >= 25
 
 
-async def test_a_kind_that_is_installed_anew_with_another_scope_is_listed_by_that_scope(server: FakeServer) -> None:
+async def test_kind_that_is_installed_again_with_another_scope_is_listed_by_that_scope(server: FakeServer) -> None:
     server.put("web", "one")
     async with running(World(server, ("one", "two"))) as world:
         for is_namespaced, expected in (

@@ -97,13 +97,13 @@ async def running(operator: Operator) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.wait({task})
 
 
-async def test_what_is_there_is_reconciled_after_the_informers_are_synced(operator: Operator) -> None:
+async def test_existing_objects_are_reconciled_after_the_sync(operator: Operator) -> None:
     async with running(operator):
         assert operator.log == ["start default/web", "end default/web"]
     assert operator.server.streams == 0
 
 
-async def test_workers_wait_until_the_informers_know_what_is_there(operator: Operator) -> None:
+async def test_workers_wait_for_the_informers(operator: Operator) -> None:
     operator.server.failure = UnreachableError("connection refused")
     async with running(operator):
         operator.queue.add(ObjectKey("default", "early"), CAUSE)
@@ -114,7 +114,7 @@ async def test_workers_wait_until_the_informers_know_what_is_there(operator: Ope
         assert "start default/web" in operator.log
 
 
-async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operator) -> None:
+async def test_workers_start_without_a_forbidden_kind(operator: Operator) -> None:
     operator.server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
     async with running(operator):
         operator.queue.add(ObjectKey("default", "early"), CAUSE)
@@ -132,7 +132,7 @@ async def test_workers_start_although_a_kind_may_not_be_watched(operator: Operat
     ],
 )
 @pytest.mark.parametrize("in_discovery", [False, True])
-async def test_a_kind_that_cannot_be_listed_holds_back_itself_only(
+async def test_kind_that_cannot_be_listed_blocks_only_itself(
     operator: Operator, failure: KubeError, *, in_discovery: bool
 ) -> None:
     broken = operator.server.undiscoverable_kinds if in_discovery else operator.server.broken_kinds
@@ -173,7 +173,7 @@ async def test_there_is_one_informer_for_each_kind(operator: Operator) -> None:
     assert [informer.gvk for informer in operator.manager.informers] == [WIDGET, GADGET]
 
 
-async def test_an_informer_asked_for_at_run_time_starts_and_tells_everything(operator: Operator) -> None:
+async def test_informer_requested_while_running_reports_existing_objects(operator: Operator) -> None:
     async with running(operator):
         changes: list[Change] = []
         operator.manager.informer_for(GADGET).subscribe(changes.append)
@@ -183,7 +183,7 @@ async def test_an_informer_asked_for_at_run_time_starts_and_tells_everything(ope
     assert operator.server.streams == 0
 
 
-async def test_stop_lets_a_running_reconcile_finish_and_starts_no_other() -> None:
+async def test_stop_lets_a_running_reconcile_finish() -> None:
     operator = Operator(grace_seconds=60)
     operator.gate.clear()
     async with running(operator) as task:
@@ -217,7 +217,7 @@ async def test_stop_cancels_running_reconciles_while_informers_still_watch(opera
     assert operator.server.streams == 0
 
 
-async def test_cancelling_run_stops_everything_too(operator: Operator) -> None:
+async def test_cancelled_run_stops_everything(operator: Operator) -> None:
     operator.gate.clear()
     async with running(operator):
         pass
@@ -225,7 +225,7 @@ async def test_cancelling_run_stops_everything_too(operator: Operator) -> None:
     assert operator.server.streams == 0
 
 
-async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_hold_up_the_end() -> None:
+async def test_reconcile_that_ignores_its_cancellation_is_logged_and_does_not_block_the_stop() -> None:
     operator = Operator(grace_seconds=0.01)
     operator.gate.clear()
     operator.ignores_cancellation = True
@@ -241,7 +241,7 @@ async def test_a_reconcile_that_ignores_its_cancellation_is_named_and_does_not_h
     await settle()
 
 
-async def test_a_background_task_that_crashes_ends_the_manager_with_its_error(operator: Operator) -> None:
+async def test_crashed_background_task_stops_the_manager_with_its_error(operator: Operator) -> None:
     async with running(operator) as task:
         operator.server.end_streams(ZeroDivisionError())
         with pytest.raises(ZeroDivisionError):
@@ -249,7 +249,7 @@ async def test_a_background_task_that_crashes_ends_the_manager_with_its_error(op
     assert operator.server.streams == 0
 
 
-async def test_a_stop_before_the_informers_are_synced_ends_at_once(operator: Operator) -> None:
+async def test_stop_before_the_sync_ends_immediately(operator: Operator) -> None:
     operator.server.failure = UnreachableError("connection refused")
     async with running(operator) as task:
         operator.manager.stop()
@@ -258,7 +258,7 @@ async def test_a_stop_before_the_informers_are_synced_ends_at_once(operator: Ope
     assert operator.log == []
 
 
-async def test_a_stop_without_a_run_does_nothing(operator: Operator) -> None:
+async def test_stop_without_a_run_does_nothing(operator: Operator) -> None:
     operator.manager.stop()
     async with running(operator):
         assert operator.log == ["start default/web", "end default/web"]
@@ -282,7 +282,7 @@ async def test_only_workers_wait_for_the_leadership() -> None:
         assert operator.log == ["start default/web", "end default/web"]
 
 
-async def test_the_leadership_is_given_back_after_the_last_reconcile(elected: Operator) -> None:
+async def test_leadership_is_released_after_the_last_reconcile(elected: Operator) -> None:
     elected.gate.clear()
     async with running(elected) as task:
         elected.manager.stop()
@@ -290,7 +290,7 @@ async def test_the_leadership_is_given_back_after_the_last_reconcile(elected: Op
     assert elected.log[1:] == ["cancel default/web, 1 streams", "release, leading: True"]
 
 
-async def test_the_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
+async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
     operator = Operator(has_campaign=True, grace_seconds=0.01)
     operator.campaign.won.set()
     operator.gate.clear()
@@ -303,7 +303,7 @@ async def test_the_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
     operator.gate.set()
 
 
-async def test_a_lost_leadership_ends_reconciles_within_the_time_left() -> None:
+async def test_lost_leadership_ends_reconciles_within_the_time_left() -> None:
     operator = Operator(has_campaign=True, grace_seconds=3600)
     operator.campaign.won.set()
     operator.campaign.seconds_left = 0.01
@@ -318,7 +318,7 @@ async def test_a_lost_leadership_ends_reconciles_within_the_time_left() -> None:
     operator.gate.set()
 
 
-async def test_a_follower_stops_at_once() -> None:
+async def test_follower_stops_immediately() -> None:
     operator = Operator(has_campaign=True)
     operator.campaign.seconds_left = float("-inf")
     async with running(operator) as task:

@@ -24,7 +24,7 @@ OBJECTS = 300
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "controller": True}
 
 
-def test_an_entry_has_what_predicates_and_triggers_ask_for() -> None:
+def test_entry_has_the_fields_of_predicates_and_triggers() -> None:
     annotations = {"operator-sdk/primary-resource": "ns/x", "operator-sdk/primary-resource-type": "Foo.example.com"}
     obj = make_object(
         labels={"app": "nginx"},
@@ -42,7 +42,7 @@ def test_an_entry_has_what_predicates_and_triggers_ask_for() -> None:
     assert entry.values == ("Running", ())
 
 
-def test_an_object_without_metadata_is_an_empty_entry() -> None:
+def test_object_without_metadata_is_an_empty_entry() -> None:
     entry = Entry.of({})
     assert (entry.key, entry.generation, entry.labels, entry.annotations_digest) == (ObjectKey("", ""), 0, {}, b"")
     assert entry.labels is EMPTY
@@ -56,7 +56,7 @@ def test_an_object_without_metadata_is_an_empty_entry() -> None:
         make_object(managedFields=[{"manager": "kubectl", "time": "now"}]),
     ],
 )
-def test_status_and_bookkeeping_do_not_change_the_digest(other: RawObject) -> None:
+def test_status_and_volatile_metadata_do_not_change_the_digest(other: RawObject) -> None:
     assert Entry.of(make_object()).digest == Entry.of(other).digest
 
 
@@ -70,11 +70,11 @@ def test_status_and_bookkeeping_do_not_change_the_digest(other: RawObject) -> No
         make_object() | {"data": {"key": "value"}},
     ],
 )
-def test_everything_else_changes_the_digest(other: RawObject) -> None:
+def test_other_fields_change_the_digest(other: RawObject) -> None:
     assert Entry.of(make_object()).digest != Entry.of(other).digest
 
 
-def test_what_is_left_of_a_cluster_scoped_object_has_no_namespace() -> None:
+def test_tombstone_of_a_cluster_scoped_object_has_no_namespace() -> None:
     assert Entry.of(make_object(namespace="")).tombstone(GVK("", "v1", "Node")) == {
         "apiVersion": "v1",
         "kind": "Node",
@@ -82,7 +82,7 @@ def test_what_is_left_of_a_cluster_scoped_object_has_no_namespace() -> None:
     }
 
 
-def test_a_store_remembers_the_last_entry_of_each_object() -> None:
+def test_store_keeps_the_last_entry_of_each_object() -> None:
     store = Store()
     first, second = Entry.of(make_object()), Entry.of(make_object(resourceVersion="2"))
     other = Entry.of(make_object(namespace="other"))
@@ -99,7 +99,7 @@ def test_a_store_remembers_the_last_entry_of_each_object() -> None:
     assert store.get(ObjectKey("default", "web")) is None
 
 
-def test_an_object_costs_less_than_two_kibibytes() -> None:
+def test_entry_takes_less_than_two_kibibytes() -> None:
     store = Store()
     tracemalloc.start(FRAMES)
     for number in range(OBJECTS):
@@ -126,7 +126,7 @@ def is_interned(text: str) -> bool:
     return sys.intern(equal) is not equal
 
 
-def test_no_text_that_users_choose_is_interned() -> None:
+def test_user_defined_strings_are_not_interned() -> None:
     """Python 3.12.1 would never free it."""
     texts = {name: f"{name}-{uuid.uuid4()}" for name in ("label", "label value", "key", "value", "namespace", "owner")}
     obj = make_object(
@@ -139,13 +139,13 @@ def test_no_text_that_users_choose_is_interned() -> None:
     assert [name for name, text in texts.items() if is_interned(text)] == []
 
 
-def test_equal_labels_and_namespaces_of_objects_are_the_same_strings() -> None:
+def test_equal_labels_and_namespaces_share_their_strings() -> None:
     one, other = (Entry.of(json.loads(json.dumps(make_object(labels={"app": "web-server"})))) for _ in range(2))
     assert one.namespace is other.namespace
     assert next(iter(one.labels.items()))[1] is next(iter(other.labels.items()))[1]
 
 
-def test_a_long_text_is_kept_by_its_object_only() -> None:
+def test_long_string_is_freed_with_its_entry() -> None:
     text = "x" * 100_000 + str(uuid.uuid4())
     entry = Entry.of(make_object(annotations={"operator-sdk/primary-resource": text}))
     assert entry.primary_resource is text
@@ -175,24 +175,24 @@ WEB: dict[str, Any] = {
         ),
     ],
 )
-def test_the_fields_that_changed_are_named_to_the_second_level(changes: dict[str, Any], fields: list[str]) -> None:
+def test_changed_fields_are_named_to_the_second_level(changes: dict[str, Any], fields: list[str]) -> None:
     assert FieldChecksums.of(WEB).changed_fields(FieldChecksums.of(WEB | changes)) == fields
 
 
-def test_objects_of_one_shape_share_their_names() -> None:
+def test_objects_with_the_same_fields_share_the_names() -> None:
     other = WEB | {"status": {"phase": "Running"}}
     assert FieldChecksums.of(WEB).names is FieldChecksums.of(other).names
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.dictionaries(st.text(), JSON, max_size=4))
-def test_no_object_is_too_odd(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_any_object_has_checksums(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert FieldChecksums.of(one).changed_fields(FieldChecksums.of(one)) == []
     assert FieldChecksums.of(one).changed_fields(FieldChecksums.of(other)) == FieldChecksums.of(other).changed_fields(
         FieldChecksums.of(one)
     )
 
 
-def test_the_names_of_an_outline_are_limited_whatever_an_object_has() -> None:
+def test_field_names_are_limited() -> None:
     many = {f"key-{number}" * 40: "x" for number in range(10_000)}
     outline = FieldChecksums.of({"data": many, **many})
     assert len(outline.names) <= 256
@@ -200,34 +200,34 @@ def test_the_names_of_an_outline_are_limited_whatever_an_object_has() -> None:
     assert outline.changed_fields(FieldChecksums.of({"data": many | {"more": "y"}, **many})) == ["data"]
 
 
-def test_a_change_says_what_happened_to_which_object() -> None:
+def test_change_as_text_names_object_and_type() -> None:
     web = make_object()
     assert str(make_change(None, web)) == "Pod default/web added"
     assert str(make_change(web, web)) == "Pod default/web modified"
     assert str(make_change(web, None)) == "Pod default/web deleted"
 
 
-def test_the_cause_of_a_live_change_has_the_version_of_its_object() -> None:
+def test_cause_of_a_watched_change_has_the_version_of_its_object() -> None:
     change = make_change(make_object(), make_object(resourceVersion="2"))
     assert change.cause("text") == Cause("text", "uid-web", "2")
 
 
-def test_the_cause_of_a_change_that_a_list_showed_has_no_identity() -> None:
+def test_cause_of_a_listed_change_has_no_version() -> None:
     change = make_change(make_object(), make_object(resourceVersion="2"), from_watch=False)
     assert change.cause("text") == Cause("text")
 
 
-def test_the_cause_of_what_the_first_list_shows_is_not_urgent() -> None:
+def test_cause_of_an_initially_listed_object_has_low_priority() -> None:
     change = replace(make_change(None, make_object(), from_watch=False), in_initial_list=True)
     assert change.cause("text") == Cause("text", priority=Priority.LOW)
 
 
-def test_a_change_of_nothing_is_an_error() -> None:
+def test_change_without_entries_is_an_error() -> None:
     with pytest.raises(ValueError, match="Kind=Pod without entries, expected an old or a new one"):
         _ = Change(POD, None, None, {}).key
 
 
-def test_a_reason_names_the_fields_that_changed() -> None:
+def test_reason_names_the_changed_fields() -> None:
     web = make_object(status={"phase": "Pending"})
     running = make_object(resourceVersion="2", status={"phase": "Running"})
     assert make_change(None, web).reason == "Pod default/web created"
@@ -246,7 +246,7 @@ def test_reason_lists_at_most_five_fields(names: str, listed: str) -> None:
     assert change.reason == f"Pod default/web: {listed}"
 
 
-def test_what_was_there_before_the_operator_was_found_not_created() -> None:
+def test_existing_object_is_found_and_not_created() -> None:
     entry = make_change(None, make_object()).new
     assert Change(POD, None, entry, {}, from_watch=False, in_initial_list=True).reason == (
         "Pod default/web found at startup"

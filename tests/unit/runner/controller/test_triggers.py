@@ -49,7 +49,7 @@ def owned(name: str = "x", uid: str = "foo-uid", api_version: str = "example.com
     return make_object(ownerReferences=[{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}])
 
 
-def test_labels_find_the_primaries_whose_labels_the_other_carries_all_of() -> None:
+def test_primaries_match_if_the_object_has_all_their_labels() -> None:
     index = labels_index()
     index.update_primary(X, foo(selector={"app": "nginx"}))
     index.update_primary(Y, foo(selector={"app": "nginx", "tier": "db"}))
@@ -73,14 +73,14 @@ def test_old_and_new_labels_both_match() -> None:
 
 
 @pytest.mark.parametrize("selector", [{}, None, "app=nginx", ["app"], {"app": 1}, {"app": None}])
-def test_what_is_no_map_of_labels_matches_nothing(selector: Any) -> None:
+def test_invalid_labels_match_nothing(selector: Any) -> None:
     index = labels_index()
     index.update_primary(X, foo(selector=selector))
     assert found(index, None, make_object(labels={"app": "nginx", "1": "1"})) == []
     assert found(index, None, make_object()) == []
 
 
-def test_several_maps_of_labels_each_match() -> None:
+def test_each_of_several_label_maps_matches() -> None:
     trigger = Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selectors[*]"))
     index = TriggerIndex(trigger, FOO)
     index.update_primary(X, foo(selectors=[{"app": "nginx"}, {"app": "apache"}]))
@@ -94,21 +94,21 @@ def test_labels_of_another_namespace_do_not_match() -> None:
     assert found(index, None, NGINX) == []
 
 
-def test_a_cluster_scoped_primary_looks_into_all_namespaces() -> None:
+def test_cluster_scoped_primary_matches_in_all_namespaces() -> None:
     index = labels_index()
     index.update_primary(ObjectKey("", "x"), foo(selector={"app": "nginx"}))
     for namespace in ("default", "other", ""):
         assert found(index, None, make_object(namespace=namespace, labels={"app": "nginx"})) == [ObjectKey("", "x")]
 
 
-def test_a_cluster_scoped_other_concerns_the_primaries_of_all_namespaces() -> None:
+def test_cluster_scoped_object_matches_primaries_of_all_namespaces() -> None:
     index = names_index()
     index.update_primary(X, foo(names="web"))
     index.update_primary(ObjectKey("other", "x"), foo(names="web"))
     assert found(index, None, make_object(namespace="")) == [X, ObjectKey("other", "x")]
 
 
-def test_a_primary_that_changes_or_goes_is_found_by_what_it_says_now() -> None:
+def test_changed_or_removed_primary_matches_by_its_present_references() -> None:
     index = labels_index()
     index.update_primary(X, foo(selector={"app": "nginx"}))
     index.update_primary(X, foo(selector={"app": "apache"}))
@@ -128,13 +128,13 @@ def test_a_primary_that_changes_or_goes_is_found_by_what_it_says_now() -> None:
     ("names", "matches"),
     [("web", True), (["db", "web"], True), ([], False), ("", False), (None, False), (7, False), ([["web"]], False)],
 )
-def test_names_match_one_or_several(names: Any, *, matches: bool) -> None:
+def test_one_or_several_names_match(names: Any, *, matches: bool) -> None:
     index = names_index()
     index.update_primary(X, foo(names=names))
     assert found(index, None, make_object()) == ([X] if matches else [])
 
 
-def test_a_path_with_several_matches_gives_several_names() -> None:
+def test_path_with_several_values_gives_several_names() -> None:
     index = names_index("$.spec.volumes[*].secret.name")
     index.update_primary(X, foo(volumes=[{"secret": {"name": "db"}}, {"config": {}}, {"secret": {"name": "web"}}]))
     assert found(index, None, make_object()) == [X]
@@ -159,13 +159,13 @@ def test_a_name_in_another_namespace_does_not_match() -> None:
         (make_object(), False),
     ],
 )
-def test_owners_match_by_uid_group_and_kind(other: RawObject, *, matches: bool) -> None:
+def test_owner_matches_by_uid_group_and_kind(other: RawObject, *, matches: bool) -> None:
     index = owner_index()
     index.update_primary(X, foo())
     assert found(index, None, other) == ([X] if matches else [])
 
 
-def test_an_owner_reference_that_an_update_adds_or_removes_counts() -> None:
+def test_added_or_removed_owner_reference_counts() -> None:
     index = owner_index()
     index.update_primary(X, foo())
     assert found(index, owned(), make_object()) == [X]
@@ -174,13 +174,13 @@ def test_an_owner_reference_that_an_update_adds_or_removes_counts() -> None:
     assert found(index, owned(), make_object()) == []
 
 
-def test_a_cluster_scoped_owner_is_found_from_any_namespace() -> None:
+def test_cluster_scoped_owner_matches_from_any_namespace() -> None:
     index = owner_index()
     index.update_primary(ObjectKey("", "x"), foo())
     assert found(index, None, owned()) == [ObjectKey("", "x")]
 
 
-def test_with_fields_an_update_counts_only_when_a_value_changed() -> None:
+def test_update_counts_only_if_a_watched_field_changed() -> None:
     index = labels_index(fields=(PHASE,))
     index.update_primary(X, foo(selector={"app": "nginx"}))
     running = NGINX | {"status": {"phase": "Running"}}
@@ -190,7 +190,7 @@ def test_with_fields_an_update_counts_only_when_a_value_changed() -> None:
     assert found(index, running, None) == [X]
 
 
-def test_with_fields_an_update_that_makes_or_cuts_the_tie_counts() -> None:
+def test_update_that_adds_or_removes_a_reference_counts() -> None:
     index = labels_index(fields=(PHASE,))
     index.update_primary(X, foo(selector={"app": "nginx"}))
     index.update_primary(Y, foo(selector={"tier": "web"}))
@@ -206,14 +206,14 @@ def test_with_fields_an_update_that_makes_or_cuts_the_tie_counts() -> None:
         (ReferenceType.NAME, None, "a path into the primary"),
     ],
 )
-def test_a_trigger_needs_a_path_unless_it_is_by_owner(
+def test_trigger_needs_a_path_unless_it_is_by_owner(
     reference: ReferenceType, path: FieldPath | None, expected: str
 ) -> None:
     with pytest.raises(ValueError, match=f"trigger on /v1, Kind=Pod by {reference}: expected {expected}, found"):
         Trigger(POD, reference, path)
 
 
-def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
+def test_index_splits_primaries_that_share_a_label() -> None:
     index = labels_index()
     for number in range(1000):
         index.update_primary(ObjectKey("default", f"x{number}"), foo(selector={"app": "nginx", "n": str(number)}))
@@ -232,7 +232,7 @@ def test_primaries_that_share_a_label_are_told_apart_by_one_look_up() -> None:
         (owned() | {"metadata": owned()["metadata"] | {"namespace": ""}}, {ObjectKey("", "x")}),
     ],
 )
-def test_dependents_name_their_owners_in_their_own_namespace_or_in_none(other: RawObject, keys: set[ObjectKey]) -> None:
+def test_owner_of_a_dependent_is_in_its_namespace_or_cluster_scoped(other: RawObject, keys: set[ObjectKey]) -> None:
     for change in (make_change(None, other), make_change(other, make_object())):
         assert {key for key, _uid in requests_for_owner(change, FOO)} == keys
 
@@ -253,7 +253,7 @@ def annotated(resource: str, kind: str) -> RawObject:
         ("default/", "Foo.example.com", set()),
     ],
 )
-def test_dependents_name_their_primary_by_annotations(resource: str, kind: str, keys: set[ObjectKey]) -> None:
+def test_annotations_of_a_dependent_name_its_primary(resource: str, kind: str, keys: set[ObjectKey]) -> None:
     assert requests_for_annotation(make_change(None, annotated(resource, kind)), FOO) == keys
 
 
@@ -263,7 +263,7 @@ def test_old_and_new_annotations_both_count() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Secret", "Secret."])
-def test_a_primary_of_the_core_group_is_named_with_or_without_a_dot(kind: str) -> None:
+def test_annotation_for_the_core_group_may_end_with_a_dot(kind: str) -> None:
     change = make_change(None, annotated("default/x", kind))
     assert requests_for_annotation(change, GVK("", "v1", "Secret")) == {X}
 
@@ -336,17 +336,19 @@ def test_dependent_changed(old: RawObject | None, new: RawObject | None, *, coun
         (make_object(), make_object(resourceVersion="2"), True),
     ],
 )
-def test_primaries_count_as_for_the_go_runner(old: RawObject | None, new: RawObject | None, *, counts: bool) -> None:
+def test_primary_change_counts_as_in_the_go_runner(
+    old: RawObject | None, new: RawObject | None, *, counts: bool
+) -> None:
     assert PrimaryPredicate()(make_change(old, new)) is counts
 
 
-def test_annotations_of_a_primary_count_when_they_are_watched() -> None:
+def test_watched_annotations_of_a_primary_count() -> None:
     predicate = PrimaryPredicate(watch_annotations=True)
     assert predicate(make_change(WEB, updated(annotations={"a": "b"})))
     assert not predicate(make_change(WEB, updated(labels={"a": "b"})))
 
 
-def test_a_field_that_is_watched_counts_without_a_new_generation() -> None:
+def test_watched_field_counts_without_a_new_generation() -> None:
     predicate = PrimaryPredicate(fields=(PAUSED,))
     sleep = updated(annotations={"example.com/paused": "true"})
     assert predicate(make_change(WEB, sleep, (PAUSED,)))
@@ -371,7 +373,7 @@ SELECTED = make_object(labels={"app": "a"}, generation=1)
         (SELECTED, updated(labels={}), False),
     ],
 )
-def test_a_selector_looks_at_the_new_object_and_at_the_last_of_a_deleted_one(
+def test_selector_applies_to_the_new_or_last_known_labels(
     old: RawObject | None, new: RawObject | None, *, counts: bool
 ) -> None:
     predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}))
@@ -379,9 +381,7 @@ def test_a_selector_looks_at_the_new_object_and_at_the_last_of_a_deleted_one(
 
 
 @pytest.mark.parametrize(("has_finalizer", "counts"), [(True, True), (False, False)])
-def test_an_object_on_its_way_out_counts_whatever_its_labels_if_a_finalizer_may_hold_it(
-    *, has_finalizer: bool, counts: bool
-) -> None:
+def test_deleting_object_with_a_finalizer_counts_regardless_of_its_labels(*, has_finalizer: bool, counts: bool) -> None:
     predicate = PrimaryPredicate(LabelSelector.compile({"matchLabels": {"app": "a"}}), has_finalizer=has_finalizer)
     leaving = updated(generation=2, deletionTimestamp="2026-01-01T12:00:00Z")
     assert predicate(make_change(WEB, leaving)) is counts
@@ -396,10 +396,10 @@ def test_an_object_on_its_way_out_counts_whatever_its_labels_if_a_finalizer_may_
         {"managedFields": [{"manager": "somebody"}]},
     ],
 )
-def test_what_controllers_keep_for_themselves_in_a_dependent_is_no_change(metadata: dict[str, Any]) -> None:
+def test_annotations_of_controllers_in_a_dependent_do_not_count(metadata: dict[str, Any]) -> None:
     assert not dependent_changed(make_change(WEB, updated(**metadata)))
 
 
 @pytest.mark.parametrize("metadata", [{"annotations": {"example.com/a": "b"}}, {"labels": {"a": "b"}}])
-def test_labels_and_annotations_of_a_dependent_that_somebody_changed_are_a_change(metadata: dict[str, Any]) -> None:
+def test_other_labels_and_annotations_of_a_dependent_count(metadata: dict[str, Any]) -> None:
     assert dependent_changed(make_change(WEB, updated(**metadata)))

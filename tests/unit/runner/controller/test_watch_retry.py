@@ -8,7 +8,7 @@ WIDGET = GVK("example.com", "v1", "Widget")
 MISSING = UnknownKindError(WIDGET)
 
 
-def test_a_missing_kind_is_told_once_then_rarely_and_asked_for_every_few_seconds() -> None:
+def test_missing_kind_is_retried_every_few_seconds_with_few_warnings() -> None:
     retry = WatchRetry(WIDGET, None)
     waited = 0.0
     with capture_logs() as logs:
@@ -21,7 +21,7 @@ def test_a_missing_kind_is_told_once_then_rarely_and_asked_for_every_few_seconds
     assert "is its CustomResourceDefinition installed?" in warnings[0]["reason"]
 
 
-def test_another_trouble_is_told_at_once() -> None:
+def test_another_type_of_failure_is_logged_immediately() -> None:
     retry = WatchRetry(WIDGET, None)
     with capture_logs() as logs:
         retry.delay_after_failure(MISSING)

@@ -45,13 +45,13 @@ def queue(clock: ManualClock) -> WorkQueue[str]:
     return WorkQueue(clock, Backoff(1, 300))
 
 
-async def test_requests_come_in_the_order_in_which_they_were_added(queue: WorkQueue[str]) -> None:
+async def test_requests_are_taken_in_the_order_of_their_adds(queue: WorkQueue[str]) -> None:
     for request in "cab":
         queue.add(request, CAUSE)
     assert [queue.take()[0] for _ in range(3)] == ["c", "a", "b"]
 
 
-async def test_a_request_added_twice_is_handed_out_once_with_both_causes(queue: WorkQueue[str]) -> None:
+async def test_request_added_twice_is_taken_once_with_both_causes(queue: WorkQueue[str]) -> None:
     queue.add("a", OWN)
     queue.add("a", FOREIGN)
     assert len(queue) == 1
@@ -59,13 +59,13 @@ async def test_a_request_added_twice_is_handed_out_once_with_both_causes(queue: 
     assert take(queue) is None
 
 
-async def test_at_most_eight_causes_are_told(queue: WorkQueue[str]) -> None:
+async def test_at_most_eight_causes_are_handed_out(queue: WorkQueue[str]) -> None:
     for number in range(20):
         queue.add("a", Cause(f"cause {number}"))
     assert len(queue.take()[1]) == 8
 
 
-async def test_an_add_while_processing_is_handed_out_only_after_done(queue: WorkQueue[str]) -> None:
+async def test_request_added_while_processing_is_taken_only_after_done(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     queue.take()
     assert queue.is_processing("a")
@@ -76,7 +76,7 @@ async def test_an_add_while_processing_is_handed_out_only_after_done(queue: Work
     assert queue.take() == ("a", (FOREIGN,))
 
 
-async def test_causes_that_are_not_kept_start_nothing(queue: WorkQueue[str]) -> None:
+async def test_causes_that_do_not_count_start_nothing(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     queue.take()
     queue.add("a", OWN)
@@ -84,7 +84,7 @@ async def test_causes_that_are_not_kept_start_nothing(queue: WorkQueue[str]) -> 
     assert take(queue) is None
 
 
-async def test_one_kept_cause_among_many_own_ones_is_enough(queue: WorkQueue[str]) -> None:
+async def test_one_counting_cause_among_many_own_ones_is_enough(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     queue.take()
     for version in range(1000):
@@ -94,7 +94,7 @@ async def test_one_kept_cause_among_many_own_ones_is_enough(queue: WorkQueue[str
     assert queue.take() == ("a", (FOREIGN,))
 
 
-async def test_more_causes_than_are_remembered_count_as_a_foreign_one(queue: WorkQueue[str]) -> None:
+async def test_more_causes_than_are_remembered_count(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     queue.take()
     for version in range(5000):
@@ -103,12 +103,12 @@ async def test_more_causes_than_are_remembered_count_as_a_foreign_one(queue: Wor
     assert take(queue) is not None
 
 
-async def test_done_without_a_take_is_an_error(queue: WorkQueue[str]) -> None:
+async def test_done_without_take_is_an_error(queue: WorkQueue[str]) -> None:
     with pytest.raises(KeyError):
         queue.done("a")
 
 
-async def test_a_delayed_request_comes_when_its_time_has_come(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_delayed_request_becomes_due_at_its_time(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_after("a", 10, CAUSE)
     clock.advance(9.9)
     assert take(queue) is None
@@ -119,18 +119,18 @@ async def test_a_delayed_request_comes_when_its_time_has_come(queue: WorkQueue[s
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -1e9])
-async def test_a_delay_that_is_over_means_now(queue: WorkQueue[str], seconds: float) -> None:
+async def test_delay_of_zero_or_less_means_now(queue: WorkQueue[str], seconds: float) -> None:
     queue.add_after("a", seconds, CAUSE)
     assert take(queue) == ("a", (CAUSE,))
 
 
 @pytest.mark.parametrize("seconds", [math.inf, math.nan])
-async def test_a_delay_must_be_finite(queue: WorkQueue[str], seconds: float) -> None:
+async def test_infinite_delay_is_rejected(queue: WorkQueue[str], seconds: float) -> None:
     with pytest.raises(ValueError, match="request a: expected a finite number of seconds, got"):
         queue.add_after("a", seconds, CAUSE)
 
 
-async def test_a_time_of_the_wall_clock_is_met(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_request_becomes_due_at_a_time_of_the_wall_clock(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_at("a", clock.now() + 5, CAUSE)
     queue.add_at("b", clock.now() - 5, CAUSE)
     assert take(queue) == ("b", (CAUSE,))
@@ -139,7 +139,7 @@ async def test_a_time_of_the_wall_clock_is_met(queue: WorkQueue[str], clock: Man
 
 
 @pytest.mark.parametrize("delays", [(10, 3), (3, 10)])
-async def test_the_earliest_of_two_times_counts_and_the_other_is_forgotten(
+async def test_earliest_of_two_times_replaces_the_other(
     queue: WorkQueue[str], clock: ManualClock, delays: tuple[int, int]
 ) -> None:
     for delay in delays:
@@ -161,7 +161,7 @@ async def test_taking_a_request_cancels_its_timer(queue: WorkQueue[str], clock: 
     assert clock.handles == 0
 
 
-async def test_a_timer_started_while_processing_survives_done(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_timer_started_while_processing_survives_done(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add("a", CAUSE)
     take(queue)
     queue.add_after("a", 5, FOREIGN)
@@ -176,7 +176,7 @@ async def test_failures_double_the_delay_up_to_the_maximum(queue: WorkQueue[str]
     assert Backoff(1, 300).delay_seconds(100_000) == 300
 
 
-async def test_forget_lets_the_next_failure_start_at_the_minimum(queue: WorkQueue[str]) -> None:
+async def test_forget_resets_the_delay_to_the_minimum(queue: WorkQueue[str]) -> None:
     queue.add_rate_limited("a", CAUSE)
     queue.add_rate_limited("a", CAUSE)
     queue.forget("a")
@@ -184,14 +184,14 @@ async def test_forget_lets_the_next_failure_start_at_the_minimum(queue: WorkQueu
     assert queue.add_rate_limited("a", CAUSE) == 1
 
 
-async def test_an_add_makes_a_request_in_back_off_due_now_and_keeps_its_failures(queue: WorkQueue[str]) -> None:
+async def test_add_makes_a_request_in_backoff_due_and_keeps_its_failures(queue: WorkQueue[str]) -> None:
     queue.add_rate_limited("a", CAUSE)
     queue.add("a", FOREIGN)
     assert take(queue) == ("a", (FOREIGN,))
     assert queue.failures("a") == 1
 
 
-async def test_retry_within_shortens_every_back_off_and_leaves_other_timers(
+async def test_retry_within_shortens_every_backoff_and_keeps_other_timers(
     queue: WorkQueue[str], clock: ManualClock
 ) -> None:
     queue.add_after("periodic", 60, CAUSE)
@@ -204,7 +204,7 @@ async def test_retry_within_shortens_every_back_off_and_leaves_other_timers(
     assert queue.waiting == 1
 
 
-async def test_retry_within_delays_no_back_off_that_is_shorter(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_retry_within_keeps_shorter_backoffs(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_rate_limited("a", CAUSE)
     queue.retry_within(1000, FOREIGN)
     clock.advance(1)
@@ -220,7 +220,7 @@ async def test_retry_within_keeps_the_order_and_the_failures(queue: WorkQueue[st
     assert queue.failures("last") == 9
 
 
-async def test_retry_within_leaves_alone_what_is_forgotten(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_retry_within_ignores_forgotten_requests(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_rate_limited("forgotten", CAUSE)
     queue.add_rate_limited("forgotten", CAUSE)
     queue.forget("forgotten")
@@ -230,7 +230,7 @@ async def test_retry_within_leaves_alone_what_is_forgotten(queue: WorkQueue[str]
     assert queue.waiting == 1
 
 
-async def test_retry_within_also_concerns_what_is_being_processed_if_it_fails(queue: WorkQueue[str]) -> None:
+async def test_retry_within_applies_to_processed_requests_that_fail(queue: WorkQueue[str]) -> None:
     fail(queue, "a", 5)
     queue.add("a", CAUSE)
     take(queue)
@@ -242,7 +242,7 @@ async def test_retry_within_also_concerns_what_is_being_processed_if_it_fails(qu
     assert queue.add_rate_limited("a", FOREIGN) == 64
 
 
-async def test_retry_within_does_not_repeat_what_succeeds(queue: WorkQueue[str]) -> None:
+async def test_retry_within_does_not_repeat_successful_requests(queue: WorkQueue[str]) -> None:
     queue.add("a", CAUSE)
     take(queue)
     queue.retry_within(1)
@@ -260,7 +260,7 @@ async def test_many_timers_share_one_handle_of_the_clock(queue: WorkQueue[str], 
     assert take(queue) == ("0", (CAUSE,))
 
 
-async def test_timers_that_are_replaced_over_and_over_do_not_pile_up(queue: WorkQueue[str]) -> None:
+async def test_replaced_timers_do_not_pile_up(queue: WorkQueue[str]) -> None:
     for _ in range(1000):
         queue.add_after("a", 36_000, CAUSE)
         queue.add("a", CAUSE)
@@ -270,9 +270,7 @@ async def test_timers_that_are_replaced_over_and_over_do_not_pile_up(queue: Work
     assert len(queue._timers._heap) < 100
 
 
-async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up_and_the_order_stays(
-    queue: WorkQueue[str], clock: ManualClock
-) -> None:
+async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up(queue: WorkQueue[str], clock: ManualClock) -> None:
     for number in range(5, 0, -1):
         queue.add_after(str(number), number, CAUSE)
     for _ in range(1000):
@@ -285,7 +283,7 @@ async def test_stopped_timers_behind_an_earlier_one_do_not_pile_up_and_the_order
     assert list(queue._order) == ["1", "2", "3", "4", "5"]
 
 
-async def test_who_subscribed_hears_of_each_request_that_becomes_due(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_subscriber_is_called_for_each_due_request(queue: WorkQueue[str], clock: ManualClock) -> None:
     heard: list[int] = []
     queue.subscribe(lambda: heard.append(len(queue)))
     queue.add("a", CAUSE)
@@ -301,13 +299,13 @@ async def test_who_subscribed_hears_of_each_request_that_becomes_due(queue: Work
     assert heard == [1, 2, 2]
 
 
-async def test_the_more_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
+async def test_most_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
     for request, cause in (("low", LOW), ("medium", CAUSE), ("high", HIGH), ("higher", HIGH)):
         queue.add(request, cause)
     assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "medium", "low"]
 
 
-async def test_a_request_that_becomes_more_urgent_goes_to_the_end_of_its_new_priority_with_its_causes(
+async def test_raised_request_moves_to_the_end_of_its_new_priority_with_its_causes(
     queue: WorkQueue[str],
 ) -> None:
     for request, cause in (("first", LOW), ("second", LOW), ("urgent", HIGH)):
@@ -316,14 +314,14 @@ async def test_a_request_that_becomes_more_urgent_goes_to_the_end_of_its_new_pri
     assert [queue.take() for _ in range(3)] == [("urgent", (HIGH,)), ("second", (LOW, HIGH)), ("first", (LOW,))]
 
 
-async def test_a_less_urgent_cause_leaves_a_request_at_its_place(queue: WorkQueue[str]) -> None:
+async def test_less_urgent_cause_does_not_move_a_request(queue: WorkQueue[str]) -> None:
     queue.add("first", HIGH)
     queue.add("second", HIGH)
     queue.add("first", LOW)
     assert [queue.take() for _ in range(2)] == [("first", (HIGH, LOW)), ("second", (HIGH,))]
 
 
-async def test_a_ninth_cause_that_is_not_told_still_makes_a_request_urgent(queue: WorkQueue[str]) -> None:
+async def test_ninth_cause_still_raises_the_priority(queue: WorkQueue[str]) -> None:
     queue.add("other", CAUSE)
     for number in range(8):
         queue.add("a", Cause(f"cause {number}", priority=Priority.LOW))
@@ -331,7 +329,7 @@ async def test_a_ninth_cause_that_is_not_told_still_makes_a_request_urgent(queue
     assert queue.take()[0] == "a"
 
 
-async def test_a_request_can_be_lowered_and_never_raised_that_way(queue: WorkQueue[str]) -> None:
+async def test_lower_never_raises_a_request(queue: WorkQueue[str]) -> None:
     queue.add("a", HIGH)
     queue.add("b", LOW)
     queue.lower("a", Priority.LOW)
@@ -340,7 +338,7 @@ async def test_a_request_can_be_lowered_and_never_raised_that_way(queue: WorkQue
     assert [queue.take() for _ in range(2)] == [("b", (LOW,)), ("a", (HIGH,))]
 
 
-async def test_what_came_during_the_processing_counts_with_its_highest_priority(queue: WorkQueue[str]) -> None:
+async def test_causes_during_processing_count_with_their_highest_priority(queue: WorkQueue[str]) -> None:
     queue.add("a", LOW)
     queue.take()
     for cause in (LOW, HIGH, CAUSE):
@@ -350,7 +348,7 @@ async def test_what_came_during_the_processing_counts_with_its_highest_priority(
     assert queue.take() == ("a", (LOW, HIGH, CAUSE))
 
 
-async def test_a_cause_that_is_not_kept_makes_nothing_urgent(queue: WorkQueue[str]) -> None:
+async def test_cause_that_does_not_count_raises_no_priority(queue: WorkQueue[str]) -> None:
     own = Cause("own write", "uid", "3", priority=Priority.HIGH)
     queue.add("a", LOW)
     queue.take()
@@ -361,7 +359,7 @@ async def test_a_cause_that_is_not_kept_makes_nothing_urgent(queue: WorkQueue[st
     assert [queue.take() for _ in range(2)] == [("b", (CAUSE,)), ("a", (LOW,))]
 
 
-async def test_the_priority_of_a_cause_that_is_one_too_many_counts(queue: WorkQueue[str]) -> None:
+async def test_priority_of_a_forgotten_cause_counts(queue: WorkQueue[str]) -> None:
     queue.add("a", LOW)
     queue.take()
     for version in range(4096):
@@ -373,9 +371,7 @@ async def test_the_priority_of_a_cause_that_is_one_too_many_counts(queue: WorkQu
     assert queue.head is None
 
 
-async def test_a_timer_has_the_priority_of_its_cause_and_the_earliest_wins(
-    queue: WorkQueue[str], clock: ManualClock
-) -> None:
+async def test_earliest_timer_determines_the_priority(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add_after("a", 5, LOW)
     queue.add_after("a", 9, HIGH)
     queue.add_after("b", 9, LOW)
@@ -385,7 +381,7 @@ async def test_a_timer_has_the_priority_of_its_cause_and_the_earliest_wins(
     assert queue.waiting == 0
 
 
-async def test_a_timer_makes_a_waiting_request_more_urgent(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_timer_raises_the_priority_of_a_queued_request(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add("other", CAUSE)
     queue.add("a", LOW)
     queue.add_after("a", 5, HIGH)
@@ -393,7 +389,7 @@ async def test_a_timer_makes_a_waiting_request_more_urgent(queue: WorkQueue[str]
     assert queue.take() == ("a", (LOW, HIGH))
 
 
-async def test_the_head_tells_the_highest_priority_and_since_when_its_first_request_has_it(
+async def test_head_has_the_highest_priority_and_the_time_of_its_first_request(
     queue: WorkQueue[str], clock: ManualClock
 ) -> None:
     assert queue.head is None
@@ -408,7 +404,7 @@ async def test_the_head_tells_the_highest_priority_and_since_when_its_first_requ
     assert queue.head == (Priority.LOW, 1)
 
 
-async def test_shut_down_drops_what_waits_and_accepts_nothing(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_shut_down_drops_waiting_requests_and_accepts_none(queue: WorkQueue[str], clock: ManualClock) -> None:
     queue.add("processed", CAUSE)
     queue.add("queued", CAUSE)
     take(queue)
@@ -563,7 +559,7 @@ TestWorkQueueMachine = WorkQueueMachine.TestCase
 TestWorkQueueMachine.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 
-async def test_a_queue_refuses_what_it_does_not_accept_whichever_way_it_comes(clock: ManualClock) -> None:
+async def test_rejected_request_is_dropped_however_it_was_added(clock: ManualClock) -> None:
     accepted = {"ours"}
     queue: WorkQueue[str] = WorkQueue(clock, accepts=accepted.__contains__)
     queue.add("ours", CAUSE)
@@ -593,7 +589,7 @@ async def test_discarded_requests_are_forgotten_with_their_timers_and_failures(
     assert queue.failures("a failed") == 0
 
 
-async def test_where_a_request_stands_can_be_looked_up(queue: WorkQueue[str], clock: ManualClock) -> None:
+async def test_look_up_returns_the_state_of_a_request(queue: WorkQueue[str], clock: ManualClock) -> None:
     assert queue.look_up("a") == RequestState()
     clock.advance(5)
     queue.add("a", HIGH)
@@ -605,7 +601,7 @@ async def test_where_a_request_stands_can_be_looked_up(queue: WorkQueue[str], cl
     assert queue.look_up("a") == RequestState(due=65.0, causes=("period",))
 
 
-async def test_a_request_in_back_off_says_so_and_after_how_many_failures(queue: WorkQueue[str]) -> None:
+async def test_look_up_returns_backoff_and_failures(queue: WorkQueue[str]) -> None:
     fail(queue, "a", 2)
     state = queue.look_up("a")
     assert (state.failures, state.is_backing_off, state.due, state.causes) == (2, True, 2.0, ("because",))
@@ -613,7 +609,7 @@ async def test_a_request_in_back_off_says_so_and_after_how_many_failures(queue: 
     assert not queue.look_up("a").is_backing_off
 
 
-async def test_to_look_a_request_up_changes_nothing(queue: WorkQueue[str]) -> None:
+async def test_look_up_changes_nothing(queue: WorkQueue[str]) -> None:
     queue.add("b", CAUSE)
     for request in "ab":
         queue.look_up(request)

@@ -63,12 +63,12 @@ def line(process: subprocess.Popen[str]) -> str:
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", -9), ("kill -TERM $$", -15)]
 )
-def test_it_ends_as_its_command_ends(script: str, code: int) -> None:
+def test_init_exits_like_its_command(script: str, code: int) -> None:
     with started("sh", "-c", script) as process:
         assert process.wait(WITHIN_SECONDS) == code
 
 
-def test_every_signal_but_those_of_faults_reaches_the_command_once() -> None:
+def test_each_signal_reaches_the_command_once() -> None:
     numbers = [str(int(number)) for number in sorted(ALL_BUT_FAULTS)]
     with started(sys.executable, "-c", PRINT_SIGNALS, *numbers) as process:
         assert line(process) == "ready"
@@ -77,7 +77,7 @@ def test_every_signal_but_those_of_faults_reaches_the_command_once() -> None:
             assert line(process) == number
 
 
-def test_a_command_that_handles_no_signals_ends_by_sigterm() -> None:
+def test_command_without_signal_handlers_ends_on_sigterm() -> None:
     with started("sleep", "300") as process:
         until(lambda: [child.name() for child in psutil.Process(process.pid).children()] == ["sleep"])
         process.terminate()
@@ -101,7 +101,7 @@ def test_orphans_are_reaped() -> None:
         assert process.poll() is None
 
 
-def test_nothing_is_left_when_the_command_has_ended() -> None:
+def test_no_process_remains_after_the_command() -> None:
     with started("sh", "-c", "sleep 300 >&- & echo $!") as process:
         left = int(line(process))
         assert process.wait(WITHIN_SECONDS) == 0
@@ -136,13 +136,11 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once() -> None:
         (["-g", "--", "true"], 1, "usage: /tini [--] COMMAND [ARGUMENT...]; found: -g -- true"),
     ],
 )
-def test_what_cannot_be_started_is_one_line_and_the_exit_code_of_a_shell(
-    words: list[str], code: int, message: str
-) -> None:
+def test_invalid_command_is_one_line_and_a_shell_exit_code(words: list[str], code: int, message: str) -> None:
     done = subprocess.run([*TINI, *words], capture_output=True, text=True, check=False, timeout=WITHIN_SECONDS)
     assert (done.returncode, done.stderr) == (code, f"{message}\n")
 
 
-def test_the_separator_may_be_left_out(tmp_path: Path) -> None:
+def test_separator_is_optional(tmp_path: Path) -> None:
     subprocess.run([*TINI, "touch", str(tmp_path / "made")], check=True, timeout=WITHIN_SECONDS)
     assert (tmp_path / "made").exists()

@@ -7,7 +7,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.runner.election.lease_guard import LeaseGuard
 
 
-def test_a_guard_that_reads_nothing_is_an_error() -> None:
+def test_guard_that_reads_nothing_is_an_error() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with suppress(BlockingIOError):

@@ -78,7 +78,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-def test_an_operator_ends_in_time_with_everything_below_it_whatever_state_it_is_in(state: str) -> None:
+def test_expired_operator_is_killed_with_its_processes_in_any_state(state: str) -> None:
     # Above 1,023 descriptors select() fails, in the operator and in what it becomes.
     many = "resource.setrlimit(resource.RLIMIT_NOFILE, (2048,) * 2)\nopened = [os.dup(0) for _ in range(1500)]\n"
     stand_still = f"end_in(0.5)\ntry:\n    {state}\nexcept OSError:\n    time.sleep(300)\n"
@@ -89,12 +89,12 @@ def test_an_operator_ends_in_time_with_everything_below_it_whatever_state_it_is_
         assert not any(map(is_alive, processes))
 
 
-def test_an_operator_that_renews_in_time_goes_on() -> None:
+def test_operator_that_renews_in_time_continues() -> None:
     with guarded(WITH_CHILDREN + "end_in(0.3)\nend_in(300)\ntime.sleep(1)\nsys.exit(7)") as guard:
         assert guard.wait(WITHIN_SECONDS) == 7
 
 
-def test_an_operator_that_gave_its_lease_back_goes_on() -> None:
+def test_operator_that_released_its_lease_continues() -> None:
     with guarded(WITH_CHILDREN + "end_in(0.3)\nguard.end_at(float('inf'))\ntime.sleep(1)\nsys.exit(7)") as guard:
         assert guard.wait(WITHIN_SECONDS) == 7
 
@@ -109,14 +109,14 @@ def test_an_operator_that_gave_its_lease_back_goes_on() -> None:
         ("os.abort()", -signal.SIGABRT),
     ],
 )
-def test_the_guard_ends_as_the_operator_does_and_leaves_nothing_behind(end: str, code: int) -> None:
+def test_guard_exits_like_the_operator_and_leaves_no_process(end: str, code: int) -> None:
     with guarded(WITH_CHILDREN + end) as guard:
         processes = pids(guard)
         assert guard.wait(WITHIN_SECONDS) == code
         assert not any(map(is_alive, processes))
 
 
-def test_an_operator_that_has_closed_the_pipe_is_killed() -> None:
+def test_operator_that_closed_the_pipe_is_killed() -> None:
     with guarded(WITH_CHILDREN + "os.close(guard._messages)\ntime.sleep(300)") as guard:
         processes = pids(guard)
         assert guard.wait(WITHIN_SECONDS) == 1
@@ -124,7 +124,7 @@ def test_an_operator_that_has_closed_the_pipe_is_killed() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_reaches_the_operator_once(number: signal.Signals) -> None:
+def test_signal_reaches_the_operator_once(number: signal.Signals) -> None:
     wait_for_signal = f"""
 signal.signal({number:d}, lambda *_: print("got it", flush=True))
 print("ready", flush=True)
@@ -142,7 +142,7 @@ sys.exit(9 if sys.stdin.readline() else 8)
         assert guard.wait(WITHIN_SECONDS) == 9
 
 
-def test_the_operator_ends_with_its_guard() -> None:
+def test_operator_ends_with_its_guard() -> None:
     with guarded(WITH_CHILDREN + "time.sleep(300)") as guard:
         operator, *children = pids(guard)
         guard.kill()
@@ -159,7 +159,7 @@ def test_orphans_are_reaped() -> None:
         until(lambda: not psutil.pid_exists(orphan))
 
 
-def test_a_guard_that_was_frozen_with_its_operator_kills_before_all_else(tmp_path: Path) -> None:
+def test_frozen_guard_kills_the_operator_first_when_it_continues(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     freeze = f"""
 def note(*_):
@@ -187,7 +187,7 @@ while True:
         assert not asked.exists()
 
 
-def test_the_guard_does_not_keep_what_the_operator_had_imported() -> None:
+def test_guard_does_not_keep_imported_modules() -> None:
     with guarded("import rolecall.cli.main\n" + WITH_CHILDREN + "time.sleep(300)") as guard:
         operator, *_ = pids(guard)
         until(lambda: psutil.Process(guard.pid).name() == "lease-guard")

@@ -76,13 +76,13 @@ def purposes(writes: list[Write]) -> list[Purpose]:
     return [write.purpose for write in writes]
 
 
-def test_the_first_member_takes_all_shards() -> None:
+def test_first_member_takes_all_shards() -> None:
     replica = Looks()
     replica.join()
     assert sorted(taken(replica.look(0))) == [0, 1, 2, 3]
 
 
-def test_nobody_joins_a_group_of_a_leader_without_shards_before_its_lease_is_over() -> None:
+def test_member_joins_after_the_lease_of_a_leader_without_shards() -> None:
     replica = Looks()
     replica.group("leader_7")
     assert replica.look(0) == []
@@ -90,7 +90,7 @@ def test_nobody_joins_a_group_of_a_leader_without_shards_before_its_lease_is_ove
     assert replica.membership.may_join(15)
 
 
-def test_nobody_joins_a_group_with_another_number_of_shards() -> None:
+def test_member_does_not_join_a_group_with_another_number_of_shards() -> None:
     replica = Looks()
     replica.group("shards/8")
     replica.member("other_2")
@@ -98,7 +98,7 @@ def test_nobody_joins_a_group_with_another_number_of_shards() -> None:
     assert not replica.membership.may_join(0)
 
 
-def test_a_member_is_lost_when_somebody_else_holds_the_group_lease() -> None:
+def test_member_is_lost_when_another_holder_has_the_group_lease() -> None:
     replica = Looks()
     replica.join()
     replica.group("leader_7", version=2)
@@ -107,7 +107,7 @@ def test_a_member_is_lost_when_somebody_else_holds_the_group_lease() -> None:
     assert replica.membership.is_replaced
 
 
-def test_a_member_that_took_the_group_lease_from_a_dead_leader_is_not_lost_by_what_it_saw_before() -> None:
+def test_member_is_not_lost_by_the_previous_holder_of_the_group_lease() -> None:
     replica = Looks()
     replica.group("leader_7")
     replica.look(0)
@@ -116,7 +116,7 @@ def test_a_member_that_took_the_group_lease_from_a_dead_leader_is_not_lost_by_wh
     assert replica.membership.why_lost(15) == ""
 
 
-def test_a_renewal_by_another_counts_from_the_look_before_it_was_seen() -> None:
+def test_renewal_by_another_member_counts_from_the_previous_look() -> None:
     replica = Looks()
     replica.join(now=0)
     replica.group(version=2)
@@ -129,14 +129,14 @@ def test_a_renewal_by_another_counts_from_the_look_before_it_was_seen() -> None:
     assert replica.membership.group_end == 6 + 14
 
 
-def test_a_member_is_lost_when_nobody_renews_the_group_lease() -> None:
+def test_member_is_lost_without_renewals_of_the_group_lease() -> None:
     replica = Looks()
     replica.join(now=0)
     assert replica.membership.why_lost(9.9) == ""
     assert "could not be read or renewed for 10 s" in replica.membership.why_lost(10)
 
 
-def test_any_member_renews_the_group_lease_when_the_first_one_does_not() -> None:
+def test_any_member_renews_the_group_lease_if_the_first_one_does_not() -> None:
     replica = Looks("z_1")
     replica.member("z_1")
     replica.group()
@@ -150,7 +150,7 @@ def test_any_member_renews_the_group_lease_when_the_first_one_does_not() -> None
     assert Purpose.GROUP in purposes(replica.look(20))
 
 
-def test_a_dead_member_is_fenced_before_its_shards_are_taken() -> None:
+def test_dead_member_is_fenced_before_its_shards_are_taken() -> None:
     replica = Looks()
     replica.join()
     replica.member("other_2")
@@ -165,7 +165,7 @@ def test_a_dead_member_is_fenced_before_its_shards_are_taken() -> None:
     assert sorted(taken(replica.look(16))) == [0, 1, 2, 3]
 
 
-def test_a_member_that_is_renewed_is_not_dead_whatever_its_clock_says() -> None:
+def test_renewed_member_is_not_fenced() -> None:
     replica = Looks()
     replica.join()
     replica.shard(0, "other_2")
@@ -173,7 +173,7 @@ def test_a_member_that_is_renewed_is_not_dead_whatever_its_clock_says() -> None:
     assert Purpose.FENCE not in purposes(replica.look(60))
 
 
-def test_shards_of_a_holder_whose_lease_somebody_removed_are_free_after_its_duration() -> None:
+def test_shards_of_a_removed_member_lease_are_free_after_its_duration() -> None:
     replica = Looks()
     replica.join()
     for index in range(4):
@@ -183,7 +183,7 @@ def test_shards_of_a_holder_whose_lease_somebody_removed_are_free_after_its_dura
     assert sorted(taken(replica.look(16))) == [0, 1, 2, 3]
 
 
-def test_a_newcomer_counts_after_the_duration_of_a_lease() -> None:
+def test_new_member_counts_after_the_duration_of_a_lease() -> None:
     replica = Looks()
     replica.join()
     for index in range(4):
@@ -208,7 +208,7 @@ def handing_over() -> Looks:
     return replica
 
 
-def test_a_shard_is_given_up_only_when_nothing_works_for_it_and_one_after_the_other() -> None:
+def test_shards_are_handed_over_one_at_a_time_when_they_are_idle() -> None:
     replica = handing_over()
     assert replica.membership.held == {0, 1, 2}
     assert Purpose.GIVE_UP not in purposes(replica.look(18))
@@ -223,7 +223,7 @@ def test_a_shard_is_given_up_only_when_nothing_works_for_it_and_one_after_the_ot
     assert replica.membership.begin_handoff(19) is not None
 
 
-def test_a_hand_over_whose_answer_was_lost_is_over_when_the_lease_says_so() -> None:
+def test_handoff_without_a_response_ends_when_the_lease_shows_it() -> None:
     replica = handing_over()
     assert replica.membership.handoff is not None
     replica.membership.handoff.is_idle = True
@@ -232,7 +232,7 @@ def test_a_hand_over_whose_answer_was_lost_is_over_when_the_lease_says_so() -> N
     assert replica.membership.handoff is None
 
 
-def test_a_shard_that_was_taken_although_the_answer_was_lost_is_held() -> None:
+def test_shard_taken_without_a_response_is_held() -> None:
     replica = Looks()
     replica.join()
     replica.shard(2, "me_1")
@@ -240,7 +240,7 @@ def test_a_shard_that_was_taken_although_the_answer_was_lost_is_held() -> None:
     assert replica.membership.held == {2}
 
 
-def test_a_free_shard_is_left_to_its_heir_for_four_seconds() -> None:
+def test_free_shard_is_left_to_its_preferred_holder_for_four_seconds() -> None:
     replica = Looks()
     replica.join()
     replica.shard(0, "", preferred_holder="new_2")
@@ -253,14 +253,14 @@ def test_a_free_shard_is_left_to_its_heir_for_four_seconds() -> None:
     assert taken(replica.look(5)) == [0]
 
 
-def test_an_heir_takes_its_shard_before_others() -> None:
+def test_preferred_holder_takes_its_shard_first() -> None:
     replica = Looks()
     replica.join()
     replica.shard(2, "", preferred_holder="me_1")
     assert taken(replica.look(1))[0] == 2
 
 
-def test_a_free_shard_that_nobody_takes_is_taken_beyond_the_quota() -> None:
+def test_free_shard_that_waits_is_taken_beyond_the_quota() -> None:
     replica = Looks()
     replica.join()
     for index in (0, 1):
@@ -274,7 +274,7 @@ def test_a_free_shard_that_nobody_takes_is_taken_beyond_the_quota() -> None:
     assert taken(replica.look(25)) == [3]
 
 
-def test_the_lease_of_a_member_that_ended_is_removed_when_no_shard_names_it() -> None:
+def test_lease_of_an_ended_member_is_removed_when_no_shard_names_it() -> None:
     replica = Looks()
     replica.join()
     replica.member("gone_9", holder="")
@@ -284,7 +284,7 @@ def test_the_lease_of_a_member_that_ended_is_removed_when_no_shard_names_it() ->
     assert [write.key.name for write in replica.look(2) if write.purpose is Purpose.REMOVE] == ["lock-member-of-4-9"]
 
 
-def test_leases_of_other_numbers_of_shards_and_of_others_are_ignored() -> None:
+def test_leases_of_other_elections_are_ignored() -> None:
     replica = Looks()
     replica.join()
     replica.put("lock-member-of-8-5", "other_5")
@@ -297,20 +297,20 @@ def test_leases_of_other_numbers_of_shards_and_of_others_are_ignored() -> None:
 HELD = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 20), min_size=1)
 
 
-def test_those_who_hold_most_keep_the_larger_quotas() -> None:
+def test_members_with_most_shards_get_the_larger_quotas() -> None:
     assert quotas({"a": 0, "b": 3, "c": 5}, 8) == {"c": 3, "b": 3, "a": 2}
 
 
-def test_of_equal_members_the_first_name_gets_the_larger_quota() -> None:
+def test_first_of_equal_members_gets_the_larger_quota() -> None:
     assert quotas({"b": 4, "a": 4, "c": 0}, 8) == {"a": 3, "b": 3, "c": 2}
 
 
-def test_more_members_than_shards_leave_some_without() -> None:
+def test_surplus_members_get_no_shard() -> None:
     assert quotas({"a": 0, "b": 1, "c": 1}, 2) == {"a": 0, "b": 1, "c": 1}
 
 
 @given(HELD, st.integers(1, 64))
-def test_quotas_are_even_and_give_out_every_shard(held: dict[str, int], count: int) -> None:
+def test_quotas_are_even_and_cover_every_shard(held: dict[str, int], count: int) -> None:
     found = quotas(held, count)
     assert sum(found.values()) == count
     assert max(found.values()) - min(found.values()) <= 1
@@ -325,17 +325,17 @@ def test_members_that_hold_their_quotas_keep_them(held: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("", 0xCBF29CE484222325), ("a", 0xAF63DC4C8601EC8C), ("foobar", 0x85944171F73967E8)]
 )
-def test_the_hash_is_fnv_1a_with_64_bits(text: str, expected: int) -> None:
+def test_hash_is_fnv_1a_with_64_bits(text: str, expected: int) -> None:
     assert fnv1a_64(text.encode()) == expected
 
 
-def test_an_object_stays_in_its_shard_in_every_version_of_the_program() -> None:
+def test_shard_of_an_object_never_changes() -> None:
     assert shard_of("example.com", "Thing", ObjectKey("default", "one"), 8) == 4
     assert shard_of("", "Ä", ObjectKey("", "größe"), 8) == 0
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 12])
-def test_names_that_differ_in_a_number_spread_evenly(count: int) -> None:
+def test_similar_names_spread_evenly(count: int) -> None:
     keys = [ObjectKey("default", f"thing-{number}") for number in range(1000)]
     sizes = Counter(shard_of("example.com", "Thing", key, count) for key in keys)
     assert len(sizes) == count

@@ -2,7 +2,7 @@
 
 Everything but the API server, the network and the clocks is real. The seed and the number of steps can be set::
 
-    SHARD_STEPS=100000 SHARD_SEED=1 .venv/bin/pytest -s tests/unit/runner/election/test_simulation.py -k by_chance
+    SHARD_STEPS=100000 SHARD_SEED=1 .venv/bin/pytest -s tests/unit/runner/election/test_simulation.py
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_two_replicas_work_for_a_shard_and_none_is_forgotten_whatever_happens_by_chance(seed: int) -> None:
+def test_each_shard_has_exactly_one_replica_despite_random_faults(seed: int) -> None:
     """Nobody works beside another, and after every disturbance each shard has a replica again."""
     simulation = Simulation(seed)
     loop = VirtualTimeLoop()

@@ -134,5 +134,5 @@ async def play(steps: list[Any]) -> None:
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_what_the_last_run_saw_is_what_there_is(steps: list[Any]) -> None:
+def test_last_run_has_seen_the_present_state(steps: list[Any]) -> None:
     asyncio.run(play(steps))

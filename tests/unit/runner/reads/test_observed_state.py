@@ -29,7 +29,7 @@ WIDGET = GVK("example.com", "v1", "Widget")
         ("of no version, with another content", (State(UNKNOWN, A), State(UNKNOWN, B), State(5, A), None), True),
     ],
 )
-def test_a_change_counts_if_it_is_newer_and_differs_from_what_is_known_last(
+def test_change_counts_if_it_is_newer_and_differs_from_the_last_known_content(
     what: str, states: tuple[State, State, State, State | None], *, expected: bool
 ) -> None:
     before, after, seen, written = states
@@ -38,5 +38,5 @@ def test_a_change_counts_if_it_is_newer_and_differs_from_what_is_known_last(
 
 
 @pytest.mark.parametrize(("text", "version"), [("12", 12), ("0", 0), ("", UNKNOWN), ("abc", UNKNOWN), ("²", UNKNOWN)])
-def test_a_version_is_a_number_or_unknown(text: str, version: int) -> None:
+def test_version_is_a_number_or_unknown(text: str, version: int) -> None:
     assert version_of(text) == version

@@ -6,12 +6,13 @@ import pytest
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import ForbiddenError
 from rolecall.kube.references import GVK, ObjectKey
+from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.sessions import Read
 from rolecall.runner.reads import read_sets
-from rolecall.runner.reads.read_sets import ReadRules
-from tests.unit.manual_clock import settle
-from tests.unit.runner.controller.fake_server import WIDGET
+from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules
+from tests.unit.manual_clock import ManualClock, settle
+from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
 from tests.unit.runner.reads.rig import ONE, SONG, VERBS, Rig
 
 OWNED = [{"apiVersion": SONG.api_version, "kind": SONG.kind, "name": "one", "uid": "uid-one"}]
@@ -35,11 +36,11 @@ def read_of(gvk: GVK, name: str = "x", verbs: frozenset[str] = VERBS) -> Read:
         read_of(GVK("example.com", "v2", "Song"), "one"),
     ],
 )
-def test_these_reads_never_count(read: Read) -> None:
+def test_ignored_reads_never_count(read: Read) -> None:
     assert ReadRules(frozenset({("", "Pod")})).target_of(read, ONE) is None
 
 
-async def test_a_kind_that_cannot_be_watched_is_one_message(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_kind_without_watches_is_logged_once(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = GVK("metrics.k8s.io", "v1beta1", "PodMetrics")
     rig.start()
     for name in "ab":
@@ -48,66 +49,39 @@ async def test_a_kind_that_cannot_be_watched_is_one_message(rig: Rig, capsys: py
     assert rig.end() == []
 
 
-def test_another_object_of_the_same_kind_counts() -> None:
+def test_read_of_another_object_of_the_same_kind_counts() -> None:
     assert ReadRules().target_of(read_of(SONG, "two"), ONE) is not None
 
 
 # What wakes
 
 
-async def test_a_change_of_an_object_that_was_read_wakes(rig: Rig) -> None:
-    rig.server.put("w", spec={"a": 1})
-    assert await rig.run("w") == []
-    rig.server.put("w", spec={"a": 2})
-    assert await rig.causes() == ["read Widget default/w changed"]
+@pytest.mark.parametrize(
+    ("read", "exists", "change", "expected"),
+    [
+        ("w", True, lambda server: server.put("w", spec={"a": 2}), "changed"),
+        ("w", True, lambda server: server.put("w", spec={"a": 1}, status={"ready": True}), "changed"),
+        ("w", True, lambda server: server.put("w", spec={"a": 1}), None),
+        ("w", True, lambda server: server.delete("w"), "deleted"),
+        ("w", False, lambda server: server.put("w"), "created"),
+        ("other", True, lambda server: server.put("w", spec={"a": 2}), None),
+        ("w", True, lambda server: server.put("w", "elsewhere"), None),
+        ("", True, lambda server: server.delete("w"), "deleted"),
+        ("", False, lambda server: server.put("w"), "created"),
+        ("", True, lambda server: server.put("w", "elsewhere"), None),
+    ],
+)
+async def test_change_of_a_read_triggers_if_its_content_differs(
+    rig: Rig, read: str, change: Callable[[FakeServer], object], expected: str | None, *, exists: bool
+) -> None:
+    if exists:
+        rig.server.put("w", spec={"a": 1})
+    assert await rig.run(read) == []
+    change(rig.server)
+    assert await rig.causes() == ([f"read Widget default/w {expected}"] if expected else [])
 
 
-async def test_a_change_of_the_status_alone_wakes_too(rig: Rig) -> None:
-    rig.server.put("w", status={"ready": False})
-    await rig.run("w")
-    rig.server.put("w", status={"ready": True})
-    assert await rig.causes() == ["read Widget default/w changed"]
-
-
-async def test_a_new_version_with_the_same_content_does_not_wake(rig: Rig) -> None:
-    rig.server.put("w", spec={"a": 1})
-    await rig.run("w")
-    rig.server.put("w", spec={"a": 1})
-    assert await rig.causes() == []
-
-
-async def test_the_creation_of_what_was_not_found_wakes(rig: Rig) -> None:
-    assert await rig.run("w") == []
-    rig.server.put("w")
-    assert await rig.causes() == ["read Widget default/w created"]
-
-
-async def test_a_deletion_wakes(rig: Rig) -> None:
-    rig.server.put("w")
-    await rig.run("w")
-    rig.server.delete("w")
-    assert await rig.causes() == ["read Widget default/w deleted"]
-
-
-async def test_what_was_not_read_does_not_wake(rig: Rig) -> None:
-    await rig.run("w")
-    rig.server.put("other")
-    rig.server.put("w", "elsewhere")
-    assert await rig.causes() == []
-
-
-async def test_whatever_happens_in_a_list_wakes(rig: Rig) -> None:
-    rig.server.put("w")
-    await rig.run("")
-    rig.server.put("new")
-    assert await rig.causes() == ["read Widget default/new created"]
-    rig.server.delete("w")
-    assert await rig.causes() == ["read Widget default/w deleted"]
-    rig.server.put("w", "elsewhere")
-    assert await rig.causes() == []
-
-
-async def test_a_label_that_makes_an_object_match_wakes_and_so_does_its_loss(rig: Rig) -> None:
+async def test_object_that_starts_or_stops_to_match_a_selector_triggers(rig: Rig) -> None:
     rig.server.put("w")
     rig.start()
     rig.read(selector="tier in (web, db),!old")
@@ -123,7 +97,7 @@ async def test_a_label_that_makes_an_object_match_wakes_and_so_does_its_loss(rig
         assert await rig.causes() == expected
 
 
-async def test_a_selector_that_comes_later_knows_the_labels_of_before(rig: Rig) -> None:
+async def test_later_selector_knows_the_previous_labels(rig: Rig) -> None:
     rig.server.put("w", labels={"tier": "web"})
     await rig.run("")
     rig.start()
@@ -137,7 +111,7 @@ async def test_a_selector_that_comes_later_knows_the_labels_of_before(rig: Rig) 
 
 
 @pytest.mark.parametrize("name", ["w", ""])
-async def test_an_object_that_names_the_reader_as_its_owner_does_not_wake(rig: Rig, name: str) -> None:
+async def test_object_owned_by_the_reader_does_not_trigger(rig: Rig, name: str) -> None:
     rig.server.put("w", owners=OWNED)
     await rig.run(name)
     rig.server.put("w", owners=OWNED, status={"a": 1})
@@ -145,20 +119,20 @@ async def test_an_object_that_names_the_reader_as_its_owner_does_not_wake(rig: R
     assert await rig.causes() == []
 
 
-async def test_an_object_that_names_the_reader_in_annotations_does_not_wake(rig: Rig) -> None:
+async def test_object_annotated_with_the_reader_does_not_trigger(rig: Rig) -> None:
     names = {"operator-sdk/primary-resource": "default/one", "operator-sdk/primary-resource-type": "Song.example.com"}
     await rig.run("")
     rig.server.put("w", annotations=names)
     assert await rig.causes() == []
 
 
-async def test_a_dependent_is_not_watched_as_a_read(rig: Rig) -> None:
+async def test_dependent_is_not_watched_as_a_read(rig: Rig) -> None:
     rig.server.put("w", owners=OWNED)
     await rig.run("w")
     assert sum(rig.watches.subscriptions.values()) == 0
 
 
-async def test_own_writes_are_what_the_run_knows_last(rig: Rig) -> None:
+async def test_own_write_is_the_last_known_state(rig: Rig) -> None:
     rig.server.put("w", spec={"a": 1})
     rig.start()
     rig.read("w")
@@ -171,7 +145,7 @@ async def test_own_writes_are_what_the_run_knows_last(rig: Rig) -> None:
     assert await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_what_the_run_created_for_its_object_is_not_watched_as_a_read(rig: Rig) -> None:
+async def test_created_dependent_is_not_watched_as_a_read(rig: Rig) -> None:
     rig.start()
     rig.read("w")
     rig.reads.wrote({"apiVersion": "example.com/v1", "kind": "Widget"} | rig.server.put("w", owners=OWNED))
@@ -181,7 +155,7 @@ async def test_what_the_run_created_for_its_object_is_not_watched_as_a_read(rig:
     assert sum(rig.watches.subscriptions.values()) == 0
 
 
-async def test_what_a_run_watched_counts_from_where_the_watch_began(rig: Rig) -> None:
+async def test_watch_of_a_run_counts_from_its_start(rig: Rig) -> None:
     rig.server.put("w")
     resource = ApiResource(WIDGET, "widgets", True, VERBS, frozenset())  # noqa: FBT003 - namespaced
     rig.start()
@@ -193,7 +167,7 @@ async def test_what_a_run_watched_counts_from_where_the_watch_began(rig: Rig) ->
     assert await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_a_deletion_behind_the_first_page_of_a_list_is_not_lost(rig: Rig) -> None:
+async def test_deletion_after_the_first_page_of_a_list_is_found(rig: Rig) -> None:
     rig.server.put("w")
     rig.start()
     first, second = rig.ask(), rig.ask()
@@ -207,7 +181,7 @@ async def test_a_deletion_behind_the_first_page_of_a_list_is_not_lost(rig: Rig) 
     assert rig.end() == ["read Widget default/w deleted"]
 
 
-async def test_more_changes_than_are_remembered_call_for_a_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_changes_than_are_remembered_require_a_run(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_sets, "_MAX_PENDING", 2)
     await rig.run("")
     rig.start()
@@ -220,7 +194,7 @@ async def test_more_changes_than_are_remembered_call_for_a_run(rig: Rig, monkeyp
 # From run to run
 
 
-async def test_a_success_replaces_the_read_set(rig: Rig) -> None:
+async def test_success_replaces_the_read_set(rig: Rig) -> None:
     rig.server.put("a")
     rig.server.put("b")
     await rig.run("a")
@@ -231,7 +205,7 @@ async def test_a_success_replaces_the_read_set(rig: Rig) -> None:
     assert await rig.causes() == ["read Widget default/b changed"]
 
 
-async def test_a_failure_adds_to_it(rig: Rig) -> None:
+async def test_failure_adds_to_the_read_set(rig: Rig) -> None:
     rig.server.put("a")
     rig.server.put("b")
     await rig.run("a")
@@ -241,7 +215,7 @@ async def test_a_failure_adds_to_it(rig: Rig) -> None:
         assert await rig.causes() == [f"read Widget default/{name} changed"]
 
 
-async def test_a_failure_has_seen_what_it_read(rig: Rig) -> None:
+async def test_failure_has_seen_its_reads(rig: Rig) -> None:
     rig.server.put("a")
     await rig.run("a")
     rig.start()
@@ -252,7 +226,7 @@ async def test_a_failure_has_seen_what_it_read(rig: Rig) -> None:
     assert rig.end(successful=False) == []
 
 
-async def test_an_object_that_is_gone_hears_nothing(rig: Rig) -> None:
+async def test_deleted_object_gets_no_changes(rig: Rig) -> None:
     await rig.run("w")
     rig.sets.forget(ONE.key)
     rig.server.put("w")
@@ -260,7 +234,7 @@ async def test_an_object_that_is_gone_hears_nothing(rig: Rig) -> None:
     assert sum(rig.watches.subscriptions.values()) == 0
 
 
-async def test_an_object_made_anew_does_not_own_what_the_old_one_owned(rig: Rig) -> None:
+async def test_recreated_object_does_not_own_the_dependents_of_the_old_one(rig: Rig) -> None:
     await rig.run("")
     rig.reads = rig.sets.start(Owner(SONG, ONE.key, "uid-new", namespaced=True))
     rig.read("")
@@ -332,7 +306,7 @@ async def test_no_step_between_a_read_and_its_watch_loses_a_change(
 
 
 @pytest.mark.parametrize("name", ["w", ""])
-async def test_what_changes_while_the_watch_is_broken_is_found_by_the_list(rig: Rig, name: str) -> None:
+async def test_change_during_an_interruption_is_found_by_the_list(rig: Rig, name: str) -> None:
     rig.server.put("w", spec={"a": 1})
     rig.server.put("same")
     await rig.run(name)
@@ -344,7 +318,7 @@ async def test_what_changes_while_the_watch_is_broken_is_found_by_the_list(rig: 
     assert await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_a_content_that_comes_back_in_a_break_is_compared_with_what_was_read(rig: Rig) -> None:
+async def test_content_restored_during_an_interruption_is_compared_with_the_read(rig: Rig) -> None:
     rig.server.put("w", spec={"a": 1})
     await rig.run("w")
     rig.server.forget_history()
@@ -358,7 +332,7 @@ async def test_a_content_that_comes_back_in_a_break_is_compared_with_what_was_re
     assert causes + await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_a_read_without_an_answer_counts_from_its_registration(rig: Rig) -> None:
+async def test_read_without_a_response_counts_from_its_registration(rig: Rig) -> None:
     rig.server.put("w")
     await rig.run("w")
     rig.start()
@@ -368,7 +342,7 @@ async def test_a_read_without_an_answer_counts_from_its_registration(rig: Rig) -
     assert rig.end(successful=False) == ["read Widget default/w changed"]
 
 
-async def test_a_list_that_cannot_be_read_is_followed_by_one_more_run(rig: Rig) -> None:
+async def test_unreadable_list_is_followed_by_one_more_run(rig: Rig) -> None:
     for expected in (["read list of Widget: one changed"], []):
         rig.start()
         read = rig.ask()
@@ -379,7 +353,7 @@ async def test_a_list_that_cannot_be_read_is_followed_by_one_more_run(rig: Rig) 
 
 
 @pytest.mark.parametrize("status", [0, 403, 500])
-async def test_a_list_that_shows_nothing_is_not(rig: Rig, status: int) -> None:
+async def test_failed_list_is_not_followed_by_a_run(rig: Rig, status: int) -> None:
     rig.server.broken_kinds[WIDGET] = ForbiddenError(403, "Forbidden", "no")
     for _ in range(2):
         rig.start()
@@ -394,7 +368,7 @@ async def test_a_list_that_shows_nothing_is_not(rig: Rig, status: int) -> None:
     assert await rig.causes() == ["read Widget default/w changed"]
 
 
-async def test_an_answer_from_an_old_cache_is_judged_against_the_present_state(rig: Rig) -> None:
+async def test_outdated_response_is_compared_with_the_present_state(rig: Rig) -> None:
     rig.server.put("w", spec={"a": 1})
     await rig.run("w")
     rig.start()
@@ -406,8 +380,58 @@ async def test_an_answer_from_an_old_cache_is_judged_against_the_present_state(r
     assert rig.end() == ["read Widget default/w changed"]
 
 
-async def test_what_may_not_be_watched_triggers_nothing_and_breaks_nothing(rig: Rig) -> None:
+async def test_forbidden_watch_triggers_nothing(rig: Rig) -> None:
     rig.server.broken_kinds[WIDGET] = ForbiddenError(403, "Forbidden", "no")
     assert await rig.run("w", "") == []
     rig.server.put("w")
     assert await rig.causes() == []
+
+
+# Backoff
+
+READ = ReadCause("read ConfigMap default/shared changed", may_be_in_loop=True)
+EDIT = ReadCause("read ConfigMap default/shared changed")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def backoff(clock: ManualClock) -> ReadBackoff:
+    return ReadBackoff(clock)
+
+
+def test_first_trigger_by_a_read_does_not_wait(backoff: ReadBackoff) -> None:
+    backoff.run_ended(ONE.key, [Cause("period")], changed=True)
+    assert backoff.seconds(ONE.key) == 0
+
+
+def test_each_further_trigger_waits_twice_as_long_up_to_five_minutes(backoff: ReadBackoff) -> None:
+    waits = []
+    for _ in range(12):
+        backoff.run_ended(ONE.key, [READ], changed=True)
+        waits.append(backoff.seconds(ONE.key))
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_wait_counts_from_the_end_of_the_run(backoff: ReadBackoff, clock: ManualClock) -> None:
+    for _ in range(4):
+        backoff.run_ended(ONE.key, [READ], changed=True)
+    clock.advance(5)
+    assert backoff.seconds(ONE.key) == 3
+    clock.advance(5)
+    assert backoff.seconds(ONE.key) == 0
+
+
+@pytest.mark.parametrize(
+    ("causes", "changed"),
+    [([READ], False), ([READ, EDIT], True), ([READ, Cause("Thing default/one: spec.size")], True), ([], True)],
+)
+def test_run_without_changes_or_another_cause_ends_the_backoff(
+    backoff: ReadBackoff, causes: list[Cause], *, changed: bool
+) -> None:
+    backoff.run_ended(ONE.key, [READ], changed=True)
+    backoff.run_ended(ONE.key, causes, changed=changed)
+    assert backoff.seconds(ONE.key) == 0

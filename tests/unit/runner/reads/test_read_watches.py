@@ -24,7 +24,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind_reads, "MAX_SCOPES", 5)
 
 
-async def test_a_name_takes_a_watch_of_that_name_alone(rig: Rig) -> None:
+async def test_object_read_by_name_is_watched_by_name(rig: Rig) -> None:
     await rig.run("a", "b")
     assert places(rig) == {("default", "a"), ("default", "b")}
     rig.server.put("c")
@@ -32,13 +32,13 @@ async def test_a_name_takes_a_watch_of_that_name_alone(rig: Rig) -> None:
     assert rig.watches.objects == 0
 
 
-async def test_a_list_takes_a_watch_of_its_namespace_which_shows_the_names_too(rig: Rig) -> None:
+async def test_list_is_watched_by_namespace_together_with_names(rig: Rig) -> None:
     await rig.run("a", "")
     assert places(rig) == {("default", "")}
 
 
 @pytest.mark.usefixtures("few")
-async def test_many_names_take_a_watch_of_their_namespace(rig: Rig) -> None:
+async def test_many_names_are_watched_by_namespace(rig: Rig) -> None:
     names = [f"w{number}" for number in range(4)]
     await rig.run(*names)
     assert places(rig) == {("default", "")}
@@ -48,7 +48,7 @@ async def test_many_names_take_a_watch_of_their_namespace(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("few")
-async def test_many_watches_take_one_of_the_whole_kind(rig: Rig) -> None:
+async def test_many_watches_become_one_of_the_whole_kind(rig: Rig) -> None:
     rig.start()
     for number in range(6):
         rig.read("", f"n{number}")
@@ -62,7 +62,7 @@ async def test_many_watches_take_one_of_the_whole_kind(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("few")
-async def test_what_may_not_be_watched_as_a_whole_is_watched_piece_by_piece(rig: Rig) -> None:
+async def test_forbidden_wide_watch_is_replaced_by_narrow_ones(rig: Rig) -> None:
     rig.server.forbidden_namespaces[None] = FORBIDDEN
     rig.start()
     for number in range(8):
@@ -75,7 +75,7 @@ async def test_what_may_not_be_watched_as_a_whole_is_watched_piece_by_piece(rig:
 
 
 @pytest.mark.usefixtures("few")
-async def test_a_deletion_that_only_a_wider_watch_could_see_is_not_lost(rig: Rig) -> None:
+async def test_deletion_before_a_wider_watch_is_found(rig: Rig) -> None:
     rig.server.put("w", "n0")
     rig.start()
     for number in range(5):
@@ -90,7 +90,7 @@ async def test_a_deletion_that_only_a_wider_watch_could_see_is_not_lost(rig: Rig
     assert rig.end() == ["read list of Widget: one deleted"]
 
 
-async def test_what_may_not_be_watched_is_one_message(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_forbidden_watches_are_logged_once(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.server.broken_kinds[WIDGET] = FORBIDDEN
     await rig.run("a", "b", "")
     await rig.recover()
@@ -99,7 +99,7 @@ async def test_what_may_not_be_watched_is_one_message(rig: Rig, capsys: pytest.C
     assert "Cannot watch what runs have read" in lines[0]
 
 
-async def test_a_permission_that_comes_later_is_used(rig: Rig) -> None:
+async def test_permission_granted_later_is_used(rig: Rig) -> None:
     rig.server.broken_kinds[WIDGET] = FORBIDDEN
     await rig.run("w")
     rig.server.broken_kinds.clear()
@@ -122,7 +122,7 @@ async def test_watches_stay_ten_minutes_after_the_last_reader(rig: Rig) -> None:
     assert await rig.causes() == ["read Widget default/b created"]
 
 
-async def test_the_next_reader_within_ten_minutes_finds_the_watch(rig: Rig) -> None:
+async def test_reader_within_ten_minutes_uses_the_watch(rig: Rig) -> None:
     await rig.run("a")
     await rig.run()
     for _ in range(5):
@@ -136,7 +136,7 @@ async def test_the_next_reader_within_ten_minutes_finds_the_watch(rig: Rig) -> N
     assert await rig.causes() == ["read Widget default/a created"]
 
 
-async def test_objects_with_the_same_read_share_a_watch_and_each_hears(rig: Rig) -> None:
+async def test_objects_with_the_same_read_share_a_watch(rig: Rig) -> None:
     for name in ("one", "two"):
         rig.reads = rig.sets.start(Owner(SONG, ObjectKey("default", name), f"uid-{name}", namespaced=True))
         rig.read("w")
@@ -147,7 +147,7 @@ async def test_objects_with_the_same_read_share_a_watch_and_each_hears(rig: Rig)
     assert len(await rig.causes()) == 2
 
 
-async def test_the_end_of_the_operator_ends_all_watches() -> None:
+async def test_end_of_the_operator_ends_all_watches() -> None:
     rig = Rig()
     async with rig.watches:
         await rig.run("a", "")
@@ -155,7 +155,7 @@ async def test_the_end_of_the_operator_ends_all_watches() -> None:
     assert rig.server.streams == 0
 
 
-async def test_a_cluster_scoped_kind_is_watched_by_name() -> None:
+async def test_cluster_scoped_object_is_watched_by_name() -> None:
     rig = Rig()
     rig.server.namespaced = False
     async with rig.watches:
