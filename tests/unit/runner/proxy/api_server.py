@@ -32,6 +32,9 @@ DISCOVERY: dict[str, list[RawObject]] = {
 }
 
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
 @dataclass(frozen=True)
 class ReceivedRequest:
     """A request that the server has received."""
@@ -49,11 +52,11 @@ class ReceivedRequest:
 
 @dataclass
 class ApiServer:
-    """The server's state. ``answers`` take precedence over everything else, by method and path."""
+    """The server's state. ``handlers`` take precedence over everything else, by method and path."""
 
     objects: dict[str, RawObject] = field(default_factory=dict)
     received: list[ReceivedRequest] = field(default_factory=list)
-    answers: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = field(default_factory=dict)
+    handlers: dict[tuple[str, str], Handler] = field(default_factory=dict)
     watch_events: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     watchers: int = 0
     url: str = ""
@@ -70,6 +73,17 @@ class ApiServer:
         """Store an object that no run has written."""
         self.objects[path] = {"metadata": {"uid": f"uid-{path}", "resourceVersion": self._next_version(), **metadata}}
         return self.objects[path]
+
+    def respond(self, method: str, path: str, content: Any, status: int = 200, **headers: str) -> None:
+        """Respond to a request with JSON, or with bytes as they are."""
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        media_type = {"Content-Type": "application/json"}
+
+        async def handler(_: web.Request) -> web.Response:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return web.Response(status=status, body=body, headers=media_type | named)
+
+        self.handlers[method, path] = handler
 
     @property
     def last(self) -> ReceivedRequest:
@@ -92,7 +106,7 @@ class ApiServer:
         else:
             body = await request.read()
             self.received.append(ReceivedRequest(request.method, request.raw_path, dict(request.headers), body))
-        if found := self.answers.get((request.method, request.path)):
+        if found := self.handlers.get((request.method, request.path)):
             return await found(request)
         if request.headers.get("Upgrade") == "websocket":
             return await _echo(request)

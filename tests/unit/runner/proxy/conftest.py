@@ -1,10 +1,13 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
+from yarl import URL
 
 from rolecall.kube.client import Client
 from rolecall.kube.references import GVK, ObjectKey, RawObject
@@ -14,6 +17,31 @@ from tests.unit.runner.proxy.api_server import ApiServer
 
 OPERATOR_TOKEN = "Bearer the-operators-own"  # noqa: S105 - nothing that opens anything
 DEMO = GVK("demo.example.com", "v1", "Demo")
+CONFIG_MAP = GVK("", "v1", "ConfigMap")
+CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one", "uid": "uid-of-one"}
+
+
+def config_map(name: str = "cm", **metadata: object) -> RawObject:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"a": "1"}}
+
+
+def owners(api_server: ApiServer, path: str = f"{CONFIG_MAPS}/cm") -> object:
+    return api_server.objects[path]["metadata"].get("ownerReferences")
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response with its whole body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the decoded body."""
+        return json.loads(self.body)
 
 
 @dataclass
@@ -27,6 +55,11 @@ class Run:
     written: list[RawObject] = field(default_factory=list)
     dependents: list[tuple[GVK, Ownership]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    async def send(self, method: str, target: str | URL, **options: Any) -> Response:
+        """Send a request with the credentials of the run; ``options`` are those of aiohttp."""
+        async with self.session.request(method, target, **options) as response:
+            return Response(response.status, response.headers, await response.read())
 
 
 @pytest.fixture

@@ -8,16 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolecall.runner.proxy import Ownership
 from rolecall.runner.proxy.bodies import (
     MAX_YAML_BYTES,
+    PROTOBUF_MEDIA_TYPE,
+    add_to_protobuf_metadata,
     decode,
     decode_list,
     decode_object,
+    decode_protobuf,
     decompress,
     encode,
     objects_in,
 )
 from tests.unit.json_values import JSON
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run
 
 ONE, TWO = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
 
@@ -41,17 +47,17 @@ ONE, TWO = {"metadata": {"name": "one"}}, {"metadata": {"name": "two"}}
         (b"\xff\xfe\xfd", "application/json", None),
     ],
 )
-def test_json_and_yaml_are_read_and_everything_else_is_none(body: bytes, content_type: str, expected: Any) -> None:
+def test_decode_supports_json_and_yaml_only(body: bytes, content_type: str, expected: Any) -> None:
     assert decode(body, content_type) == expected
 
 
 @given(st.binary(), st.sampled_from(["application/json", "application/yaml", "application/apply-patch+yaml"]))
-def test_no_body_raises(body: bytes, content_type: str) -> None:
+def test_decode_object_never_raises(body: bytes, content_type: str) -> None:
     assert decode_object(body, content_type) is None or isinstance(decode_object(body, content_type), dict)
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"1", b"null", b'"text"'])
-def test_only_a_mapping_is_an_object(body: bytes) -> None:
+def test_only_mapping_is_object(body: bytes) -> None:
     assert decode_object(body, "application/json") is None
 
 
@@ -68,15 +74,15 @@ def test_only_a_mapping_is_an_object(body: bytes) -> None:
         ("text", []),
     ],
 )
-def test_an_answer_holds_itself_or_its_items(answer: Any, expected: list[Any]) -> None:
+def test_objects_in_response_are_itself_items_or_rows(answer: Any, expected: list[Any]) -> None:
     assert list(objects_in(answer)) == expected
 
 
-def test_text_that_is_no_unicode_survives() -> None:
+def test_invalid_unicode_is_preserved() -> None:
     assert decode(encode({"a": "\ud800"}), "application/json") == {"a": "\ud800"}
 
 
-def test_numbers_that_json_does_not_know_are_refused() -> None:
+def test_encode_rejects_nan() -> None:
     with pytest.raises(ValueError, match="JSON"):
         encode({"a": float("nan")})
 
@@ -100,29 +106,29 @@ def bounded_memory() -> Iterator[None]:
     ],
     ids=["sequences", "merge keys"],
 )
-def test_aliases_that_expand_to_megabytes_are_refused_before_they_do(line: str) -> None:
+def test_yaml_with_exponential_aliases_is_rejected_in_bounded_memory(line: str) -> None:
     lines = ["a0: &a0 {k: v}"]
     lines += [line.format(below=f"a{number}", above=f"a{number - 1}") for number in range(1, 30)]
     assert decode("\n".join(lines).encode(), "application/yaml") is None
 
 
-def test_a_few_aliases_are_content_as_any_other() -> None:
+def test_few_aliases_are_expanded() -> None:
     body = b"a: &a {k: v}\nb: [*a, *a]\nc: {<<: *a, d: 1}"
     assert decode(body, "application/yaml") == {"a": {"k": "v"}, "b": [{"k": "v"}] * 2, "c": {"k": "v", "d": 1}}
 
 
-def test_an_alias_of_itself_is_refused() -> None:
+def test_recursive_alias_is_rejected() -> None:
     assert decode(b"a: &a [*a]", "application/yaml") is None
 
 
-def test_long_yaml_is_refused_but_long_json_of_the_same_type_is_not() -> None:
+def test_limit_of_yaml_does_not_apply_to_json() -> None:
     text = "x" * MAX_YAML_BYTES
     assert decode(f"a: {text}".encode(), "application/yaml") is None
     assert decode(json.dumps({"a": text}).encode(), "application/yaml") == {"a": text}
 
 
 @pytest.mark.usefixtures("bounded_memory")
-def test_only_as_much_is_decompressed_as_the_limit_allows() -> None:
+def test_decompression_is_limited() -> None:
     packed = gzip.compress(bytes(4_000_000))
     assert decompress(packed, 4_000_000) == bytes(4_000_000)
     assert decompress(packed, 3_999_999) is None
@@ -132,7 +138,9 @@ def test_only_as_much_is_decompressed_as_the_limit_allows() -> None:
 
 
 @given(JSON, st.lists(JSON), st.sampled_from(["items", "rows"]), st.sampled_from([None, 1]))
-def test_a_list_is_the_same_object_by_object(rest: Any, values: list[Any], name: str, indent: int | None) -> None:
+def test_decode_list_visits_objects_and_returns_the_rest(
+    rest: Any, values: list[Any], name: str, indent: int | None
+) -> None:
     objects = [{"cells": [], "object": {"a": value}} if name == "rows" else {"a": value} for value in values]
     body = {"kind": "TableOrList", "metadata": {"resourceVersion": "1", "rest": rest}, name: objects, "z": rest}
     seen: list[Any] = []
@@ -143,14 +151,71 @@ def test_a_list_is_the_same_object_by_object(rest: Any, values: list[Any], name:
 
 
 @given(st.binary())
-def test_a_malformed_list_is_none_and_does_not_raise(body: bytes) -> None:
+def test_malformed_list_is_none(body: bytes) -> None:
     assert decode_list(b'{"items":[' + body, print) is None or body.rstrip().endswith(b"}")
 
 
 @pytest.mark.parametrize("items", ["null", "[]", "[ ]", "[1, null]"])
-def test_a_list_without_objects_is_the_rest(items: str) -> None:
+def test_list_without_objects_is_returned(items: str) -> None:
     seen: list[Any] = []
     found = decode_list(f'{{"kind": "PodList", "items": {items}}}'.encode(), seen.append)
     assert found is not None
     assert found["kind"] == "PodList"
     assert seen == []
+
+
+# The body of `kubectl create configmap cm --from-literal=a=1 -n ns`: envelope, metadata, data.
+PROTOBUF = (
+    b'k8s\x00\n\x0f\n\x02v1\x12\tConfigMap\x12\x1e\n\x14\n\x02cm\x12\x00\x1a\x02ns"\x00*\x002\x008\x00B\x00'
+    b'\x12\x06\n\x01a\x12\x011\x1a\x00"\x00'
+)
+
+
+def test_protobuf_has_name_and_namespace() -> None:
+    assert decode_protobuf(PROTOBUF) == {"metadata": {"name": "cm", "namespace": "ns"}}
+
+
+def test_additions_to_protobuf_keep_other_fields() -> None:
+    controller = REFERENCE | {"uid": "u2", "controller": True, "blockOwnerDeletion": True}
+    changed = add_to_protobuf_metadata(PROTOBUF, {"note": "ä" * 200}, [REFERENCE])
+    changed = add_to_protobuf_metadata(changed, {"note": "new"}, [controller])
+    assert decode_protobuf(changed) == {
+        "metadata": {
+            "name": "cm",
+            "namespace": "ns",
+            "annotations": {"note": "new"},
+            "ownerReferences": [REFERENCE, controller],
+        }
+    }
+    assert b"\x12\x06\n\x01a\x12\x011" in changed
+    assert changed.startswith(PROTOBUF[:4])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"k8s\x00\xff", b"k8s\x00\x12\x7f", b"k8s\x00\x1a\x04gzip", PROTOBUF[:-12]]
+)
+def test_malformed_protobuf_is_none_or_empty(body: bytes) -> None:
+    assert decode_protobuf(body) in (None, {"metadata": {}})
+
+
+@given(st.binary())
+def test_decode_protobuf_never_raises(body: bytes) -> None:
+    decode_protobuf(b"k8s\x00" + body)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()), st.text())
+def test_any_string_survives_in_protobuf(annotations: dict[str, str], name: str) -> None:
+    reference = REFERENCE | {"name": name}
+    found = decode_protobuf(add_to_protobuf_metadata(PROTOBUF, annotations, [reference]))
+    assert found is not None
+    assert found["metadata"].get("annotations", {}) == annotations
+    assert found["metadata"]["ownerReferences"] == [reference]
+
+
+async def test_created_object_in_protobuf_gets_owner(run: Run, api_server: ApiServer) -> None:
+    api_server.respond("POST", CONFIG_MAPS, {"kind": "ConfigMap"}, 201)
+    await run.send("POST", CONFIG_MAPS, data=PROTOBUF, headers={"Content-Type": PROTOBUF_MEDIA_TYPE})
+    sent = decode_protobuf(api_server.last.body)
+    assert sent is not None
+    assert sent["metadata"]["ownerReferences"] == [REFERENCE]
+    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]

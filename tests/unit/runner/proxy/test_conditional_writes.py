@@ -94,8 +94,7 @@ async def test_a_write_after_a_users_change_succeeds_and_only_its_own_is_noted(
 
 async def read(run: Run, *, reads_first: bool) -> None:
     if reads_first:
-        async with run.session.get(PATH) as answer:
-            await answer.read()
+        await run.send("GET", PATH)
 
 
 async def test_a_run_that_never_gets_ahead_of_others_is_sent_through_unnoted(
@@ -107,7 +106,7 @@ async def test_a_run_that_never_gets_ahead_of_others_is_sent_through_unnoted(
             by_user("controller")
         return api_server._changed(request.path, content)
 
-    api_server.answers["PATCH", PATH] = busy
+    api_server.handlers["PATCH", PATH] = busy
     status, _ = await send(run, "PATCH", {"data": {"a": "1"}}, MERGE)
     assert (status, api_server.objects[PATH]["data"]) == (200, {"a": "1"})
     assert noted(run) == []
@@ -118,7 +117,7 @@ async def test_a_conflict_that_has_nothing_to_do_with_the_version_comes_back(run
         return web.json_response({"kind": "Status", "reason": "Conflict", "message": "another manager"}, status=409)
 
     api_server.add(PATH)
-    api_server.answers["PATCH", PATH] = conflict
+    api_server.handlers["PATCH", PATH] = conflict
     assert (await send(run, "PATCH", {"data": {}}, APPLY))[0] == 409
 
 
@@ -153,10 +152,9 @@ async def test_a_delete_that_leaves_the_object_is_noted(run: Run, api_server: Ap
         return web.json_response(api_server.objects[PATH])
 
     api_server.add(PATH)
-    api_server.answers["DELETE", PATH] = terminating
+    api_server.handlers["DELETE", PATH] = terminating
     for _ in range(2):
-        async with run.session.delete(PATH):
-            pass
+        await run.send("DELETE", PATH)
     assert noted(run) == ["5000"]
 
 
@@ -203,13 +201,11 @@ async def test_only_what_is_gone_when_the_delete_is_answered_is_noted(
     async def answer_it(_request: web.Request) -> web.Response:
         return web.json_response(answer, status=status)
 
-    api_server.answers["DELETE", PATH] = answer_it
-    async with run.session.delete(PATH) as found:
-        assert found.status == status
+    api_server.handlers["DELETE", PATH] = answer_it
+    assert (await run.send("DELETE", PATH)).status == status
     assert run.removed == removed
 
 
 async def test_a_dry_run_removes_nothing(run: Run) -> None:
-    async with run.session.delete(f"{PATH}?dryRun=All") as found:
-        assert found.status == 200
+    assert (await run.send("DELETE", f"{PATH}?dryRun=All")).status == 200
     assert run.removed == []

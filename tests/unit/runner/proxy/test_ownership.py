@@ -14,6 +14,7 @@ from rolecall.runner.proxy.ownership import (
     required_ownership,
     with_owner,
 )
+from tests.unit.json_values import JSON
 
 NAMESPACED = Owner(GVK("demo.example.com", "v1", "Demo"), ObjectKey("ns", "one"), "u1", namespaced=True)
 CLUSTER_SCOPED = Owner(GVK("demo.example.com", "v1", "Fleet"), ObjectKey("", "all"), "u2", namespaced=False)
@@ -31,28 +32,28 @@ REFERENCE = {"apiVersion": "demo.example.com/v1", "kind": "Demo", "name": "one",
         (NAMESPACED, "other", Ownership.ANNOTATION),
     ],
 )
-def test_the_four_cases_of_scope(owner: Owner, namespace: str, expected: Ownership) -> None:
+def test_ownership_depends_on_scopes(owner: Owner, namespace: str, expected: Ownership) -> None:
     assert required_ownership(owner, namespace) is expected
 
 
 @pytest.mark.parametrize("obj", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
-def test_the_reference_has_four_fields_and_no_more(obj: RawObject) -> None:
+def test_owner_reference_has_four_fields(obj: RawObject) -> None:
     assert with_owner(obj, NAMESPACED, Ownership.OWNER_REFERENCE)["metadata"]["ownerReferences"] == [REFERENCE]
 
 
-def test_other_references_stay_in_front() -> None:
+def test_owner_reference_is_appended() -> None:
     other = {"uid": "other"}
     changed = with_owner({"metadata": {"ownerReferences": [other]}}, NAMESPACED, Ownership.OWNER_REFERENCE)
     assert changed["metadata"]["ownerReferences"] == [other, REFERENCE]
 
 
-def test_a_reference_that_the_role_wrote_is_left_as_it_is() -> None:
+def test_owner_reference_of_role_is_unchanged() -> None:
     mine = REFERENCE | {"controller": True, "blockOwnerDeletion": True}
     obj = {"metadata": {"ownerReferences": [mine]}}
     assert with_owner(obj, NAMESPACED, Ownership.OWNER_REFERENCE) is obj
 
 
-def test_annotations_name_key_and_kind() -> None:
+def test_annotations_contain_key_and_kind() -> None:
     obj = {"metadata": {"annotations": {"a": "b", "operator-sdk/primary-resource": "old/one"}}}
     assert with_owner(obj, NAMESPACED, Ownership.ANNOTATION)["metadata"]["annotations"] == {
         "a": "b",
@@ -61,14 +62,14 @@ def test_annotations_name_key_and_kind() -> None:
     }
 
 
-def test_the_core_group_has_no_dot() -> None:
+def test_kind_in_core_group_has_no_dot() -> None:
     changed = with_owner({}, OF_CORE_GROUP, Ownership.ANNOTATION)
     assert changed["metadata"]["annotations"]["operator-sdk/primary-resource-type"] == "Secret"
     assert ownership_of(changed, OF_CORE_GROUP) is Ownership.ANNOTATION
 
 
 @pytest.mark.parametrize("ownership", Ownership)
-def test_what_is_given_an_owner_is_owned_by_it_alone(ownership: Ownership) -> None:
+def test_object_has_only_the_added_owner(ownership: Ownership) -> None:
     changed = with_owner({"metadata": {"name": "x"}}, NAMESPACED, ownership)
     assert ownership_of(changed, NAMESPACED) is ownership
     twin = Owner(NAMESPACED.gvk, ObjectKey("ns", "two"), "u9", namespaced=True)
@@ -84,7 +85,7 @@ def test_what_is_given_an_owner_is_owned_by_it_alone(ownership: Ownership) -> No
     ],
 )
 @pytest.mark.parametrize("ownership", Ownership)
-def test_malformed_metadata_is_refused(obj: RawObject, ownership: Ownership) -> None:
+def test_malformed_metadata_is_rejected(obj: RawObject, ownership: Ownership) -> None:
     with pytest.raises(ValueError, match="expected a"):
         with_owner(obj, NAMESPACED, ownership)
 
@@ -99,20 +100,15 @@ def test_malformed_metadata_is_refused(obj: RawObject, ownership: Ownership) -> 
         (GVK("other.example.com", "v1", "Demo"), ObjectKey("ns", "one"), False),
     ],
 )
-def test_the_primary_is_known_in_any_version(gvk: GVK, key: ObjectKey, expected: bool) -> None:  # noqa: FBT001 - a table
+def test_primary_is_recognized_in_any_version(gvk: GVK, key: ObjectKey, expected: bool) -> None:  # noqa: FBT001 - a table
     assert NAMESPACED.refers_to(gvk, key) is expected
 
 
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("True", False), ("false", False), (True, False)])
-def test_adoption_is_asked_for_by_the_word_true(value: object, expected: bool) -> None:  # noqa: FBT001 - a table
+def test_only_true_requests_adoption(value: object, expected: bool) -> None:  # noqa: FBT001 - a table
     assert requests_adoption({"metadata": {"annotations": {"rolecall.dev/adopt": value}}}) is expected
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
-    max_leaves=8,
-)
 METADATA = st.fixed_dictionaries(
     {},
     optional={
@@ -124,7 +120,7 @@ METADATA = st.fixed_dictionaries(
 
 
 @given(st.fixed_dictionaries({}, optional={"metadata": METADATA | JSON}), st.sampled_from(Ownership))
-def test_any_object_is_either_refused_or_owned_and_never_changed_in_place(obj: Any, ownership: Ownership) -> None:
+def test_any_object_is_rejected_or_owned_but_never_modified(obj: Any, ownership: Ownership) -> None:
     before = copy.deepcopy(obj)
     try:
         changed = with_owner(obj, NAMESPACED, ownership)

@@ -1,141 +1,34 @@
+import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
-import aiohttp
 import pytest
-from aiohttp import web
+import yaml
+from kubernetes import client, config
 
-from rolecall.kube.references import ObjectKey
-from rolecall.runner.proxy import Exchange, RequestOrigin
-from rolecall.runner.proxy.sessions import PendingRead, Read
+from rolecall.runner.proxy import Exchange, ProxyCredentials, RequestOrigin
 from tests.unit.runner.proxy.api_server import ApiServer
-from tests.unit.runner.proxy.conftest import Run, until
+from tests.unit.runner.proxy.conftest import CONFIG_MAPS, Run, until
 
-CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
-Answer = tuple[int, Any, frozenset[ObjectKey] | None]
-
-
-@dataclass
-class Told:
-    """Writes down what it is told; each event has how many requests the API server had received then."""
-
-    api_server: ApiServer
-    needs_keys: bool = False
-    reads: list[Read] = field(default_factory=list)
-    received: list[int] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-
-    def register(self, read: Read) -> PendingRead | None:
-        """Take note of a read."""
-        self.reads.append(read)
-        self.received.append(len(self.api_server.received))
-        return self
-
-    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
-        """Take note of an answer."""
-        self.answers.append((status, content, keys))
+CREDENTIALS = ProxyCredentials("http://127.0.0.1:4711", "s3cret", "ns")
 
 
 @pytest.fixture
-def told(api_server: ApiServer) -> Told:
-    return Told(api_server)
+def exchanges() -> list[Exchange]:
+    return []
 
 
 @pytest.fixture
-async def reader(start_run: Callable[..., Run], told: Told) -> Run:
-    return start_run(reads=told)
+async def observed(start_run: Callable[..., Run], exchanges: list[Exchange]) -> Run:
+    return start_run(on_exchange=exchanges.append)
 
 
-async def get(run: Run, target: str) -> None:
-    async with run.session.get(target) as answer:
-        await answer.read()
-
-
-async def test_a_read_is_told_before_the_api_server_hears_of_it(reader: Run, told: Told, api_server: ApiServer) -> None:
-    api_server.add(f"{CONFIG_MAPS}/cm", name="cm", namespace="ns")
-    await get(reader, f"{CONFIG_MAPS}/cm")
-    assert told.received == [0]
-    [read] = told.reads
-    assert (read.verb, read.key, read.resource.gvk.kind) == ("get", ObjectKey("ns", "cm"), "ConfigMap")
-    await until(lambda: bool(told.answers))
-    [(status, content, _)] = told.answers
-    assert (status, content["metadata"]["name"]) == (200, "cm")
-
-
-async def test_what_is_not_found_is_told(reader: Run, told: Told) -> None:
-    await get(reader, f"{CONFIG_MAPS}/cm")
-    await until(lambda: bool(told.answers))
-    assert told.answers == [(404, None, None)]
-
-
-async def test_a_list_is_told_with_its_selector_and_its_version(reader: Run, told: Told) -> None:
-    await get(reader, f"{CONFIG_MAPS}?labelSelector=app%3Dweb")
-    await until(lambda: bool(told.answers))
-    [read] = told.reads
-    assert (read.verb, read.key, read.label_selector) == ("list", ObjectKey("ns", ""), "app=web")
-    [(_, content, keys)] = told.answers
-    assert (content["metadata"]["resourceVersion"], keys) == ("100", None)
-
-
-async def test_the_keys_of_a_list_are_told_if_they_matter(reader: Run, told: Told, api_server: ApiServer) -> None:
-    told.needs_keys = True
-    api_server.add(f"{CONFIG_MAPS}/cm", name="cm", namespace="ns")
-    await get(reader, CONFIG_MAPS)
-    await until(lambda: bool(told.answers))
-    assert told.answers[0][2] == frozenset({ObjectKey("ns", "cm")})
-
-
-async def test_a_watch_is_told_with_its_start(reader: Run, told: Told, api_server: ApiServer) -> None:
-    await api_server.watch_events.put(b"")
-    await get(reader, f"{CONFIG_MAPS}?watch=true&resourceVersion=7&fieldSelector=metadata.name%3Dcm")
-    [read] = told.reads
-    assert (read.verb, read.key, read.start) == ("watch", ObjectKey("ns", "cm"), "7")
-
-
-async def test_a_request_that_the_run_gives_up_is_told_as_unanswered(
-    reader: Run, told: Told, api_server: ApiServer
-) -> None:
-    async def cut(request: web.Request) -> web.StreamResponse:
-        if request.transport is not None:
-            request.transport.abort()
-        return web.Response()
-
-    api_server.answers["GET", f"{CONFIG_MAPS}/cm"] = cut
-    async with reader.session.get(f"{CONFIG_MAPS}/cm") as answer:
-        assert answer.status >= 500
-    await until(lambda: bool(told.answers))
-    assert told.answers == [(0, None, None)]
-
-
-@pytest.mark.parametrize(
-    ("method", "target"),
-    [
-        ("GET", "/version"),
-        ("GET", "/api/v1"),
-        ("GET", "/api/v1/namespaces/ns/pods/p/log"),
-        ("GET", "/api/v1/namespaces/ns/unknowns/x"),
-        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
-        ("POST", CONFIG_MAPS),
-        ("DELETE", f"{CONFIG_MAPS}/cm"),
-    ],
-)
-async def test_other_requests_are_not_told(reader: Run, told: Told, method: str, target: str) -> None:
-    body = {"metadata": {"name": "x"}} if method == "POST" else None
-    async with reader.session.request(method, target, json=body) as answer:
-        assert isinstance(answer, aiohttp.ClientResponse)
-    assert told.reads == []
-
-
-async def test_a_secret_may_be_followed_by_the_task_that_asks(start_run: Callable[..., Run]) -> None:
-    told: list[Exchange] = []
-    run = start_run(on_exchange=told.append)
-    for note in (".task-1.bG9jYWxob3N0", ".task-2.d2ViMQ.hidden", "", ".task-3.!"):
-        headers = {"Authorization": f"Bearer {run.credentials.secret}{note}"}
-        async with run.session.get(CONFIG_MAPS, headers=headers) as response:
-            assert response.status == 200
-    assert [each.origin for each in told] == [
+async def test_task_name_after_secret_is_origin_of_request(observed: Run, exchanges: list[Exchange]) -> None:
+    for name in (".task-1.bG9jYWxob3N0", ".task-2.d2ViMQ.hidden", "", ".task-3.!"):
+        headers = {"Authorization": f"Bearer {observed.credentials.secret}{name}"}
+        assert (await observed.send("GET", CONFIG_MAPS, headers=headers)).status == 200
+    assert [each.origin for each in exchanges] == [
         RequestOrigin("task-1", "localhost"),
         RequestOrigin("task-2", "web1", is_hidden=True),
         RequestOrigin(),
@@ -143,49 +36,107 @@ async def test_a_secret_may_be_followed_by_the_task_that_asks(start_run: Callabl
     ]
 
 
-async def test_only_the_secret_itself_opens_the_proxy(run: Run) -> None:
+async def test_only_whole_secret_is_accepted(run: Run) -> None:
     secret = run.credentials.secret
     for token in (f"{secret}task-1", f".{secret}", f"x.{secret}", f"{secret[:-1]}.task-1.bG9jYWxob3N0"):
-        async with run.session.get(CONFIG_MAPS, headers={"Authorization": f"Bearer {token}"}) as response:
-            assert response.status == 401
+        assert (await run.send("GET", CONFIG_MAPS, headers={"Authorization": f"Bearer {token}"})).status == 401
 
 
-async def test_an_observer_is_told_what_was_asked_sent_on_and_answered(
-    api_server: ApiServer, start_run: Callable[..., Run]
+async def test_observer_receives_request_forwarded_body_and_response(
+    api_server: ApiServer, observed: Run, exchanges: list[Exchange]
 ) -> None:
-    told: list[Exchange] = []
-    run = start_run(on_exchange=told.append)
     body = {"kind": "ConfigMap", "metadata": {"name": "a"}}
-    async with run.session.post(CONFIG_MAPS, json=body) as response:
-        answer = await response.read()
-    (exchange,) = told
+    response = await observed.send("POST", CONFIG_MAPS, json=body)
+    (exchange,) = exchanges
     assert (exchange.info.verb, exchange.info.resource, exchange.status) == ("create", "configmaps", 201)
     assert json.loads(exchange.body) == body
     assert exchange.sent == api_server.last.body != exchange.body
-    assert exchange.response == answer
+    assert exchange.response == response.body
 
 
-async def test_an_answer_that_is_streamed_is_told_when_it_has_ended(
-    api_server: ApiServer, start_run: Callable[..., Run]
+async def test_observer_receives_stream_when_it_has_ended(
+    api_server: ApiServer, observed: Run, exchanges: list[Exchange]
 ) -> None:
-    told: list[Exchange] = []
-    run = start_run(on_exchange=told.append)
     event = json.dumps({"type": "ADDED", "object": {"kind": "ConfigMap"}}).encode() + b"\n"
-    async with run.session.get(f"{CONFIG_MAPS}?watch=true") as response:
+    async with observed.session.get(f"{CONFIG_MAPS}?watch=true") as response:
         await api_server.watch_events.put(event)
         assert await response.content.readline() == event
         await api_server.watch_events.put(b"")
         await response.read()
-    (exchange,) = told
+    (exchange,) = exchanges
     assert (exchange.info.verb, exchange.status, exchange.response, exchange.is_cut) == ("watch", 200, event, False)
 
 
-async def test_a_request_that_ends_with_its_run_is_told_without_an_answer(
-    api_server: ApiServer, start_run: Callable[..., Run]
+async def test_observer_receives_revoked_request_without_status(
+    api_server: ApiServer, observed: Run, exchanges: list[Exchange]
 ) -> None:
-    told: list[Exchange] = []
-    run = start_run(on_exchange=told.append)
-    async with run.session.get(f"{CONFIG_MAPS}?watch=true"):
+    async with observed.session.get(f"{CONFIG_MAPS}?watch=true"):
         await until(lambda: api_server.watchers == 1)
-        await run.proxy.revoke(run.spec)
-    assert [(each.info.verb, each.status) for each in told] == [("watch", None)]
+        await observed.proxy.revoke(observed.spec)
+    assert [(each.info.verb, each.status) for each in exchanges] == [("watch", None)]
+
+
+def test_secret_is_in_no_repr() -> None:
+    assert "s3cret" not in repr(CREDENTIALS)
+
+
+@pytest.mark.parametrize("inherited", [{}, {"NO_PROXY": "", "https_proxy": ""}, {"PATH": "/bin"}])
+def test_environment_has_no_proxy_variables_unless_operator_has(inherited: dict[str, str]) -> None:
+    """Roles copy these variables into the cluster, as ``lookup('env', 'NO_PROXY')``. The URL contains no secret."""
+    expected = {"K8S_AUTH_HOST": "http://127.0.0.1:4711", "K8S_AUTH_API_KEY": "s3cret"}
+    assert CREDENTIALS.environment(inherited) == expected
+
+
+@pytest.mark.parametrize(
+    ("inherited", "upper", "lower"),
+    [
+        ({"HTTP_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"http_proxy": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "127.0.0.1,localhost", None),
+        ({"https_proxy": "http://p:1", "NO_PROXY": ""}, "127.0.0.1,localhost", None),
+        ({"NO_PROXY": ".svc, 10.0.0.1"}, ".svc,10.0.0.1,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "localhost"}, "localhost,127.0.0.1", None),
+        ({"no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "", "no_proxy": ".svc"}, ".svc,127.0.0.1,localhost", None),
+        ({"NO_PROXY": "a", "no_proxy": "b"}, "a,127.0.0.1,localhost", "b,127.0.0.1,localhost"),
+    ],
+)
+def test_no_proxy_has_loopback_and_exclusions_of_operator(
+    inherited: dict[str, str], upper: str, lower: str | None
+) -> None:
+    """Go programs read NO_PROXY first, Python no_proxy, so neither may hide exclusions of the other."""
+    environment = CREDENTIALS.environment(inherited)
+    assert (environment["NO_PROXY"], environment["no_proxy"]) == (upper, lower or upper)
+
+
+def test_kubeconfig_has_names_of_go_runner() -> None:
+    content = yaml.safe_load(CREDENTIALS.kubeconfig())
+    assert content["current-context"] == "ns/proxy-server"
+    assert content["contexts"] == [
+        {"name": "ns/proxy-server", "context": {"cluster": "proxy-server", "user": "admin/proxy-server"}}
+    ]
+    cluster = {"server": "http://127.0.0.1:4711", "proxy-url": "http://s3cret:unused@127.0.0.1:4711"}
+    assert content["clusters"] == [{"name": "proxy-server", "cluster": cluster}]
+    assert content["users"] == [{"name": "admin/proxy-server", "user": {"token": "s3cret"}}]
+
+
+def test_context_of_cluster_scoped_primary_has_no_namespace() -> None:
+    assert yaml.safe_load(ProxyCredentials("http://h:1", "s").kubeconfig())["current-context"] == "/proxy-server"
+
+
+@pytest.mark.parametrize("no_proxy", ["", "127.0.0.1"])
+async def test_python_client_uses_kubeconfig(
+    run: Run, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_proxy: str
+) -> None:
+    names = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion")
+    api_server.respond("GET", "/version/", dict.fromkeys((*names, "compiler", "platform"), "1"))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, no_proxy)
+    path = tmp_path / "kubeconfig"
+    path.write_text(run.credentials.kubeconfig())
+
+    def read_version() -> str:
+        with config.new_client_from_config(str(path)) as api:
+            return json.dumps(client.VersionApi(api).get_code().to_dict())
+
+    assert '"major": "1"' in await asyncio.to_thread(read_version)

@@ -1,5 +1,5 @@
 import asyncio
-import json
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey
 from rolecall.runner.proxy import Owner, Proxy, SessionSpec
 from tests.unit.runner.proxy.api_server import ApiServer
-from tests.unit.runner.proxy.conftest import DEMO, OPERATOR_TOKEN, Run, until
+from tests.unit.runner.proxy.conftest import CONFIG_MAPS, DEMO, OPERATOR_TOKEN, Run, until
 
 EXEC = "/api/v1/namespaces/ns/pods/web/exec?command=sh&stdin=true"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def test_a_websocket_passes_both_ways(run: Run, api_server: ApiServer) -> None:
+async def test_websocket_is_forwarded_in_both_directions(run: Run, api_server: ApiServer) -> None:
     async with run.session.ws_connect(EXEC, protocols=("v5.channel.k8s.io",)) as socket:
         assert socket.protocol == "v5.channel.k8s.io"
         for data in (b"abc", b"x" * 300_000):
@@ -29,13 +29,13 @@ async def test_a_websocket_passes_both_ways(run: Run, api_server: ApiServer) -> 
     assert run.credentials.secret not in str(api_server.last.headers)
 
 
-async def test_v4_is_negotiated_with_clients_that_offer_v5_and_v4(run: Run) -> None:
+async def test_v4_is_negotiated_if_client_offers_v5_and_v4(run: Run) -> None:
     """With v5 the API server switches protocols before it connects to the kubelet, so errors have no HTTP status."""
     async with run.session.ws_connect(EXEC, protocols=("v5.channel.k8s.io", "v4.channel.k8s.io")) as socket:
         assert socket.protocol == "v4.channel.k8s.io"
 
 
-async def test_revocation_ends_a_websocket(run: Run) -> None:
+async def test_revocation_closes_websocket(run: Run) -> None:
     async with run.session.ws_connect(EXEC) as socket:
         await socket.send_bytes(b"abc")
         await socket.receive_bytes()
@@ -44,7 +44,7 @@ async def test_revocation_ends_a_websocket(run: Run) -> None:
         assert message.type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR, aiohttp.WSMsgType.CLOSE}
 
 
-async def test_an_upgrade_without_a_live_secret_gets_401(run: Run, api_server: ApiServer) -> None:
+async def test_upgrade_without_valid_secret_is_rejected(run: Run, api_server: ApiServer) -> None:
     async with aiohttp.ClientSession(run.credentials.url) as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as failure:
             await session.ws_connect(EXEC)
@@ -52,27 +52,22 @@ async def test_an_upgrade_without_a_live_secret_gets_401(run: Run, api_server: A
     assert api_server.received == []
 
 
-async def test_a_declined_upgrade_comes_back_as_an_answer(run: Run, api_server: ApiServer) -> None:
-    async def decline(_: aiohttp.web.Request) -> aiohttp.web.Response:
-        return aiohttp.web.json_response({"kind": "Status", "code": 403}, status=403)
-
-    api_server.answers["GET", EXEC.partition("?")[0]] = decline
-    headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
-    async with run.session.get(EXEC, headers=headers) as answer:
-        assert (answer.status, await answer.json()) == (403, {"kind": "Status", "code": 403})
-    async with run.session.get("/api/v1/namespaces/ns/configmaps") as answer:
-        assert answer.status == 200
+async def test_declined_upgrade_is_returned_as_response(run: Run, api_server: ApiServer) -> None:
+    declined = {"kind": "Status", "code": 403}
+    api_server.respond("GET", EXEC.partition("?")[0], declined, 403)
+    response = await run.send("GET", EXEC, headers={"Connection": "Upgrade", "Upgrade": "websocket"})
+    assert (response.status, response.json()) == (403, declined)
+    assert (await run.send("GET", CONFIG_MAPS)).status == 200
 
 
-async def test_an_upgrade_when_the_api_server_is_gone_gives_503(run: Run, api_server: ApiServer) -> None:
+async def test_upgrade_without_api_server_gives_503(run: Run, api_server: ApiServer) -> None:
     assert api_server.stop is not None
     await api_server.stop()
-    async with run.session.get(EXEC, headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}) as answer:
-        status = json.loads(await answer.read())
-    assert (answer.status, status["kind"]) == (503, "Status")
+    response = await run.send("GET", EXEC, headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"})
+    assert (response.status, response.json()["kind"]) == (503, "Status")
 
 
-# Whatever is spoken after the switch: a server of plain bytes
+# Upgraded connections to a server that sends and receives plain bytes
 
 
 @asynccontextmanager
@@ -102,7 +97,7 @@ async def proxied(
             await proxy.stop()
 
 
-async def test_spdy_passes_byte_for_byte() -> None:
+async def test_spdy_is_forwarded_unchanged() -> None:
     heads: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -127,7 +122,7 @@ async def test_spdy_passes_byte_for_byte() -> None:
     assert b"Authorization" not in heads[0]
 
 
-async def test_what_one_side_ends_ends_for_the_other() -> None:
+async def test_connection_closed_by_one_side_is_closed_for_the_other() -> None:
     ended = asyncio.Event()
 
     async def speak_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,7 +142,7 @@ async def test_what_one_side_ends_ends_for_the_other() -> None:
         await asyncio.wait_for(ended.wait(), 60)
 
 
-async def test_a_client_that_hangs_up_frees_both_connections() -> None:
+async def test_disconnected_client_frees_both_connections() -> None:
     ended = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -168,7 +163,7 @@ async def test_a_client_that_hangs_up_frees_both_connections() -> None:
         await until(lambda: runner.server is None or not runner.server.connections)
 
 
-async def test_revocation_ends_a_tunnel_at_once() -> None:
+async def test_revocation_closes_upgraded_connection() -> None:
     async def stubborn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
@@ -191,7 +186,7 @@ async def test_revocation_ends_a_tunnel_at_once() -> None:
         b"HTTP/1.0 400 Bad Request\r\n\r\nbad!!",
     ],
 )
-async def test_a_declining_answer_of_any_form_is_read_to_its_end(answer: bytes) -> None:
+async def test_declined_response_of_any_framing_is_complete(answer: bytes) -> None:
     async def decline(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -211,7 +206,7 @@ async def test_a_declining_answer_of_any_form_is_read_to_its_end(answer: bytes) 
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nbad"]
 )
-async def test_an_answer_that_breaks_off_gives_502(answer: bytes) -> None:
+async def test_interrupted_upgrade_response_gives_502(answer: bytes) -> None:
     async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -284,20 +279,115 @@ async def flooded() -> AsyncIterator[Flooded]:
         writer.close()
 
 
-async def test_who_does_not_read_is_not_read_ahead_for(flooded: Flooded) -> None:
+async def test_data_is_not_buffered_for_slow_peer(flooded: Flooded) -> None:
     """Check that the proxy buffers a bounded amount for a slow client, in both directions."""
     assert 0 < max(flooded.flood.sent.values()) < FLOOD_BYTES
 
 
-async def test_revocation_does_not_wait_for_a_server_that_does_not_read(flooded: Flooded) -> None:
+async def test_revocation_does_not_wait_for_blocked_server(flooded: Flooded) -> None:
     await flooded.proxy.revoke(flooded.spec)
     await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
 
 
-async def test_a_server_that_does_not_read_is_given_up_when_the_client_has_hung_up(
-    flooded: Flooded, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_blocked_server_is_disconnected_after_client(flooded: Flooded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolecall.runner.proxy.upgrade.CLOSE_TIMEOUT_SECONDS", 0.1)
     flooded.pouring.cancel()
     flooded.writer.transport.abort()
     await asyncio.wait_for(flooded.flood.has_ended.wait(), 60)
+
+
+# CONNECT tunnels
+
+
+def address(run: Run) -> str:
+    return run.credentials.url.removeprefix("http://")
+
+
+async def ask(connection: Connection, text: str) -> bytes:
+    """Send lines and return the head of the response."""
+    reader, writer = connection
+    writer.write(text.replace("\n", "\r\n").encode())
+    return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+
+
+async def open_tunnel(run: Run, destination: str = "") -> Connection:
+    """Open a connection and a CONNECT tunnel in it; check the status of the response."""
+    connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
+    user = base64.b64encode(f"{run.credentials.secret}:".encode()).decode()
+    to = destination or address(run)
+    head = await ask(connection, f"CONNECT {to} HTTP/1.1\nHost: {to}\nProxy-Authorization: Basic {user}\n\n")
+    assert head.startswith(b"HTTP/1.1 403" if destination else b"HTTP/1.1 200 ")
+    return connection
+
+
+async def test_client_can_use_proxy_as_http_proxy(run: Run, api_server: ApiServer) -> None:
+    proxy_url = run.credentials.url.replace("://", f"://{run.credentials.secret}@")
+    url = f"{run.credentials.url}{CONFIG_MAPS}?limit=5"
+    async with aiohttp.request("GET", url, proxy=proxy_url) as answer:
+        assert answer.status == 200
+    assert api_server.last.target == f"{CONFIG_MAPS}?limit=5"
+    assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
+    assert "Proxy-Authorization" not in api_server.last.headers
+
+
+async def test_requests_in_tunnel_belong_to_its_run(run: Run, api_server: ApiServer) -> None:
+    connection = await open_tunnel(run)
+    for _ in range(2):
+        head = await ask(connection, f"GET {CONFIG_MAPS} HTTP/1.1\nHost: x\n\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        await connection[0].readexactly(length)
+    assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
+    connection[1].close()
+
+
+async def test_upgrade_in_tunnel_is_forwarded(run: Run, api_server: ApiServer) -> None:
+    connection = await open_tunnel(run)
+    upgrade = (
+        "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: " + "A" * 22 + "==\n"
+    )
+    head = await ask(connection, f"GET /api/v1/namespaces/ns/pods/web/exec HTTP/1.1\nHost: x\n{upgrade}\n")
+    assert head.startswith(b"HTTP/1.1 101 ")
+    connection[1].write(b"\x82\x83\0\0\0\0abc")
+    assert await connection[0].readexactly(5) == b"\x82\x03cba"
+    connection[1].close()
+    await until(lambda: not run.proxy._tunnels._callers)
+    assert len(api_server.received) == 1
+
+
+async def test_revocation_closes_tunnel(run: Run, api_server: ApiServer) -> None:
+    reader, writer = await open_tunnel(run)
+    await run.proxy.revoke(run.spec)
+    assert await asyncio.wait_for(reader.read(), 60) == b""
+    writer.close()
+    assert api_server.received == []
+
+
+async def test_request_in_tunnel_of_revoked_run_is_rejected(run: Run, api_server: ApiServer) -> None:
+    """It may arrive after the revocation has started and before the connection is closed."""
+    connection = await open_tunnel(run)
+    (caller,) = run.proxy._tunnels._callers.values()
+    caller.session.is_revoked = True
+    head = await ask(connection, f"DELETE {CONFIG_MAPS}/one HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert api_server.received == []
+    connection[1].close()
+
+
+async def test_disconnected_client_closes_tunnel(run: Run) -> None:
+    _, writer = await open_tunnel(run)
+    writer.close()
+    await until(lambda: not run.proxy._tunnels._callers)
+
+
+@pytest.mark.parametrize("destination", ["example.com:443", "127.0.0.1:1", "nonsense"])
+async def test_tunnel_to_other_destination_is_rejected(run: Run, destination: str) -> None:
+    _, writer = await open_tunnel(run, destination)
+    writer.close()
+
+
+async def test_tunnel_without_valid_secret_is_rejected(run: Run) -> None:
+    connection = await asyncio.open_connection("127.0.0.1", int(address(run).rpartition(":")[2]))
+    head = await ask(connection, f"CONNECT {address(run)} HTTP/1.1\nHost: x\n\n")
+    assert head.startswith(b"HTTP/1.1 401 ")
+    connection[1].close()

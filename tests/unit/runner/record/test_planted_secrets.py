@@ -154,7 +154,7 @@ async def test_secrets_in_a_list_a_table_and_a_watch_are_hidden(api_server: ApiS
         items = [{"metadata": {"name": "bare"}, "data": {"a": encoded("planted-in-a-list")}}]
         return web.json_response({"kind": "SecretList", "items": items})
 
-    api_server.answers["GET", SECRETS] = answer
+    api_server.handlers["GET", SECRETS] = answer
     await recorded.send("GET", SECRETS)
     await recorded.send("GET", SECRETS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     await recorded.send("GET", f"{SECRETS}?watch=true")
@@ -204,7 +204,7 @@ async def test_errors_events_and_tasks_that_quote_a_secret_hide_it(api_server: A
         message = f"spec.a: Invalid value: {json.dumps(ODD)}: must not be {PLAIN}"
         return web.json_response({"kind": "Status", "message": message}, status=422)
 
-    api_server.answers["POST", CONFIG_MAPS] = refuse
+    api_server.handlers["POST", CONFIG_MAPS] = refuse
     api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN, odd=ODD)
     await recorded.send("GET", f"{SECRETS}/one")
     await recorded.send("POST", CONFIG_MAPS, config_map(a="1"))
@@ -221,7 +221,7 @@ async def test_a_token_that_the_api_server_gives_is_hidden(api_server: ApiServer
         return web.json_response({"kind": "TokenRequest", "status": {"token": "planted.token"}}, status=201)
 
     path = "/api/v1/namespaces/ns/serviceaccounts/default/token"
-    api_server.answers["POST", path] = issue
+    api_server.handlers["POST", path] = issue
     await recorded.send("POST", path, {"kind": "TokenRequest", "spec": {}})
     assert_hidden(recorded.ended(), "planted.token")
 

@@ -179,7 +179,7 @@ async def test_an_answer_that_is_no_discovery_is_part_of_the_record(recorded: Re
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({"password": "planted-elsewhere"})
 
-    api_server.answers["GET", "/custom"] = answer
+    api_server.handlers["GET", "/custom"] = answer
     await read(recorded, api_server, "planted-elsewhere")
     await recorded.send("GET", "/custom")
     document = recorded.ended()

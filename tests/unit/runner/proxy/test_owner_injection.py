@@ -1,0 +1,194 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.proxy import Ownership
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, MERGE, REFERENCE, Run, config_map, owners
+
+ADOPT: dict[str, Any] = {"annotations": {"rolecall.dev/adopt": "true"}}
+OPT_OUT: dict[str, Any] = {"annotations": {"rolecall.dev/adopt": "false"}}
+CM = f"{CONFIG_MAPS}/cm"
+WRITES = pytest.mark.parametrize(
+    ("method", "content_type"), [("PUT", "application/json"), ("PATCH", "application/apply-patch+yaml")]
+)
+
+
+async def test_post_injects_owner_reference(run: Run, api_server: ApiServer) -> None:
+    assert (await run.send("POST", CONFIG_MAPS, json=config_map())).status == 201
+    assert owners(api_server) == [REFERENCE]
+    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+
+
+async def test_dependent_is_reported_before_it_can_exist(run: Run, api_server: ApiServer) -> None:
+    reported_when_created: list[int] = []
+
+    async def create(_: web.Request) -> web.Response:
+        reported_when_created.append(len(run.dependents))
+        return web.json_response(config_map(), status=201)
+
+    api_server.handlers["POST", CONFIG_MAPS] = create
+    await run.send("POST", CONFIG_MAPS, json=config_map())
+    assert reported_when_created == [1]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"), [(OPT_OUT, None), ({**OPT_OUT, "ownerReferences": [REFERENCE]}, [REFERENCE])]
+)
+async def test_object_that_opts_out_gets_no_owner_unless_it_names_one(
+    run: Run, api_server: ApiServer, metadata: dict[str, Any], expected: list[RawObject] | None
+) -> None:
+    assert (await run.send("POST", CONFIG_MAPS, json=config_map(**metadata))).status == 201
+    assert owners(api_server) == expected
+    assert len(run.dependents) == len(expected or ())
+
+
+async def test_generated_name_and_dry_run_get_owner(run: Run, api_server: ApiServer) -> None:
+    await run.send("POST", f"{CONFIG_MAPS}?dryRun=All", json={"metadata": {"generateName": "cm-"}})
+    assert owners(api_server, f"{CONFIG_MAPS}/generated") == [REFERENCE]
+
+
+async def test_yaml_gets_owner_and_its_dates_stay_strings(run: Run, api_server: ApiServer) -> None:
+    text = "metadata:\n  name: cm\n  labels:\n    day: 2020-01-02\n"
+    await run.send("POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/yaml"})
+    assert api_server.last.json["metadata"]["labels"] == {"day": "2020-01-02"}
+    assert owners(api_server) == [REFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"k8s\x00\x01", "application/vnd.kubernetes.protobuf"),
+        (b"{not json", "application/json"),
+        (b"[1]", "application/json"),
+        (b'{"metadata":"text"}', "application/json"),
+        (b'{"metadata":{"ownerReferences":"text"}}', "application/json"),
+        (b"a: [", "application/yaml"),
+        (b"[" * 100_000, "application/json"),
+    ],
+)
+async def test_unreadable_body_is_forwarded_unchanged(
+    run: Run, api_server: ApiServer, body: bytes, content_type: str
+) -> None:
+    api_server.respond("POST", CONFIG_MAPS, {"kind": "Status", "code": 400}, 400)
+    response = await run.send("POST", CONFIG_MAPS, data=body, headers={"Content-Type": content_type})
+    assert (response.status, api_server.last.body) == (400, body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/ns/pods/web/eviction",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "/apis/unknown.example.com/v1/namespaces/ns/things",
+        "/api/v1/namespaces/ns/events",
+        "/healthz",
+    ],
+)
+async def test_objects_that_are_not_stored_and_events_get_no_owner(run: Run, api_server: ApiServer, path: str) -> None:
+    body = b'{"metadata": {"name": "x"}}'
+    await run.send("POST", path, data=body, headers={"Content-Type": "application/json"})
+    assert api_server.last.body == body
+    assert run.dependents == []
+
+
+async def test_other_namespace_and_cluster_scope_get_annotations(run: Run, api_server: ApiServer) -> None:
+    for path, name in (("/api/v1/namespaces/far/configmaps", "cm"), ("/api/v1/namespaces", "fresh")):
+        await run.send("POST", path, json={"metadata": {"name": name}})
+        metadata = api_server.objects[f"{path}/{name}"]["metadata"]
+        assert metadata["annotations"] == {
+            "operator-sdk/primary-resource": "ns/one",
+            "operator-sdk/primary-resource-type": "Demo.demo.example.com",
+        }
+        assert "ownerReferences" not in metadata
+    assert run.dependents == [(CONFIG_MAP, Ownership.ANNOTATION), (GVK("", "v1", "Namespace"), Ownership.ANNOTATION)]
+
+
+async def test_cluster_scoped_primary_owns_by_reference(start_run: Callable[..., Run], api_server: ApiServer) -> None:
+    await start_run("one", namespace="").send("POST", CONFIG_MAPS, json=config_map())
+    assert owners(api_server) == [REFERENCE]
+
+
+async def test_without_injection_nothing_is_changed_or_reported(
+    start_run: Callable[..., Run], api_server: ApiServer
+) -> None:
+    run = start_run(inject_owner=False)
+    await run.send("POST", CONFIG_MAPS, json=config_map())
+    assert owners(api_server) is None
+    api_server.add(f"{CONFIG_MAPS}/old", ownerReferences=[REFERENCE])
+    await run.send("GET", f"{CONFIG_MAPS}/old")
+    assert run.dependents == []
+    assert len(run.written) == 1
+
+
+async def test_primary_does_not_own_itself(run: Run, api_server: ApiServer) -> None:
+    demos = "/apis/demo.example.com/v1/namespaces/ns/demos"
+    for name in ("one", "two"):
+        await run.send("POST", demos, json={"metadata": {"name": name}})
+    assert owners(api_server, f"{demos}/one") is None
+    assert owners(api_server, f"{demos}/two") == [REFERENCE]
+
+
+@WRITES
+@pytest.mark.parametrize(
+    ("existing", "metadata", "expected", "is_reported"),
+    [
+        (None, {}, [REFERENCE], True),
+        ({}, {}, None, False),
+        ({}, ADOPT, [REFERENCE], True),
+        (
+            {"ownerReferences": [{"uid": "other"}, REFERENCE | {"controller": True}]},
+            {},
+            [REFERENCE | {"controller": True}],
+            True,
+        ),
+        ({"ownerReferences": [REFERENCE]}, {"ownerReferences": []}, [], False),
+    ],
+    ids=["created", "left alone", "adopted", "kept", "dropped by the role"],
+)
+async def test_put_and_apply_set_owner_of_new_own_and_adopted_objects(  # noqa: PLR0913, PLR0917 - a table
+    run: Run,
+    api_server: ApiServer,
+    method: str,
+    content_type: str,
+    existing: dict[str, Any] | None,
+    metadata: dict[str, Any],
+    expected: list[RawObject] | None,
+    is_reported: bool,  # noqa: FBT001 - a table
+) -> None:
+    if existing is not None:
+        api_server.add(CM, **existing)
+    body = json.dumps(config_map(**metadata))
+    response = await run.send(method, CM, data=body, headers={"Content-Type": content_type})
+    assert response.status == (201 if existing is None else 200)
+    assert owners(api_server) == expected
+    assert api_server.objects[CM]["data"] == {"a": "1"}
+    assert run.dependents == ([(CONFIG_MAP, Ownership.OWNER_REFERENCE)] if is_reported else [])
+
+
+@WRITES
+async def test_put_and_apply_leave_unreadable_object_alone(
+    run: Run, api_server: ApiServer, method: str, content_type: str
+) -> None:
+    api_server.respond("GET", CM, {"kind": "Status", "code": 403}, 403)
+    body = json.dumps(config_map())
+    await run.send(method, CM, data=body, headers={"Content-Type": content_type})
+    assert api_server.last.body == body.encode()
+
+
+async def test_merge_patch_gets_no_owner(run: Run, api_server: ApiServer) -> None:
+    api_server.add(CM)
+    await run.send("PATCH", CM, json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE)
+    assert owners(api_server) is None
+    assert run.dependents == []
+
+
+async def test_merge_patch_adopts_and_keeps_other_owners(run: Run, api_server: ApiServer) -> None:
+    other = {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "other"}
+    api_server.add(CM, ownerReferences=[other])
+    await run.send("PATCH", CM, data=json.dumps(config_map(**ADOPT)), headers=MERGE)
+    assert owners(api_server) == [other, REFERENCE]

@@ -1,0 +1,183 @@
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rolecall.kube.references import ObjectKey
+from rolecall.runner.proxy import Ownership
+from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES
+from rolecall.runner.proxy.sessions import PendingRead, Read
+from tests.unit.runner.proxy.api_server import ApiServer
+from tests.unit.runner.proxy.conftest import CONFIG_MAP, CONFIG_MAPS, REFERENCE, Run, until
+
+CM = f"{CONFIG_MAPS}/cm"
+BY_ANNOTATION = {
+    "operator-sdk/primary-resource": "ns/one",
+    "operator-sdk/primary-resource-type": "Demo.demo.example.com",
+}
+
+
+@dataclass
+class RecordingObserver:
+    """Records reads, the number of requests that the API server had received at that time, and responses."""
+
+    api_server: ApiServer
+    needs_keys: bool = False
+    reads: list[Read] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    responses: list[tuple[int, Any, frozenset[ObjectKey] | None]] = field(default_factory=list)
+
+    def register(self, read: Read) -> PendingRead | None:
+        """Record a read."""
+        self.reads.append(read)
+        self.received.append(len(self.api_server.received))
+        return self
+
+    def record_response(self, status: int, content: Any, keys: frozenset[ObjectKey] | None) -> None:
+        """Record a response."""
+        self.responses.append((status, content, keys))
+
+
+@pytest.fixture
+def observer(api_server: ApiServer) -> RecordingObserver:
+    return RecordingObserver(api_server)
+
+
+@pytest.fixture
+async def reader(start_run: Callable[..., Run], observer: RecordingObserver) -> Run:
+    return start_run(reads=observer)
+
+
+async def test_read_is_registered_before_it_is_sent(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer
+) -> None:
+    api_server.add(CM, name="cm", namespace="ns")
+    await reader.send("GET", CM)
+    assert observer.received == [0]
+    [read] = observer.reads
+    assert (read.verb, read.key, read.resource.gvk.kind) == ("get", ObjectKey("ns", "cm"), "ConfigMap")
+    await until(lambda: bool(observer.responses))
+    [(status, content, _)] = observer.responses
+    assert (status, content["metadata"]["name"]) == (200, "cm")
+
+
+async def test_missing_object_is_recorded(reader: Run, observer: RecordingObserver) -> None:
+    await reader.send("GET", CM)
+    await until(lambda: bool(observer.responses))
+    assert observer.responses == [(404, None, None)]
+
+
+@pytest.mark.parametrize("needs_keys", [False, True])
+async def test_list_is_recorded_with_selector_version_and_requested_keys(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer, *, needs_keys: bool
+) -> None:
+    observer.needs_keys = needs_keys
+    api_server.add(CM, name="cm", namespace="ns")
+    await reader.send("GET", f"{CONFIG_MAPS}?labelSelector=app%3Dweb")
+    await until(lambda: bool(observer.responses))
+    [read] = observer.reads
+    assert (read.verb, read.key, read.label_selector) == ("list", ObjectKey("ns", ""), "app=web")
+    [(_, content, keys)] = observer.responses
+    assert content["metadata"]["resourceVersion"] == "101"
+    assert keys == (frozenset({ObjectKey("ns", "cm")}) if needs_keys else None)
+
+
+async def test_watch_is_registered_with_its_start(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer
+) -> None:
+    await api_server.watch_events.put(b"")
+    await reader.send("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=7&fieldSelector=metadata.name%3Dcm")
+    [read] = observer.reads
+    assert (read.verb, read.key, read.start) == ("watch", ObjectKey("ns", "cm"), "7")
+
+
+async def test_interrupted_read_is_recorded_without_status(
+    reader: Run, observer: RecordingObserver, api_server: ApiServer
+) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    api_server.handlers["GET", CM] = cut
+    assert (await reader.send("GET", CM)).status >= 500
+    await until(lambda: bool(observer.responses))
+    assert observer.responses == [(0, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/version"),
+        ("GET", "/api/v1"),
+        ("GET", "/api/v1/namespaces/ns/pods/p/log"),
+        ("GET", "/api/v1/namespaces/ns/unknowns/x"),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("POST", CONFIG_MAPS),
+        ("DELETE", CM),
+    ],
+)
+async def test_other_requests_are_not_registered(
+    reader: Run, observer: RecordingObserver, method: str, target: str
+) -> None:
+    await reader.send(method, target, json={"metadata": {"name": "x"}} if method == "POST" else None)
+    assert observer.reads == []
+
+
+@pytest.mark.parametrize("path", [f"{CONFIG_MAPS}/old", CONFIG_MAPS])
+async def test_dependent_kind_in_read_is_reported_once(run: Run, api_server: ApiServer, path: str) -> None:
+    api_server.add(f"{CONFIG_MAPS}/old", ownerReferences=[REFERENCE])
+    api_server.add(f"{CONFIG_MAPS}/foreign", ownerReferences=[REFERENCE | {"uid": "x"}])
+    for _ in range(2):
+        await run.send("GET", path)
+    assert run.dependents == [(CONFIG_MAP, Ownership.OWNER_REFERENCE)]
+
+
+async def test_dependent_with_annotations_in_read_is_reported(run: Run, api_server: ApiServer) -> None:
+    api_server.add("/api/v1/namespaces/far/configmaps/old", annotations=BY_ANNOTATION)
+    await run.send("GET", "/api/v1/namespaces/far/configmaps")
+    assert run.dependents == [(CONFIG_MAP, Ownership.ANNOTATION)]
+
+
+async def test_object_that_only_mentions_owner_is_not_reported(run: Run, api_server: ApiServer) -> None:
+    api_server.add(f"{CONFIG_MAPS}/old", labels={"about": "uid-of-one"})
+    await run.send("GET", CONFIG_MAPS)
+    assert run.dependents == []
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+async def test_compressed_list_is_inspected(run: Run, api_server: ApiServer, cut: int) -> None:
+    items = [{"metadata": {"name": str(i), "uid": str(i), "ownerReferences": [REFERENCE]}} for i in range(50)]
+    packed = gzip.compress(json.dumps({"kind": "ConfigMapList", "items": items}).encode())
+    packed = packed[: len(packed) - cut]
+    api_server.respond("GET", CONFIG_MAPS, packed, Content_Encoding="gzip")
+    assert (await run.send("GET", CONFIG_MAPS, auto_decompress=False)).body == packed
+    assert run.dependents == ([] if cut else [(CONFIG_MAP, Ownership.OWNER_REFERENCE)])
+
+
+async def test_list_that_is_huge_after_decompression_is_not_inspected(run: Run, api_server: ApiServer) -> None:
+    item = {"metadata": {"name": "a", "uid": "a", "ownerReferences": [REFERENCE]}, "data": {"a": "x" * (64 << 20)}}
+    packed = gzip.compress(json.dumps({"kind": "ConfigMapList", "items": [item]}).encode())
+    api_server.respond("GET", CONFIG_MAPS, packed, Content_Encoding="gzip")
+    tracemalloc.start()
+    try:
+        assert (await run.send("GET", CONFIG_MAPS, auto_decompress=False)).body == packed
+        assert tracemalloc.get_traced_memory()[1] < 4 * MAX_INSPECTED_BYTES
+    finally:
+        tracemalloc.stop()
+    assert run.dependents == []
+
+
+async def test_list_beyond_limit_is_not_inspected(
+    run: Run, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rolecall.runner.proxy.server.MAX_INSPECTED_BYTES", 100)
+    for number in range(20):
+        api_server.add(f"{CONFIG_MAPS}/{number}", ownerReferences=[REFERENCE])
+    assert len((await run.send("GET", CONFIG_MAPS)).json()["items"]) == 20
+    assert run.dependents == []
