@@ -12,8 +12,8 @@ from tests.browser.windows import window
 from tests.integration.things import THING
 
 WINDOWS: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
-    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "light": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1300, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
 }
 SOON = PATIENCE * 1000
@@ -38,13 +38,27 @@ async def test_no_page_shuts_anybody_out(browser: Browser, site: Site, pictures:
         await expect(page.get_by_role("link", name="good")).to_be_visible(timeout=SOON)
         await look(page, pictures / f"objects-{kind}.png")
         await page.get_by_role("link", name="too-large").click()
-        await expect(page.get_by_role("heading", name="What wakes it")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Triggers")).to_be_visible()
         await look(page, pictures / f"object-{kind}.png")
         await page.locator("a[id^=run-]").first.click()
-        await expect(page.get_by_role("heading", name="What failed")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Failures")).to_be_visible()
         await expect(page.get_by_text("the size is above 100").first).to_be_visible()
         await expect(page.get_by_text("+  size: '200'")).to_be_visible()
         await look(page, pictures / f"run-{kind}.png")
+
+
+async def test_filters_take_a_quarter_of_the_first_screen_and_rows_one_line(browser: Browser, site: Site) -> None:
+    name = "a-name-of-sixty-characters-that-must-not-be-broken-in-lines"
+    await site.create(name)
+    async with window(browser, **WINDOWS["light"]) as page:
+        await page.goto(site.path())
+        await expect(page.get_by_role("link", name=name)).to_be_visible(timeout=SOON)
+        table = await page.locator("table.objects").bounding_box()
+        row = await page.locator("table.objects tbody tr").first.bounding_box()
+        assert table is not None
+        assert row is not None
+        assert table["y"] <= 900 / 4
+        assert row["height"] <= 40
 
 
 async def test_the_page_updates_itself_and_keeps_the_focus(browser: Browser, site: Site) -> None:
@@ -96,13 +110,13 @@ async def test_everything_works_without_javascript(browser: Browser, site: Site)
     await site.create("other")
     async with window(browser, java_script_enabled=False) as page:
         await page.goto(site.path())
-        await expect(page.get_by_text("Without JavaScript the page does not update by itself")).to_be_visible()
+        await expect(page.get_by_text("Without JavaScript, the page does not update by itself")).to_be_visible()
         await page.get_by_label("Name contains").fill(f"{site.world.namespace}/fir")
         await page.get_by_role("button", name="Show").click()
         await expect(page.get_by_role("link", name="first")).to_be_visible()
         await expect(page.get_by_role("link", name="other")).to_have_count(0)
         await page.get_by_role("link", name="failed", exact=True).click()
-        await expect(page.get_by_text("No object is like that.")).to_be_visible()
+        await expect(page.get_by_text("No object matches.")).to_be_visible()
         await page.go_back()
         await page.get_by_role("link", name="first").click()
         await page.locator("a[id^=run-]").first.click()
@@ -117,7 +131,7 @@ async def test_a_page_says_when_the_operator_does_not_answer(browser: Browser, s
     page = await context.new_page()
     await page.goto(site.path())
     await context.set_offline(True)
-    await expect(page.get_by_role("alert")).to_have_text("The operator does not answer. What you see is from before.")
+    await expect(page.get_by_role("alert")).to_have_text("The operator does not respond. This page is out of date.")
     await context.set_offline(False)
     await expect(page.get_by_role("alert")).to_be_hidden(timeout=SOON)
 

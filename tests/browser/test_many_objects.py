@@ -3,7 +3,7 @@
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, expect
 
-from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.server import dashboard_application
 from tests.browser.conftest import PATIENCE
 from tests.browser.windows import window
 from tests.integration.things import THING
@@ -23,7 +23,7 @@ async def test_ten_thousand_objects_are_leafed_through_searched_and_kept_up_to_d
     for number in range(OBJECTS):
         shown.bench.tell(THING, name=f"thing-{number:05}")
     rows = "table.objects tbody tr"
-    async with TestServer(page_application(shown.sources, OPEN)) as server, window(browser) as page:
+    async with TestServer(dashboard_application(shown.sources, OPEN)) as server, window(browser) as page:
         await page.goto(str(server.make_url("/")))
         await expect(page.get_by_role("heading", name=f"{OBJECTS} objects")).to_be_visible(timeout=SOON)
         assert 0 < await page.locator(rows).count() <= MOST_ROWS

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.dashboard.guard import Guard
-from rolecall.runner.dashboard.server import page_application, serving_dashboard
+from rolecall.runner.dashboard.server import dashboard_application, serving_dashboard
 from rolecall.runner.dashboard.views import Query, kind_id
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
@@ -168,7 +168,7 @@ async def test_no_text_controls_the_terminal() -> None:
 
 
 async def test_kind_is_named_with_or_without_its_group(shown: Shown) -> None:
-    async with served(page_application(shown.sources, OPEN)) as url:
+    async with served(dashboard_application(shown.sources, OPEN)) as url:
         for wanted in (THING.kind, kind_id(THING)):
             assert await asyncio.to_thread(PageClient(url).kind_id, wanted) == kind_id(THING)
         with pytest.raises(PageError, match=rf"^--kind Other: expected one of {kind_id(THING)}$"):
@@ -187,7 +187,7 @@ async def test_unreachable_page() -> None:
 
 async def test_token_is_read_from_its_file_each_time(shown: Shown, tmp_path: Path) -> None:
     guard, file = Guard(TokenReviewer(ApiServer()), is_on_loopback=False), tmp_path / "token"
-    async with served(page_application(shown.sources, guard)) as url:
+    async with served(dashboard_application(shown.sources, guard)) as url:
         client = PageClient(url, file)
         assert str(file) in await message(client)
         assert "needs --token-file" in await message(PageClient(url))
@@ -264,7 +264,7 @@ def test_url_is_checked_and_no_token_is_sent_in_the_clear(url: str, found: str) 
 async def url(shown: Shown) -> AsyncIterator[str]:
     shown.add_run(shown.bench.tell(THING))
     shown.bench.tell(THING, name="two")
-    async with served(page_application(shown.sources, OPEN)) as address:
+    async with served(dashboard_application(shown.sources, OPEN)) as address:
         yield address
 
 
@@ -327,7 +327,7 @@ async def test_changes_are_drawn_until_a_signal(
 async def test_lost_operator_is_reported_above_its_last_answer(terminal: tuple[int, int], shown: Shown) -> None:
     ours, theirs = terminal
     shown.bench.tell(THING)
-    async with served(page_application(shown.sources, OPEN)) as url:
+    async with served(dashboard_application(shown.sources, OPEN)) as url:
         process = await start(url, output=theirs)
         await drawn(ours, "default/one")
     await drawn(ours, "retrying: nothing")

@@ -1,5 +1,5 @@
-"""The live page: what the operator is doing, for people, and as JSON for programs.
+"""The dashboard: what the operator is doing, for people, and as JSON for programs.
 
-``--ui-bind-address`` serves it. It shows what stands in the work queues, the informers and the records, and can only
-read. ``views`` are what is shown, without a layout; ``server`` answers with them as HTML or as JSON.
+``--ui-bind-address`` serves it. It is read-only and shows the state of work queues, informers, and records. ``views``
+has the contents without a layout; ``server`` returns them as HTML or as JSON.
 """

@@ -1,7 +1,7 @@
-"""What protects the page: who may read it, from where, and what a browser may do with it.
+"""Protects the dashboard: who may read it, from where, and what a browser may do with it.
 
-On a loopback address the request must name a loopback host: a web site whose name was made to lead there cannot read
-the page. Everywhere else a token is needed.
+On a loopback address, the request must name a loopback host, so that a web site whose name resolves to this machine
+can't read the dashboard. Everywhere else, a token is needed.
 """
 
 import ipaddress
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from rolecall.runner.serving.authentication import TokenReviewer, refusal
 
 ACCESS_PATH: Final = "/ui"
-"""The path for which a client needs the permission ``get``, whichever page it asks for."""
+"""The path for which a client needs the permission ``get``, for any page."""
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Lets requests through that may read the page; without a reviewer no token is needed."""
+    """Accepts requests that may read the dashboard; without a reviewer, no token is needed."""
 
     reviewer: TokenReviewer | None
     is_on_loopback: bool
@@ -48,21 +48,19 @@ class Guard:
     def protect(self, application: web.Application) -> None:
         """Protect an application."""
         application.on_response_prepare.append(_add_headers)
-        application.middlewares.append(self._middleware())
 
-    def _middleware(self) -> Middleware:
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             refused = await self._refusal(request)
             return refused if refused is not None else await handler(request)
 
-        return check
+        application.middlewares.append(check)
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         if request.method not in _METHODS:
-            return web.Response(status=405, text="The page can only be read\n", headers={"Allow": ", ".join(_METHODS)})
+            return web.Response(status=405, text="The dashboard is read-only\n", headers={"Allow": ", ".join(_METHODS)})
         if self.is_on_loopback and not is_loopback(_host_of(request)):
-            return web.Response(status=421, text="The page is served on loopback: use localhost as its host\n")
+            return web.Response(status=421, text="The dashboard is served on loopback: use localhost as its host\n")
         if self.reviewer is None:
             return None
         return await refusal(request, self.reviewer, ACCESS_PATH, takes_password=True)

@@ -1,8 +1,6 @@
-"""Views as HTML.
+"""Views as HTML, and the addresses of the pages.
 
-Every text is escaped. There are no inline scripts and styles, because the policy of the page forbids them.
-
-The addresses of the pages: which there are, and what a query string asks for.
+Every string is escaped. There are no inline scripts and styles, because the page's policy forbids them.
 """
 
 import hashlib
@@ -18,14 +16,26 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from rolecall.kube.quantities import format_duration
-from rolecall.runner.dashboard.views import SHAPES, Query, State, ago, until, utc
+from rolecall.runner.dashboard.views import SHAPES, Query, RowView, State, ago, until, utc
 
 NO_NAMESPACE: Final = "-"
-"""Stands for the namespace of a cluster-scoped object; no namespace is called so."""
+"""Replaces the namespace of a cluster-scoped object in paths; it isn't a valid name of a namespace."""
 
-_LONGEST: Final = 253
-_SORTS: Final = ("name", "recent")
-_MOST_DIGITS: Final = 6
+STATIC_TYPES: Final = {
+    "style.css": "text/css",
+    "page.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "htmx.LICENSE": "text/plain",
+    "icon.svg": "image/svg+xml",
+}
+"""The static files and their types."""
+
+UPDATE_SECONDS: Final = 2
+_MAX_LENGTH: Final = 253
+_MAX_DIGITS: Final = 6
+_HERE: Final = Path(__file__).parent
+_POLLED: Final = {"objects": "object_list.html", "object": "object_details.html"}
+"""The template of the part of each page that updates itself."""
 
 
 def object_path(kind: str, namespace: str, name: str) -> str:
@@ -54,30 +64,23 @@ def list_path(query: Query, **changes: str | int) -> str:
 
 
 def query_of(values: Mapping[str, str]) -> Query:
-    """Return what a query string asks for; what it says wrong counts as not said."""
+    """Return the query in a query string; invalid values are ignored."""
     state, sort, page = (values.get(name, "") for name in ("state", "sort", "page"))
-    is_number = page.isascii() and page.isdigit() and len(page) <= _MOST_DIGITS
+    is_number = page.isascii() and page.isdigit() and len(page) <= _MAX_DIGITS
     return Query(
-        kind=values.get("kind", "")[:_LONGEST],
-        namespace=values.get("namespace", "")[:_LONGEST],
+        kind=values.get("kind", "")[:_MAX_LENGTH],
+        namespace=values.get("namespace", "")[:_MAX_LENGTH],
         state=state if state in list(State) else "",
-        text=values.get("q", "").strip()[:_LONGEST],
-        sort=sort if sort in _SORTS else "name",
+        text=values.get("q", "").strip()[:_MAX_LENGTH],
+        sort=sort if sort in ("name", "recent") else "name",
         page=max(1, int(page)) if is_number else 1,
     )
 
 
-STATIC_TYPES: Final = {
-    "style.css": "text/css",
-    "page.js": "text/javascript",
-    "htmx.min.js": "text/javascript",
-    "htmx.LICENSE": "text/plain",
-    "icon.svg": "image/svg+xml",
-}
-"""The files that the page consists of besides its HTML."""
-
-UPDATE_SECONDS: Final = 2
-_HERE: Final = Path(__file__).parent
+def own_cause(cause: str, row: RowView) -> str:
+    """Return a cause without the name of the object that it is shown next to."""
+    name = f"{row.namespace}/{row.name}" if row.namespace else row.name
+    return cause.removeprefix(f"{row.kind_name} {name}").removeprefix(":").strip() or cause
 
 
 @cache
@@ -88,7 +91,7 @@ def static_file(name: str) -> bytes:
 
 @cache
 def static_path(name: str) -> str:
-    """Return the path of a static file; it changes when the file does."""
+    """Return the path of a static file; it changes with the content."""
     return f"/static/{name}?v={hashlib.sha256(static_file(name)).hexdigest()[:12]}"
 
 
@@ -116,12 +119,18 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {"ago": self._ago, "until": self._until, "took": format_duration, "utc": utc}
+        environment.filters |= {
+            "ago": lambda seconds: ago(seconds, self.now()),
+            "until": lambda seconds: until(seconds, self.now()),
+            "duration": format_duration,
+            "utc": utc,
+        }
         environment.globals |= {
             "object_path": object_path,
             "run_path": run_path,
             "list_path": list_path,
             "static_path": static_path,
+            "own_cause": own_cause,
             "shapes": SHAPES,
             "states": list(State),
             "update_seconds": UPDATE_SECONDS,
@@ -129,22 +138,16 @@ class Pages:
         self._environment = environment
 
     def fragment(self, name: str, address: str, view: Any) -> Fragment:
-        """Return what updates itself on a page, from ``address``."""
-        inner = self._environment.get_template(f"{name}_live.html").render(view=view)
+        """Return the part of a page that updates itself from ``address``."""
+        inner = self._environment.get_template(_POLLED[name]).render(view=view)
         tag = f'"{hashlib.sha256(inner.encode()).hexdigest()[:32]}"'
-        live = self._environment.get_template("live.html").render(inner=Markup(inner), address=address, tag=tag)  # noqa: S704 - a rendered template
-        return Fragment(Markup(live), tag)  # noqa: S704 - a rendered template
+        polled = self._environment.get_template("polled.html").render(inner=Markup(inner), address=address, tag=tag)  # noqa: S704 - a rendered template
+        return Fragment(Markup(polled), tag)  # noqa: S704 - a rendered template
 
-    def page(self, name: str, view: Any, live: Markup | None = None) -> str:
+    def page(self, name: str, view: Any, polled: Markup | None = None) -> str:
         """Return a whole page."""
-        return self._environment.get_template(f"{name}.html").render(view=view, live=live)
+        return self._environment.get_template(f"{name}.html").render(view=view, polled=polled)
 
     def message(self, title: str, text: str) -> str:
-        """Return a page that says only this."""
+        """Return a page with a message."""
         return self._environment.get_template("message.html").render(title=title, text=text)
-
-    def _ago(self, seconds: float) -> str:
-        return ago(seconds, self.now())
-
-    def _until(self, seconds: float) -> str:
-        return until(seconds, self.now())

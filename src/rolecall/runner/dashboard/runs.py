@@ -1,6 +1,6 @@
-"""One run as a waterfall: its tasks and their requests, each with its place in the time of the run.
+"""One run as a waterfall: its tasks and requests, each with its position in the run's time.
 
-The records that the page shows: masked and read back in a thread, and kept for a while, for they do not change.
+Records are masked and read back in a thread, and cached for a while, because they don't change.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.timeline import RunTimeline, TimelineRequest, TimelineTask, as_yaml, timeline_of
 from rolecall.system.blocking_work import run_in_thread
 
-MOST_REQUESTS: Final = 1000
-MOST_TASKS: Final = 1000
-MOST_LINES: Final = 300
-"""How many lines of the diffs of a request are shown, and of a status."""
+MAX_REQUESTS: Final = 1000
+MAX_TASKS: Final = 1000
+MAX_LINES: Final = 300
+"""The number of shown lines of the diffs of a request, and of a status."""
 
 _WHOLE: Final = 1000
 
@@ -35,8 +35,8 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
     head, end, timeline = record.head, record.end, timeline_of(record)
     metadata = head["object"].get("metadata", {})
     scale = _Scale.of(head["started"], end["seconds"], timeline)
-    room = _Room(MOST_REQUESTS)
-    tasks = tuple(room.task(task, scale) for task in timeline.tasks[:MOST_TASKS])
+    room = _Room(MAX_REQUESTS)
+    tasks = tuple(room.task(task, scale) for task in timeline.tasks[:MAX_TASKS])
     watch = head["watch"]
     return RunView(
         replica=replica_view(sources),
@@ -57,7 +57,7 @@ def run_view(sources: Sources, kind: Kind, record: StoredRecord) -> RunView:
         status=_cut(as_yaml(end["status"])) if end["status"] else (),
         tasks=tasks,
         other_requests=room.requests(timeline.rest, scale),
-        left_out=max(0, len(record.exchanges) - MOST_REQUESTS),
+        left_out=max(0, len(record.exchanges) - MAX_REQUESTS),
     )
 
 
@@ -77,7 +77,7 @@ class _Scale:
         return cls(start, max([seconds, *ends, 0.001]))
 
     def span(self, started: str, seconds: float) -> Span | None:
-        """Return the place of something, None if it is not known when it was."""
+        """Return the position of a task or request, None if its start is unknown."""
         begin = _seconds(started)
         if begin is None:
             return None
@@ -87,7 +87,7 @@ class _Scale:
 
 @dataclass(slots=True)
 class _Room:
-    """Makes the views of tasks and requests, as long as there is room for requests."""
+    """Makes the views of tasks and requests, up to a number of requests."""
 
     left: int
 
@@ -125,8 +125,8 @@ def _request(request: TimelineRequest, scale: _Scale) -> RequestView:
 
 
 def _cut(lines: list[str]) -> tuple[str, ...]:
-    left = len(lines) - MOST_LINES
-    return (*lines[:MOST_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
+    left = len(lines) - MAX_LINES
+    return (*lines[:MAX_LINES], f"… {left} more lines") if left > 0 else tuple(lines)
 
 
 def _seconds(text: str) -> float | None:
@@ -138,16 +138,16 @@ def _seconds(text: str) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-MOST_STORED: Final = 8
+MAX_STORED: Final = 8
 
 
 @dataclass(slots=True)
-class Stories:
-    """Reads the records in memory, one at a time: whoever asks for many must not keep the operator from its work."""
+class RecordCache:
+    """Reads records in memory, one at a time: a client that requests many must not delay the operator's work."""
 
     recorder: Recorder | None
     _stored: OrderedDict[tuple[str, ObjectKey, str], StoredRecord] = field(default_factory=OrderedDict)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def last(self, kind: Kind, key: ObjectKey) -> StoredRecord | None:
         """Return the record of the last run of an object, None if there is none."""
@@ -155,7 +155,7 @@ class Stories:
         return await self._read(kind, records[-1]) if records else None
 
     async def run(self, kind: Kind, key: ObjectKey, ident: str) -> StoredRecord | None:
-        """Return the record of a run, None if there is none, or if it is in memory no more."""
+        """Return the record of a run, None if there is none or if it was dropped from memory."""
         found = next((record for record in self._records(kind, key) if record.ident == ident), None)
         return await self._read(kind, found) if found is not None else None
 
@@ -164,13 +164,13 @@ class Stories:
 
     async def _read(self, kind: Kind, record: RunRecord) -> StoredRecord | None:
         place = kind.id, record.key, record.ident
-        async with self._turn:
+        async with self._lock:
             if place not in self._stored and self.recorder is not None:
-                # It may have been dropped while others had their turn.
+                # It may have been dropped while other records were read.
                 if not any(each is record for each in self._records(kind, record.key)):
                     return None
                 document = await self.recorder.document(kind.watched.watch, record)
                 self._stored[place] = await run_in_thread(partial(read_text, document.text, Path(record.ident)))
-                while len(self._stored) > MOST_STORED:
+                while len(self._stored) > MAX_STORED:
                     self._stored.popitem(last=False)
             return self._stored[place]

@@ -1,8 +1,8 @@
-"""Answers with the pages, as HTML or, for ``?format=json`` and clients that accept only that, as JSON.
+"""Serves the pages, as HTML or, for ``?format=json`` and clients that accept only that, as JSON.
 
-A page asks for its live part again every two seconds, with the tag of what it has: if nothing has changed the answer is
-304, without a body. That needs no connection that stays open, so it works behind every proxy and through
-``kubectl port-forward``, and a client that goes away leaves nothing behind.
+A page requests its changing part every two seconds, with the tag of its current content: if nothing has changed, the
+response is 304, without a body. No connection stays open, so this works behind every proxy and through
+``kubectl port-forward``, and a client that disconnects leaves nothing behind.
 """
 
 import json
@@ -21,16 +21,16 @@ from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.dashboard.guard import Guard, is_loopback
 from rolecall.runner.dashboard.html import NO_NAMESPACE, STATIC_TYPES, Pages, query_of, static_file
 from rolecall.runner.dashboard.objects import Lists, object_view
-from rolecall.runner.dashboard.runs import Stories, run_view
+from rolecall.runner.dashboard.runs import RecordCache, run_view
 from rolecall.runner.dashboard.sources import Kind, ObjectNote, Sources
 from rolecall.runner.dashboard.views import ListView, ObjectView, RunView, to_json
 from rolecall.runner.serving.authentication import TokenReviewer
 from rolecall.runner.serving.metrics import OperatorMetrics
-from rolecall.runner.serving.servers import Address, parse_address, serve, serving_tls
+from rolecall.runner.serving.servers import parse_address, serve, serving_tls
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
-logger = get_logger("page")
+logger = get_logger("dashboard")
 
 FLAG: Final = "--ui-bind-address"
 _HTML: Final = "text/html"
@@ -40,43 +40,35 @@ _HTML: Final = "text/html"
 async def serving_dashboard(
     settings: Settings, client: Client, metrics: OperatorMetrics, sources: Sources
 ) -> AsyncIterator[int]:
-    """Serve the page as the settings say, and yield its port.
+    """Serve the dashboard at the address in the settings, and yield its port.
 
-    Raise ConfigurationError if the operator cannot listen there, or if others could read the page without a token.
+    Raise ConfigurationError if the operator can't listen there, or if others could read the dashboard without a token.
     """
     address = parse_address(settings.ui_bind_address, FLAG)
     if address is None:
         raise ConfigurationError(f"{FLAG}: expected an address, found {settings.ui_bind_address!r}")
     on_loopback = is_loopback(address.host)
     if not on_loopback and not (settings.metrics_secure and settings.metrics_require_rbac):
-        raise ConfigurationError(_too_open(address))
+        raise ConfigurationError(
+            f"{FLAG}: others can reach {str(address)!r}, and the dashboard shows what roles work with: listen on "
+            f"loopback, as in '127.0.0.1:{address.port}', which 'kubectl port-forward' reaches, or give "
+            "--metrics-secure and --metrics-require-rbac, so that a token is needed"
+        )
     async with AsyncExitStack() as stack:
         tls = await stack.enter_async_context(serving_tls(settings, metrics))
         reviewer = TokenReviewer(client) if settings.metrics_require_rbac else None
-        application = page_application(sources, Guard(reviewer, on_loopback))
+        application = dashboard_application(sources, Guard(reviewer, on_loopback))
         port = await stack.enter_async_context(serve(application, address, tls))
-        url = f"{'https' if tls else 'http'}://{_shown(address.host)}:{port}/"
-        logger.info("Serving the dashboard", url=url)
+        host = f"[{address.host}]" if ":" in address.host else address.host or "localhost"
+        logger.info("Serving the dashboard", url=f"{'https' if tls else 'http'}://{host}:{port}/")
         yield port
 
 
-def _too_open(address: Address) -> str:
-    return (
-        f"{FLAG}: others can reach {str(address)!r}, and the page shows what roles work with: listen on loopback, as "
-        f"in '127.0.0.1:{address.port}', which 'kubectl port-forward' reaches, or give --metrics-secure and "
-        "--metrics-require-rbac, so that a token is needed"
-    )
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host or "localhost"
-
-
-def page_application(sources: Sources, guard: Guard) -> web.Application:
+def dashboard_application(sources: Sources, guard: Guard) -> web.Application:
     """Return the application that serves the pages."""
     application = web.Application()
     guard.protect(application)
-    handlers = _Handlers(sources, Lists(sources), Stories(sources.recorder))
+    handlers = _Handlers(sources, Lists(sources), RecordCache(sources.recorder))
     application.router.add_get("/", handlers.objects)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}", handlers.object)
     application.router.add_get("/kinds/{kind}/{namespace}/{name}/runs/{run}", handlers.run)
@@ -88,25 +80,29 @@ def page_application(sources: Sources, guard: Guard) -> web.Application:
 class _Handlers:
     sources: Sources
     lists: Lists
-    stories: Stories
+    records: RecordCache
     pages: Pages = field(default_factory=Pages)
 
     async def objects(self, request: web.Request) -> web.Response:
-        view = await self.lists.answer(query_of(request.query))
+        view = await self.lists.view(query_of(request.query))
         return await self._answer(request, "objects", view)
 
     async def object(self, request: web.Request) -> web.Response:
         found = self._find(request)
         if found is None:
-            return self._missing(request, "There is no such object", "It is gone, or this operator does not watch it.")
-        last = await self.stories.last(found[0], found[1].key)
+            return self._missing(
+                request, "There is no such object", "It was deleted, or this operator does not watch it."
+            )
+        last = await self.records.last(found[0], found[1].key)
         return await self._answer(request, "object", object_view(self.sources, *found, last))
 
     async def run(self, request: web.Request) -> web.Response:
         found = self._find(request)
-        record = await self.stories.run(found[0], found[1].key, request.match_info["run"]) if found else None
+        record = await self.records.run(found[0], found[1].key, request.match_info["run"]) if found else None
         if found is None or record is None:
-            text = "Memory keeps the last runs of an object, as far as --record-memory goes; --record-dir keeps more."
+            text = (
+                "Memory keeps the last runs of an object, within the limit of --record-memory; --record-dir keeps more."
+            )
             return self._missing(request, "There is no record of this run", text)
         view = await run_in_thread(partial(run_view, self.sources, found[0], record))
         if _wants_json(request):
@@ -118,7 +114,7 @@ class _Handlers:
         name = request.match_info["file"]
         if name not in STATIC_TYPES:
             raise web.HTTPNotFound
-        headers = {"Cache-Control": "private, max-age=86400"}  # the address has a digest of the file
+        headers = {"Cache-Control": "private, max-age=86400"}  # the path has a digest of the file
         return web.Response(body=static_file(name), content_type=STATIC_TYPES[name], charset="utf-8", headers=headers)
 
     def _find(self, request: web.Request) -> tuple[Kind, ObjectNote] | None:
@@ -131,8 +127,8 @@ class _Handlers:
     async def _answer(self, request: web.Request, name: str, view: ListView | ObjectView) -> web.Response:
         if _wants_json(request):
             return _json(view)
-        is_part = request.query.get("part") == "live"
-        address = str(request.rel_url.update_query(part="live"))
+        is_part = request.query.get("part") == "polled"
+        address = str(request.rel_url.update_query(part="polled"))
         fragment = await run_in_thread(partial(self.pages.fragment, name, address, view))
         if is_part and request.headers.get("If-None-Match") == fragment.tag:
             return web.Response(status=304, headers={"ETag": fragment.tag})
@@ -142,8 +138,8 @@ class _Handlers:
     def _missing(self, request: web.Request, title: str, text: str) -> web.Response:
         if _wants_json(request):
             return web.json_response({"error": f"{title}. {text}"}, status=404)
-        # A page that shows something which has gone meanwhile loads itself again, and then says so.
-        headers = {"HX-Refresh": "true"} if request.query.get("part") == "live" else {}
+        # A page whose object has been deleted reloads itself, and then reports this.
+        headers = {"HX-Refresh": "true"} if request.query.get("part") == "polled" else {}
         return web.Response(text=self.pages.message(title, text), content_type=_HTML, status=404, headers=headers)
 
 

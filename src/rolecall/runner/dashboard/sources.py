@@ -1,9 +1,8 @@
-"""Where the page looks: the parts of a running operator, of which it only reads.
+"""The sources of the dashboard: the parts of a running operator, read-only, and a note about each object.
 
-What the page remembers of each object, because informers keep no objects: its conditions without their messages.
-
-A note is a few hundred bytes. It is made when an informer tells of a change, so that a list of ten thousand objects
-reads no objects. Messages are left out: an object's own may hold a secret that only its record masks.
+Informers keep no objects, so the dashboard keeps a note of each, of a few hundred bytes: its conditions without their
+messages, which may contain a secret that only the record of a run masks. A note is made when an informer reports a
+change, so a list of ten thousand objects reads no objects.
 """
 
 import sys
@@ -28,15 +27,15 @@ from rolecall.runner.reconcile.context import is_paused
 from rolecall.runner.reconcile.status import conditions_of
 from rolecall.runner.record.recorder import Recorder
 
-MOST_CONDITIONS: Final = 32
-_LONGEST: Final = 200
+MAX_CONDITIONS: Final = 32
+_MAX_LENGTH: Final = 200
 _GOOD: Final = frozenset({("Successful", "True"), ("Ready", "True")})
 _CERTAINLY_BAD: Final = frozenset({("Failure", "True"), ("Stalled", "True")})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition as it stands in the status."""
+    """A condition in the status."""
 
     type: str
     status: str
@@ -46,7 +45,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ObjectNote:
-    """What is known of an object; ``verdict`` is that of its conditions."""
+    """The known state of an object; ``verdict`` is that of its conditions."""
 
     key: ObjectKey
     generation: int
@@ -59,7 +58,7 @@ class ObjectNote:
     def of(cls, key: ObjectKey, obj: RawObject) -> "ObjectNote":
         """Return the note of an object."""
         status = obj.get("status")
-        found = conditions_of(status if isinstance(status, dict) else {})[:MOST_CONDITIONS]
+        found = conditions_of(status if isinstance(status, dict) else {})[:MAX_CONDITIONS]
         conditions = tuple(_condition(each) for each in found)
         return cls(key, generation_of(obj), verdict_of(conditions), conditions, is_paused(obj), is_being_deleted(obj))
 
@@ -69,11 +68,11 @@ def _condition(raw: dict[str, Any]) -> Condition:
 
 
 def _text(value: object) -> str:
-    return sys.intern(str(value)[:_LONGEST]) if isinstance(value, str) else ""
+    return sys.intern(str(value)[:_MAX_LENGTH]) if isinstance(value, str) else ""
 
 
 def verdict_of(conditions: tuple[Condition, ...]) -> State:
-    """Return what conditions say together: a failure first, then a success, else nothing yet."""
+    """Return the state that conditions report: a failure first, then a success, else pending."""
     found = {(each.type, each.status) for each in conditions}
     if found & _CERTAINLY_BAD:
         return State.FAILED
@@ -104,7 +103,7 @@ class KindNotes:
         return self._notes.get((key.namespace, key.name))
 
     def on_change(self, change: Change) -> None:
-        """Take note of a change."""
+        """Record a change."""
         place = change.key.namespace, change.key.name
         if change.new is None or not self.selector.matches(change.new.labels):
             self._remove(place)
@@ -119,7 +118,7 @@ class KindNotes:
 
 
 class WatchedKind(Protocol):
-    """One watch at work; ``rolecall.runner.watch_controller.WatchController`` is one."""
+    """A running watch; the operator's are ``rolecall.runner.watch_controller.WatchController``."""
 
     @property
     def watch(self) -> Watch:
@@ -135,10 +134,10 @@ class WatchedKind(Protocol):
 
     @property
     def followed_dependents(self) -> frozenset[tuple[GVK, Ownership]]:
-        """The kinds of dependents that have been seen."""
+        """The kinds of dependents that runs have created."""
 
     def reads_of(self, key: ObjectKey) -> tuple[Target, ...]:
-        """Return what wakes an object because its runs have read it."""
+        """Return what triggers an object because its runs have read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What there is to look at; without a recorder runs are not recorded."""
+    """The parts of an operator; without a recorder, runs aren't recorded."""
 
     version: str
     kinds: tuple[Kind, ...]
@@ -186,5 +185,5 @@ class Sources:
         return monotonic - clock.monotonic() + clock.now()
 
     def is_mine(self, gvk: GVK, key: ObjectKey) -> bool:
-        """Return whether this replica reconciles an object, or would if it worked."""
+        """Return whether this replica reconciles an object, or would if it were leading."""
         return self.shards is None or self.shards.accepts(gvk)(key)

@@ -1,8 +1,6 @@
-"""What the pages show, as plain values: the same for the HTML page, its JSON, and programs that read that.
+"""The contents of the pages as plain values: the same for HTML, JSON, and programs that read the JSON.
 
-Times are seconds since the epoch. Texts may come from anybody who can write an object: whoever shows them escapes them.
-
-How times and states read, on the page and in a terminal.
+Times are seconds since the epoch. Strings may come from anyone who can write an object, so renderers must escape them.
 """
 
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,7 +12,7 @@ from rolecall.kube.references import GVK
 
 
 class State(StrEnum):
-    """What there is to say first about an object."""
+    """The state of an object, most important first."""
 
     RUNNING = "running"
     FAILED = "failed"
@@ -26,7 +24,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """The operator that answers; ``text`` says in a sentence what it may do."""
+    """The operator that responds; ``text`` describes its role."""
 
     version: str
     text: str
@@ -34,13 +32,13 @@ class ReplicaView:
     runs: int
     most_runs: int | None
     shards: tuple[int, ...] | None
-    """The shards that it holds, None if the work is not divided."""
+    """The shards that it holds, None if replicas don't share the work."""
     shard_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class KindView:
-    """A watched kind, how many of its objects are in which state, and its work queue."""
+    """A watched kind, the number of its objects in each state, and its work queue."""
 
     id: str
     kind: str
@@ -53,12 +51,12 @@ class KindView:
     running: int
     workers: int
     trouble: str
-    """Why its objects cannot be listed, empty if they can."""
+    """Why its objects can't be listed, empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitView:
-    """What an object waits for; ``until`` is a time, or None if it is not known."""
+    """What an object waits for; ``until`` is a time, or None if it is unknown."""
 
     text: str
     until: float | None = None
@@ -67,7 +65,7 @@ class WaitView:
 
 @dataclass(frozen=True, slots=True)
 class RunLineView:
-    """A run in one line; ``has_record`` says whether it can be looked at."""
+    """A run in one line; ``has_record`` is whether it has a page."""
 
     id: str
     started: float
@@ -94,7 +92,7 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to list: a kind by its ID, a namespace, a state, a part of the name; ``page`` counts from 1."""
+    """A query: a kind by its ID, a namespace, a state, a part of the name; ``page`` counts from 1."""
 
     kind: str = ""
     namespace: str = ""
@@ -106,7 +104,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ListView:
-    """The kinds, and one page of the objects that were asked for."""
+    """The kinds, and one page of the matching objects."""
 
     replica: ReplicaView
     kinds: tuple[KindView, ...]
@@ -128,8 +126,8 @@ class ConditionView:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeView:
-    """Something whose changes reconcile an object, and how the two belong together."""
+class TriggerView:
+    """Something whose changes reconcile an object, and their relation."""
 
     what: str
     how: str
@@ -148,14 +146,14 @@ class ObjectView:
     """Whether this replica reconciles it."""
     conditions: tuple[ConditionView, ...]
     runs: tuple[RunLineView, ...]
-    wakes: tuple[WakeView, ...]
+    triggers: tuple[TriggerView, ...]
     more_reads: int
-    """How many things that were read are not in ``wakes``, because there are many."""
+    """The number of reads that are left out of ``triggers``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When something was, in thousandths of the whole run."""
+    """A period, in thousandths of the whole run."""
 
     start: int
     length: int
@@ -193,7 +191,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run, as its record tells it."""
+    """One run, from its record."""
 
     replica: ReplicaView
     kind: str
@@ -215,7 +213,7 @@ class RunView:
     tasks: tuple[TaskView, ...]
     other_requests: tuple[RequestView, ...]
     left_out: int
-    """How many requests are not shown, because there are many."""
+    """The number of requests that are left out."""
 
 
 def kind_id(gvk: GVK) -> str:
@@ -233,7 +231,7 @@ def to_json(view: Any) -> Any:
 
 
 def in_json(name: str) -> str:
-    """Return the name that a field has in JSON."""
+    """Return the name of a field in JSON."""
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))
 
@@ -246,26 +244,26 @@ SHAPES: Final = {
     State.PENDING: "○",
     State.SUCCEEDED: "✓",
 }
-"""What tells states apart for those who see no colours, besides their words."""
+"""Shapes that distinguish states without colors."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEP: Final = 10
 
 
 def ago(seconds: float, now: float) -> str:
-    """Return how long ago a time was."""
+    """Return the time since a point in time."""
     passed = now - seconds
     return "just now" if passed < _STEP else f"{_rounded(passed)} ago"
 
 
 def until(seconds: float, now: float) -> str:
-    """Return how far away a time is."""
+    """Return the time until a point in time."""
     left = seconds - now
     return "now" if left < 1 else f"in {_rounded(left)}"
 
 
 def _rounded(seconds: float) -> str:
-    """Return a time in one unit: a page that changed with every second would always be new."""
+    """Return a duration in one unit, rounded, so that the page doesn't change every second."""
     if seconds < _MINUTE:
         return f"{max(1, int(seconds)) if seconds < _STEP else int(seconds) // _STEP * _STEP} s"
     if seconds < _HOUR:

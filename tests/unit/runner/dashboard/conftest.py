@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import RawObject
 from rolecall.runner.dashboard.guard import Guard
-from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.sources import Kind, Sources
 from rolecall.runner.proxy import Exchange
 from rolecall.runner.record.memory import RecordMemory, RunHistory
@@ -53,7 +53,7 @@ class Shown:
 
     async def get(self, path: str, guard: Guard = OPEN, **headers: str) -> tuple[int, str]:
         """Return the status and the text of an answer."""
-        async with TestClient(TestServer(page_application(self.sources, guard))) as client:
+        async with TestClient(TestServer(dashboard_application(self.sources, guard))) as client:
             response = await client.get(path, headers=headers)
             return response.status, await response.text()
 

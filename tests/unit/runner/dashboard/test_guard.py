@@ -4,7 +4,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rolecall.runner.dashboard.guard import HEADERS, Guard, is_loopback
-from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.serving.authentication import TokenReviewer
 from tests.unit.runner.dashboard.conftest import Shown
 from tests.unit.runner.serving.test_authentication import ApiServer
@@ -13,7 +13,7 @@ from tests.unit.runner.serving.test_authentication import ApiServer
 @pytest.mark.parametrize("path", ["/", "/static/style.css", "/nothing", "/kinds/A/b/c"])
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 async def test_every_answer_has_the_strict_policy(shown: Shown, path: str, host: str) -> None:
-    async with TestClient(TestServer(page_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+    async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
         response = await client.get(path, headers={"Host": host})
         assert HEADERS.items() <= dict(response.headers).items()
         policy = response.headers["Content-Security-Policy"]
@@ -23,7 +23,7 @@ async def test_every_answer_has_the_strict_policy(shown: Shown, path: str, host:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
 async def test_nothing_can_be_written(shown: Shown, method: str) -> None:
-    async with TestClient(TestServer(page_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
+    async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
         response = await client.request(method, "/")
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
 
@@ -80,7 +80,7 @@ async def test_where_a_token_is_needed_it_may_be_the_password(
 
 async def test_a_browser_is_told_to_ask_for_it(shown: Shown) -> None:
     guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
-    async with TestClient(TestServer(page_application(shown.sources, guard))) as client:
+    async with TestClient(TestServer(dashboard_application(shown.sources, guard))) as client:
         response = await client.get("/")
         assert response.headers["WWW-Authenticate"].startswith("Basic ")
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]

@@ -1,14 +1,23 @@
-// Says when the operator does not answer any more, because a page that stands still looks like one where nothing happens.
+// Warns when the operator does not respond, and keeps opened details open when a part of the page is replaced.
 "use strict";
 document.getElementById("plain").hidden = true;
-function told(isStale) {
+function setStale(isStale) {
   document.getElementById("stale").hidden = !isStale;
 }
 for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
-  document.addEventListener(name, () => told(true));
+  document.addEventListener(name, () => setStale(true));
 }
 document.addEventListener("htmx:beforeOnLoad", (event) => {
   if (event.detail.xhr.status < 400) {
-    told(false);
+    setStale(false);
+  }
+});
+let opened = [];
+document.addEventListener("htmx:beforeSwap", () => {
+  opened = Array.from(document.querySelectorAll("details[id][open]"), (each) => each.id);
+});
+document.addEventListener("htmx:afterSwap", () => {
+  for (const id of opened) {
+    document.getElementById(id)?.setAttribute("open", "");
   }
 });

@@ -1,4 +1,4 @@
-"""Objects and runs as pages: what they show, that hostile texts stay texts, and that no secret comes through."""
+"""Pages of objects and runs: their contents, escaping of hostile strings, and masking of secrets."""
 
 import base64
 import re
@@ -12,7 +12,7 @@ from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import ReferenceType, Trigger
 from rolecall.runner.dashboard.html import object_path, run_path
-from rolecall.runner.dashboard.server import page_application
+from rolecall.runner.dashboard.server import dashboard_application
 from rolecall.runner.dashboard.views import kind_id
 from rolecall.runner.record.run_record import Ending
 from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
@@ -41,12 +41,12 @@ class Elements(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember an element."""
+        """Collect an element."""
         self.found.append((tag, dict(attrs)))
 
 
 def check_policy(text: str) -> None:
-    """Assert that a page has nothing that its policy forbids, and that it says which language it is in."""
+    """Assert that a page has nothing that its policy forbids."""
     found = Elements(text).found
     for tag, attributes in found:
         assert not [name for name in attributes if name == "style" or name.startswith("on")], tag
@@ -58,7 +58,7 @@ def check_policy(text: str) -> None:
 
 @pytest.fixture
 def failed(shown: Shown) -> Shown:
-    """Give an object whose run has read a Secret, has written what was in it, and failed with it."""
+    """Return an object whose run has read a Secret, written its value, and failed with it."""
     encoded = base64.b64encode(PLANTED.encode()).decode()
     secret = {"kind": "Secret", "metadata": {"name": "s"}, "data": {"password": encoded}}
     message = f"cannot use {PLANTED}"
@@ -72,7 +72,7 @@ def failed(shown: Shown) -> Shown:
     return shown
 
 
-@pytest.mark.parametrize("path", ["/", PATH, RUN, f"{PATH}?part=live", "/?format=json", f"{PATH}?format=json"])
+@pytest.mark.parametrize("path", ["/", PATH, RUN, f"{PATH}?part=polled", "/?format=json", f"{PATH}?format=json"])
 async def test_no_page_shows_a_secret(failed: Shown, path: str) -> None:
     status, text = await failed.get(path)
     assert status == 200
@@ -80,18 +80,18 @@ async def test_no_page_shows_a_secret(failed: Shown, path: str) -> None:
     assert base64.b64encode(PLANTED.encode()).decode() not in text
 
 
-async def test_a_message_is_shown_as_the_record_has_it(failed: Shown) -> None:
+async def test_message_is_masked_as_in_the_record(failed: Shown) -> None:
     (condition,) = (await failed.json(PATH))["conditions"]
     assert re.fullmatch(r"cannot use [A-Za-z0-9]{16}", condition["message"]), condition["message"]
 
 
-async def test_a_message_that_no_record_has_is_not_shown(shown: Shown) -> None:
+async def test_message_without_record_is_not_shown(shown: Shown) -> None:
     shown.bench.tell(THING, status=failure(PLANTED))
     (condition,) = (await shown.json(PATH))["conditions"]
     assert (condition["type"], condition["reason"], condition["message"]) == ("Failure", "Failed", "")
 
 
-async def test_a_run_shows_its_requests_below_their_tasks_and_writes_as_diffs(failed: Shown) -> None:
+async def test_run_has_requests_by_task_and_writes_as_diffs(failed: Shown) -> None:
     view = await failed.json(RUN)
     assert [task["name"] for task in view["tasks"]] == ["Write", "Fail"]
     read, written = view["tasks"][0]["requests"]
@@ -102,7 +102,7 @@ async def test_a_run_shows_its_requests_below_their_tasks_and_writes_as_diffs(fa
     assert "  reason: Failed" in view["status"]
 
 
-async def test_a_run_that_memory_has_dropped_is_not_found_and_has_no_link(failed: Shown) -> None:
+async def test_run_dropped_from_memory_has_no_page_and_no_link(failed: Shown) -> None:
     failed.recorder.memory.forget(THING, failed.bench.controller.primaries.store.get(_one(failed)).key)  # type: ignore[union-attr] # it is there
     assert (await failed.get(RUN))[0] == 404
     assert RUN not in (await failed.get(PATH))[1]
@@ -114,7 +114,7 @@ def _one(shown: Shown) -> Any:
     return note.key
 
 
-async def test_earlier_runs_of_an_object_can_be_looked_at(shown: Shown) -> None:
+async def test_earlier_runs_have_pages(shown: Shown) -> None:
     obj = shown.bench.tell(THING)
     for ident in "1234":
         shown.add_run(obj, ident=ident)
@@ -123,17 +123,17 @@ async def test_earlier_runs_of_an_object_can_be_looked_at(shown: Shown) -> None:
     assert (await shown.json(run_path(kind_id(THING), "default", "one", "2")))["id"] == "2"
 
 
-async def test_an_object_says_what_wakes_it(shown: Shown) -> None:
-    trigger = Trigger(GVK("apps", "v1", "Deployment"), ReferenceType.OWNER)
+async def test_object_lists_its_triggers(shown: Shown) -> None:
+    deployments = Trigger(GVK("apps", "v1", "Deployment"), ReferenceType.OWNER)
     watch = shown.kind.watched.watch
-    object.__setattr__(watch, "triggers", (trigger,))
+    object.__setattr__(watch, "triggers", (deployments,))
     shown.bench.tell(THING)
-    wakes = (await shown.json(PATH))["wakes"]
-    assert [wake["what"] for wake in wakes] == ["This Thing", "Deployment (apps/v1)"]
+    triggers = (await shown.json(PATH))["triggers"]
+    assert [trigger["what"] for trigger in triggers] == ["This Thing", "Deployment (apps/v1)"]
 
 
 @pytest.mark.parametrize("part", ["name", "namespace", "reason", "cause", "task", "target", "effect", "query"])
-async def test_hostile_texts_stay_texts(shown: Shown, part: str) -> None:
+async def test_hostile_strings_are_escaped(shown: Shown, part: str) -> None:
     def text(name: str) -> str:
         return HOSTILE if name == part else name
 
@@ -160,33 +160,43 @@ async def test_hostile_texts_stay_texts(shown: Shown, part: str) -> None:
     assert "&lt;script&gt;" in seen
 
 
-async def test_pages_use_nothing_that_their_policy_forbids(failed: Shown) -> None:
+async def test_why_it_ran_is_one_line_with_all_causes_on_demand(shown: Shown) -> None:
+    record = shown.add_run(shown.bench.tell(THING))
+    record.causes = ("Thing default/one: spec.size (generation 2)", "read Secret default/password changed")
+    shown.recorder.history.add(record)  # type: ignore[union-attr] # there is one
+    page = (await shown.get("/"))[1]
+    assert '<summary>spec.size (generation 2) <span class="minor">+1</span></summary>' in page
+    assert "<li>Thing default/one: spec.size (generation 2)</li>" in page
+    assert "<li>read Secret default/password changed</li>" in page
+
+
+async def test_pages_obey_their_policy(failed: Shown) -> None:
     for path in ("/", PATH, RUN, "/kinds/No.v1/a/b"):
         check_policy((await failed.get(path))[1])
 
 
-async def test_a_part_that_has_not_changed_is_not_sent_again(failed: Shown) -> None:
-    async with TestClient(TestServer(page_application(failed.sources, OPEN))) as client:
-        first = await client.get(f"{PATH}?part=live")
+async def test_unchanged_part_is_not_sent_again(failed: Shown) -> None:
+    async with TestClient(TestServer(dashboard_application(failed.sources, OPEN))) as client:
+        first = await client.get(f"{PATH}?part=polled")
         tag = first.headers["ETag"]
         text = await first.text()
         assert "&#34;" in text or tag.strip('"') in text
-        again = await client.get(f"{PATH}?part=live", headers={"If-None-Match": tag})
+        again = await client.get(f"{PATH}?part=polled", headers={"If-None-Match": tag})
         assert (again.status, await again.read()) == (304, b"")
         failed.bench.tell(THING, "MODIFIED", status={})
-        assert (await client.get(f"{PATH}?part=live", headers={"If-None-Match": tag})).status == 200
+        assert (await client.get(f"{PATH}?part=polled", headers={"If-None-Match": tag})).status == 200
 
 
-async def test_a_page_about_something_that_has_gone_is_loaded_again(failed: Shown) -> None:
+async def test_page_of_deleted_object_reloads(failed: Shown) -> None:
     failed.bench.tell(THING, "DELETED")
-    async with TestClient(TestServer(page_application(failed.sources, OPEN))) as client:
-        part = await client.get(f"{PATH}?part=live")
+    async with TestClient(TestServer(dashboard_application(failed.sources, OPEN))) as client:
+        part = await client.get(f"{PATH}?part=polled")
         assert (part.status, part.headers.get("HX-Refresh")) == (404, "true")
         assert "There is no such object" in await (await client.get(PATH)).text()
         assert (await client.get(f"{PATH}?format=json")).status == 404
 
 
-async def test_a_page_needs_no_file_from_anywhere_else(failed: Shown) -> None:
+async def test_pages_only_use_own_static_files(failed: Shown) -> None:
     page = (await failed.get("/"))[1]
     files = {attributes.get("src") or attributes.get("href") for _, attributes in Elements(page).found}
     static = [path for path in files if path and path.startswith("/static/")]
@@ -197,13 +207,13 @@ async def test_a_page_needs_no_file_from_anywhere_else(failed: Shown) -> None:
     assert (await failed.get("/static/..%2Fserver.py"))[0] == 404
 
 
-async def test_a_replica_that_does_not_lead_says_so(shown: Shown) -> None:
+async def test_replica_without_synced_informers_is_reported(shown: Shown) -> None:
     shown.bench.manager.dispatcher.has_started = False
     shown.bench.tell(THING)
     assert (await shown.json("/"))["rows"][0]["waitsFor"]["text"].startswith("the informers")
     assert "still listing" in (await shown.json("/"))["replica"]["text"]
 
 
-def test_there_is_no_page_unless_it_is_asked_for() -> None:
+def test_dashboard_is_off_by_default() -> None:
     assert Settings().has_ui is False
     assert Settings(ui_bind_address="127.0.0.1:8090").has_ui is True
