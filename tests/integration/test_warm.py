@@ -203,7 +203,7 @@ async def test_when_the_server_is_killed_its_runs_fail_and_the_next_ones_work(
     await until(lambda: not zombies())
     with capture_logs() as logs:
         assert (await bench.run(bench.role("- ansible.builtin.debug:\n"))).is_successful
-    assert "The fork server has died; starting another one" in {line["event"] for line in logs}
+    assert "The fork server has exited; starting another one" in {line["event"] for line in logs}
 
 
 async def test_when_the_server_is_stopped_its_runs_go_on_and_the_next_ones_work(
@@ -217,7 +217,7 @@ async def test_when_the_server_is_stopped_its_runs_go_on_and_the_next_ones_work(
     other = Bench(tmp_path / "other", bench.runner)
     with capture_logs() as logs:
         assert (await other.run(other.role("- ansible.builtin.debug:\n"))).is_successful
-    assert "The fork server does not answer" in "".join(line["event"] for line in logs)
+    assert "The fork server doesn't respond" in "".join(line["event"] for line in logs)
     assert server_of(starter) != server
     (tmp_path / "go").touch()
     assert (await run).is_successful

@@ -1,17 +1,11 @@
-"""The operator's end of the fork server: launch it, ask it for forks, notice when it dies or does not answer.
+"""The operator's end of the fork server: launch it, request forks, and notice that it has exited or doesn't respond.
 
-A server that does not answer in time gets no further requests. Its runs go on: their pidfds tell when they end. When
-the server dies, its children get ``runner_process.PARENT_DIED`` and become children of the operator, which reaps them
-itself. Every wait for the server has a limit.
+Every wait for the server has a limit. A server that doesn't respond in time gets no further requests. Its runs
+continue; their pidfds report when they end. When the server exits, its children get ``runner_process.PARENT_DIED`` and
+become children of the operator, which reaps them itself.
 
-A run gets its input after the server has answered. A process that is forked later, because the server was stopped
-meanwhile or because the start was cancelled, finds its input closed and ends without having done anything.
-
-The operator's view of a run that the fork server has forked.
-
-It has the interface of a process that asyncio has started. The server sends a pidfd with each process: signals go to
-it, so they cannot reach another process that has got the same id, and it tells the end of the process even if the
-server does not. Its exit code is then unknown.
+A run gets its input after the server has responded. A process that is forked later, because the server was suspended
+or because the start was cancelled, finds its input closed and ends without having done anything.
 """
 
 import asyncio
@@ -28,62 +22,78 @@ from typing import Any, Self
 from rolecall.runner.runs.process import LINE_LIMIT_BYTES, inherited_environment
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus
 from rolecall.runner.warm.forked_child import SLOT_VALUE, SLOT_VARIABLE, TITLE_ROOM
-from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.files import OwnedDirectory
 from rolecall.system.logs import get_logger
 
+logger = get_logger("forkserver")
+
+SERVER_MODULE = "rolecall.runner.warm.server"
+
 UNKNOWN_CODE = 255
-"""The exit code of a process whose parent does not tell it, as in asyncio."""
+"""The exit code of a process whose parent doesn't report it, as in asyncio."""
+
+RESPONSE_LIMIT_SECONDS = 10.0
+"""How long the server may take to respond to a request; it needs milliseconds."""
 
 REAP_LIMIT_SECONDS = 10.0
-"""How long the server may take to tell the exit code of a process that has ended."""
+"""How long the server may take to report the exit code of a process that has ended."""
+
+KILL_LIMIT_SECONDS = 5.0
+"""How long a killed server may take to end; one that hangs in the kernel doesn't."""
+
+GROWTH_LIMIT_BYTES = 64 * 1024 * 1024
+"""By how much the server may grow before it is replaced. It runs nothing, so it should not grow at all."""
+
+_CANCEL_LIMIT_SECONDS = 1.0
+_MESSAGE_LIMIT_BYTES = 65536
 
 
 class ServerGoneError(Exception):
-    """The server cannot fork: it has ended, or it does not answer."""
+    """The server can't fork: it has exited, or it doesn't respond."""
+
+
+class StaleServerError(ServerGoneError):
+    """The files that the server has imported have changed, so it refuses to fork."""
 
 
 class ForkedProcess:
-    """A run that the server has forked; see ``runner.RunProcess``.
+    """A forked run, with the interface of a process that asyncio has started; see ``process.RunProcess``.
 
-    ``on_unreaped`` is called with the name of the run if its process has ended and the server does not say so.
+    The server sends a pidfd with each process. Signals go to it, so they can't reach another process that got the same
+    id. It also reports the end of the process; ``on_unreaped`` is called with the name of the run if the server doesn't
+    report the exit code in time.
     """
 
     def __init__(
         self,
         ident: str,
+        stdin: asyncio.WriteTransport,
         stdout: asyncio.StreamReader,
         stderr: asyncio.StreamReader,
         on_unreaped: Callable[[str], None],
     ) -> None:
         self.ident = ident
         self.pid = 0
-        self.stdout, self.stderr = stdout, stderr
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self._loop = asyncio.get_running_loop()
         self._descriptor = -1
         self._is_adopted = False
         self._on_unreaped = on_unreaped
         self._overdue: asyncio.TimerHandle | None = None
-        self._started: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        """Done when the process has been forked; or ServerGoneError or OSError."""
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        """Done with the exit code when the process has ended."""
 
     @property
     def returncode(self) -> int | None:
         """Its exit code, negative for a signal; None while it is running."""
-        return self._ended.result() if self._ended.done() else None
-
-    async def started(self) -> None:
-        """Wait until it has been forked. Raises ServerGoneError or OSError."""
-        await asyncio.shield(self._started)
+        return self.ended.result() if self.ended.done() else None
 
     async def wait(self) -> int:
         """Wait until the process has ended and return its exit code."""
-        return await asyncio.shield(self._ended)
-
-    def on_end(self, callback: Callable[[], None]) -> None:
-        """Call back when the process has ended."""
-        self._ended.add_done_callback(lambda _: callback())
+        return await asyncio.shield(self.ended)
 
     def terminate(self) -> None:
         """Send SIGTERM. Raises ProcessLookupError if the process has ended."""
@@ -93,36 +103,42 @@ class ForkedProcess:
         """Send SIGKILL. Raises ProcessLookupError if the process has ended."""
         self._signal(signal.SIGKILL)
 
+    def _signal(self, number: signal.Signals) -> None:
+        if self._descriptor < 0:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._descriptor, number)
+
     def set_started(self, pid: int, descriptor: int) -> None:
         """Record the process id and the pidfd that the server has sent; the pidfd is closed at the end."""
         self.pid, self._descriptor = pid, descriptor
-        self._loop.add_reader(descriptor, self._exited)
-        if not self._started.done():
-            self._started.set_result(None)
+        self._loop.add_reader(descriptor, self._on_exit)
+        if not self.started.done():
+            self.started.set_result(None)
 
     def set_ended(self, code: int, error: Exception | None = None) -> None:
-        """Record the exit code; ``error`` says why the process was not even forked."""
-        if not self._started.done():
-            self._started.set_exception(error or ServerGoneError("the server has ended"))
-            self._started.exception()  # nobody may be waiting any more
+        """Record the exit code, or the ``error`` because of which the process wasn't even forked."""
+        if not self.started.done():
+            self.started.set_exception(error or ServerGoneError("the server has exited"))
+            self.started.exception()  # the caller may have been cancelled
         if self._overdue:
             self._overdue.cancel()
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
-        if not self._ended.done():
-            self._ended.set_result(code)
+        self.stdin.close()
+        if not self.ended.done():
+            self.ended.set_result(code)
 
     def adopt(self) -> None:
-        """Reap the process in this process, because the server is gone."""
+        """Reap the process in this process, because the server has exited."""
         self._is_adopted = True
         if self._descriptor < 0:
             self.set_ended(-signal.SIGKILL)
         elif self._overdue:
             self._reap()
 
-    def _exited(self) -> None:
+    def _on_exit(self) -> None:
         self._loop.remove_reader(self._descriptor)
         if self._is_adopted:
             self._reap()
@@ -136,36 +152,14 @@ class ForkedProcess:
             code = os.waitstatus_to_exitcode(status) if pid else UNKNOWN_CODE
         self.set_ended(code)
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._descriptor < 0:
-            raise ProcessLookupError
-        signal.pidfd_send_signal(self._descriptor, number)
-
-
-logger = get_logger("forkserver")
-
-SERVER_MODULE = "rolecall.runner.warm.server"
-ANSWER_LIMIT_SECONDS = 10.0
-"""How long the server may take to answer a request; it needs milliseconds."""
-
-KILL_LIMIT_SECONDS = 5.0
-"""How long a killed server may take to end; one that hangs in the kernel does not."""
-
-_CANCEL_LIMIT_SECONDS = 1.0
-_MESSAGE_LIMIT_BYTES = 65536
-
-
-class StaleServerError(ServerGoneError):
-    """What the server has imported is no longer what is on disk, so it refuses to fork."""
-
 
 class ForkServer:
     """A running server; ``launch`` starts one."""
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, directory: OwnedDirectory) -> None:
         self.process = process
-        self.is_hanging = False
-        """Whether an answer is overdue."""
+        self.is_unresponsive = False
+        """Whether a response is overdue."""
         self._control = control
         self._directory = directory
         self._children: dict[str, ForkedProcess] = {}
@@ -205,41 +199,36 @@ class ForkServer:
     @property
     def is_alive(self) -> bool:
         """Whether the server takes requests."""
-        return self._control.fileno() >= 0 and not self.is_hanging
+        return self._control.fileno() >= 0 and not self.is_unresponsive
 
     async def start(self, ident: str, lines: Sequence[bytes], discovery: Sequence[int] = ()) -> ForkedProcess:
         """Fork a child and write these lines to its stdin, which stays open.
 
-        It also gets the descriptors of ``discovery``, see ``discovery_image.RunDiscovery``.
+        The child also gets the descriptors of ``discovery``, see ``discovery_image.RunDiscovery``.
 
-        Raises ServerGoneError if there is no answer, and OSError if the server cannot fork. A process that is forked
+        Raises ServerGoneError if there is no response, and OSError if the server can't fork. A process that is forked
         after that, or after a cancellation, ends by itself.
         """
-        process, stdin = await self._request(ident, discovery)
+        process = await self._request(ident, discovery)
         try:
-            async with asyncio.timeout(ANSWER_LIMIT_SECONDS):
-                await process.started()
+            async with asyncio.timeout(RESPONSE_LIMIT_SECONDS):
+                await asyncio.shield(process.started)
         except TimeoutError:
-            stdin.close()
-            self._hangs(ident)
-            raise ServerGoneError("the server does not answer") from None
+            self._set_unresponsive(ident)
+            raise ServerGoneError("the server doesn't respond") from None
         except asyncio.CancelledError:
-            stdin.close()
-            await asyncio.wait({asyncio.create_task(process.wait())}, timeout=_CANCEL_LIMIT_SECONDS)
+            process.stdin.close()
+            await asyncio.wait({process.ended}, timeout=_CANCEL_LIMIT_SECONDS)
             if not process.pid:
-                self._set_ended(ident, UNKNOWN_CODE)
+                self._set_ended(ident)
             raise
-        except (ServerGoneError, OSError):
-            stdin.close()
-            raise
-        stdin.write(b"".join(lines))
-        process.on_end(stdin.close)
+        process.stdin.write(b"".join(lines))
         return process
 
     async def stop(self) -> None:
         """Kill the server, with which its children end, and remove its directory.
 
-        A server that hangs in the kernel is left to itself.
+        A server that hangs in the kernel is left running.
         """
         self._close()
         with suppress(ProcessLookupError):
@@ -247,16 +236,16 @@ class ForkServer:
         if self._adopting:
             await self._adopting
         if self.process.returncode is None:
-            logger.error("The fork server could not be killed and is left to itself", pid=self.process.pid)
+            logger.error("Could not kill the fork server; leaving it running", pid=self.process.pid)
         await run_in_thread(self._directory.remove)
 
-    async def _request(self, ident: str, discovery: Sequence[int]) -> tuple[ForkedProcess, asyncio.WriteTransport]:
-        """Ask for a fork; return the process that may come of it, and its stdin."""
+    async def _request(self, ident: str, discovery: Sequence[int]) -> ForkedProcess:
+        """Send a request for a fork; return the process that the response will be about. Raises ServerGoneError."""
         loop = asyncio.get_running_loop()
         # As files, which close themselves: this may be cancelled between any two of them.
         (their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr) = (_pipe() for _ in range(3))
         with their_stdin, their_stdout, their_stderr:
-            process = ForkedProcess(ident, await _reader(loop, stdout), await _reader(loop, stderr), self._hangs)
+            readers = await _reader(stdout), await _reader(stderr)
             transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, stdin)
             theirs = [*(file.fileno() for file in (their_stdin, their_stdout, their_stderr)), *discovery]
             message = {"start": ident, "descriptors": len(theirs)}
@@ -264,65 +253,57 @@ class ForkServer:
                 socket.send_fds(self._control, [json.dumps(message).encode()], theirs)
             except OSError as error:
                 transport.close()
-                if isinstance(error, BlockingIOError):  # it has not read any request for a long time
-                    self.is_hanging = True
+                if isinstance(error, BlockingIOError):  # it hasn't read any request for a long time
+                    self.is_unresponsive = True
                 raise ServerGoneError("the server takes no requests") from error
-        self._children[ident] = process
+        process = self._children[ident] = ForkedProcess(ident, transport, *readers, self._set_unresponsive)
         self.idle.clear()
-        return process, transport
-
-    def _hangs(self, ident: str) -> None:
-        """Take note that an answer about a child is overdue."""
-        self.is_hanging = True
-        if child := self._children.pop(ident, None):
-            if child.pid:
-                self._unreaped.append(child.pid)
-            child.set_ended(UNKNOWN_CODE)
-        self._check_idle()
+        return process
 
     def _read(self) -> None:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_LIMIT_BYTES, 1)
+            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_LIMIT_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
-            message, descriptors = b"", []
-        if message:
-            self._take(json.loads(message), descriptors)
+            data, descriptors = b"", []
+        if data:
+            self._handle(json.loads(data), descriptors)
         else:
             self._close()
 
-    def _take(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
-        """Take note of an answer; one that nobody waits for any more is ignored."""
-        if "ready" in message:
-            self.ready.set_result([PatchStatus(*status) for status in message["ready"]])
-        elif "started" in message:
-            self._set_started(message["started"], message["pid"], descriptors)
-        elif "stale" in message:
-            self._set_ended(message["stale"], UNKNOWN_CODE, StaleServerError(message["reason"]))
-        elif "failed" in message:
-            self._set_ended(message["failed"], UNKNOWN_CODE, OSError(message["reason"]))
-        elif "ended" in message:
-            self._set_ended(message["ended"], message["code"])
-
-    def _set_started(self, ident: str, pid: int, descriptors: list[int]) -> None:
-        child = self._children.get(ident)
-        if child and descriptors:
-            child.set_started(pid, descriptors[0])
-            return
+    def _handle(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
+        """Handle a message of the server; a response that arrives too late is ignored."""
+        match message:
+            case {"ready": statuses}:
+                self.ready.set_result([PatchStatus(*status) for status in statuses])
+            case {"started": ident, "pid": pid} if child := self._children.get(ident):
+                if descriptors:
+                    child.set_started(pid, descriptors.pop())
+                else:
+                    self._set_ended(ident, error=OSError("the operator has too many open files"))
+            case {"stale": ident, "reason": reason}:
+                self._set_ended(ident, error=StaleServerError(reason))
+            case {"failed": ident, "reason": reason}:
+                self._set_ended(ident, error=OSError(reason))
+            case {"ended": ident, "code": code}:
+                self._set_ended(ident, code)
         for descriptor in descriptors:
             os.close(descriptor)
-        if child:
-            self._set_ended(ident, UNKNOWN_CODE, OSError("the operator has too many open files"))
 
-    def _set_ended(self, ident: str, code: int, error: Exception | None = None) -> None:
+    def _set_ended(self, ident: str, code: int = UNKNOWN_CODE, error: Exception | None = None) -> None:
         if child := self._children.pop(ident, None):
             child.set_ended(code, error)
-        self._check_idle()
-
-    def _check_idle(self) -> None:
         if not self._children:
             self.idle.set()
+
+    def _set_unresponsive(self, ident: str) -> None:
+        """Record that a response about a child is overdue."""
+        self.is_unresponsive = True
+        child = self._children.get(ident)
+        if child and child.pid:
+            self._unreaped.append(child.pid)
+        self._set_ended(ident)
 
     def _close(self) -> None:
         if self._control.fileno() < 0:
@@ -330,11 +311,11 @@ class ForkServer:
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
         if not self.ready.done():
-            self.ready.set_exception(ServerGoneError("the server ended while it was preparing itself"))
+            self.ready.set_exception(ServerGoneError("the server exited while it was preparing itself"))
         self._adopting = asyncio.create_task(self._adopt_children())
 
     async def _adopt_children(self) -> None:
-        """Reap the children here from now on: they become the operator's when the server has ended."""
+        """Reap the children here, because they become the operator's when the server has exited."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KILL_LIMIT_SECONDS):
                 await self.process.wait()
@@ -352,7 +333,7 @@ def _pipe() -> tuple[Any, Any]:
     return os.fdopen(reading, "rb", 0), os.fdopen(writing, "wb", 0)
 
 
-async def _reader(loop: asyncio.AbstractEventLoop, file: Any) -> asyncio.StreamReader:
-    reader = asyncio.StreamReader(limit=LINE_LIMIT_BYTES, loop=loop)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), file)
+async def _reader(file: Any) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=LINE_LIMIT_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
     return reader

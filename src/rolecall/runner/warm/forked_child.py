@@ -1,14 +1,12 @@
-"""What makes a forked child like a process that was executed: descriptors, signals, standard streams, exit.
+"""Make a forked child like a process that was executed: descriptors, signals, standard streams, command line, exit.
 
 A child inherits everything: open files, signal handlers, exit hooks, the parent's ``sys.stdout``. Each function here
 undoes one part of that. Call them in the child, right after the fork.
 
-The command line and the mark of a forked process, as /proc shows them to others.
-
-A process that is forked but not executed keeps its parent's command line and environment there. Both are in the
-process's own memory. ``ProcessTitles`` overwrites them, so that the processes of a run carry the run's mark (see
-``rolecall.system.processes``) from the start, and ``ps`` shows what a process does. The server is started with
-``SLOT_VARIABLE`` in its environment, which reserves the space for the mark.
+A process that is forked but not executed also keeps its parent's command line and environment, as /proc shows them to
+others. Both are in the process's own memory. ``ProcessTitles`` overwrites them, so that the processes of a run carry
+the run's mark (see ``runs.process_marks``) from the start, and ``ps`` shows what a process does. The server is started
+with ``SLOT_VARIABLE`` in its environment, which reserves the space for the mark.
 """
 
 import atexit
@@ -29,6 +27,15 @@ from typing import NoReturn, Self
 
 from rolecall.runner.runs.process_marks import RUN_VARIABLE
 
+SLOT_VARIABLE = "ROLECALL_NON"
+"""Reserves space for the mark; its name is as long as ``RUN_VARIABLE``, which overwrites it."""
+
+SLOT_VALUE = "-" * 64
+TITLE_ROOM = " " * 96
+"""An argument of the server that reserves space for longer command lines."""
+
+_FIRST_FIELD = 3
+_ARGUMENTS_START, _ARGUMENTS_END, _ENVIRONMENT_START, _ENVIRONMENT_END = 48, 49, 50, 51
 _SET_PARENT_DEATH_SIGNAL = 1
 _LAST_DESCRIPTOR = 1 << 20
 _INTERRUPTED = -2
@@ -46,7 +53,7 @@ def _descriptors_of_libffi() -> tuple[int, ...]:
     """
     found = []
     for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of the folder itself is closed by now
+        with suppress(OSError):  # that of the directory itself is closed by now
             if entry.readlink().name.startswith("libffi.so"):
                 found.append(int(entry.name))
     return tuple(found)
@@ -66,7 +73,7 @@ def reset_signals() -> None:
 
 
 def signal_on_parent_death(parent: int, number: signal.Signals) -> None:
-    """Have this process sent a signal when its parent ends, at once if it has ended already. Linux only."""
+    """Have this process sent a signal when its parent ends, or now if it has ended already. Linux only."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
@@ -97,6 +104,20 @@ def open_standard_streams() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
 
 
+def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
+    is_direct = _IS_UNBUFFERED and mode == "w"
+    binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - open until the process ends
+    by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
+    return io.TextIOWrapper(
+        binary,
+        encoding=_ENCODING,
+        errors=errors,
+        newline="\n",
+        line_buffering=by_lines,
+        write_through=is_direct,
+    )
+
+
 def set_environment(environment: Mapping[str, str]) -> None:
     """Replace the whole environment, and drop what Python has derived from the old one."""
     os.environ.clear()
@@ -115,26 +136,14 @@ def run_and_exit(work: Callable[[], object]) -> NoReturn:
         with suppress(Exception):
             threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - no public way to join the threads
         atexit._run_exitfuncs()  # noqa: SLF001 - nor one to run the hooks
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
         if code == _INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         os._exit(code)
-
-
-def _stream(descriptor: int, mode: str, errors: str) -> io.TextIOWrapper:
-    is_direct = _IS_UNBUFFERED and mode == "w"
-    binary = open(descriptor, f"{mode}b", 0 if is_direct else -1, closefd=False)  # noqa: SIM115 - as long as we live
-    by_lines = not is_direct and (descriptor == 2 or os.isatty(descriptor))  # noqa: PLR2004 - standard error
-    return io.TextIOWrapper(
-        binary,
-        encoding=_ENCODING,
-        errors=errors,
-        newline="\n",
-        line_buffering=by_lines,
-        write_through=is_direct,
-    )
 
 
 def _exit_code(work: Callable[[], object]) -> int:
@@ -147,27 +156,10 @@ def _exit_code(work: Callable[[], object]) -> int:
             return leaving.code & 0xFF
         sys.stderr.write(f"{leaving.code}\n")
         return 1
-    except BaseException as error:  # noqa: BLE001 - the last line of defence of a process
+    except BaseException as error:  # noqa: BLE001 - the last line of defense of a process
         traceback.print_exc()
         return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-
-
-SLOT_VARIABLE = "ROLECALL_NON"
-"""Reserves space for the mark; its name is as long as ``RUN_VARIABLE``, which overwrites it."""
-
-SLOT_VALUE = "-" * 64
-TITLE_ROOM = " " * 96
-"""An argument of the server that reserves space for longer command lines."""
-
-_FIRST_FIELD = 3
-_ARGUMENTS_START, _ARGUMENTS_END, _ENVIRONMENT_START, _ENVIRONMENT_END = 48, 49, 50, 51
 
 
 @dataclass(frozen=True, slots=True)

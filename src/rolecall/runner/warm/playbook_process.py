@@ -2,25 +2,27 @@
 
 ``ForkSpawn`` replaces ``pexpect.spawn`` in the process of one run, so that ansible-runner stays the driver. The state
 that ansible-core computed when the server imported it is reset for the run. A run whose environment differs from the
-server's in more than the variables that every run has of its own gets a new interpreter.
+server's in more than the variables that are specific to each run gets a new interpreter.
 """
 
 import os
 import sys
 import termios
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pexpect
 import ptyprocess
+import urllib3
 
 from rolecall.runner.runs.discovery_image import RunDiscovery
 from rolecall.runner.runs.planned.playbook import PLANNED_RUNS, without_command
 from rolecall.runner.runs.planned.playbook import main as planned_main
 from rolecall.runner.warm.ansible_patches import reset_state
-from rolecall.runner.warm.ansible_patches.display_hooks import defer_display_events
-from rolecall.runner.warm.ansible_patches.patches import PatchStatus
+from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus
+from rolecall.runner.warm.ansible_patches.task_placement import TaskPlacement
 from rolecall.runner.warm.forked_child import (
     ProcessTitles,
     close_descriptors_except,
@@ -38,18 +40,18 @@ _RELEVANT = frozenset({"HOME", "LANG", "LANGUAGE", "USER", "VIRTUAL_ENV", "COLUM
 
 @dataclass(frozen=True, slots=True)
 class ForkContext:
-    """What the forked processes of one run get from the server and from the process of the run."""
+    """The values that forked processes of one run get from the server and from the process of the run."""
 
     server_environment: Mapping[str, str]
     """The environment in which the server imported Ansible."""
     titles: ProcessTitles
     add_note: Callable[[str], None]
-    """Adds a note on what was not forked; see ``runner_process.Notes``."""
+    """Adds a note on a process that wasn't forked; see ``runner_process.Notes``."""
     note_descriptor: int
     event_descriptor: int
-    apply_patches: Callable[["ForkContext"], None]
-    """Patches Ansible in the child that becomes ansible-playbook."""
     patches: Mapping[str, PatchStatus]
+    preparations: Sequence[Callable[[], None]]
+    """Install in ansible-playbook what the server has prepared for it; see ``preload``."""
     discovery: RunDiscovery | None = None
 
     def has(self, patch: str) -> bool:
@@ -84,7 +86,7 @@ def fork_spawn_class(context: ForkContext) -> type[pexpect.spawn]:
 
 
 class _Command:
-    """The command that pexpect is asked to start."""
+    """A command that pexpect starts."""
 
     def __init__(self, words: list[str], env: Mapping[str, Any], cwd: str, **options: Any) -> None:
         arguments = without_command(words)
@@ -98,25 +100,22 @@ class _Command:
 
 
 def _reason_not_to_fork(context: ForkContext, command: _Command) -> str:
-    """Return why ansible-playbook cannot be forked; an empty string if it can."""
+    """Return why ansible-playbook can't be forked; an empty string if it can."""
     if command.words[0] != _own_program():
         return f"the program is {command.words[0]}"
     if os.path.exists(f"{command.cwd}/ansible.cfg"):  # noqa: PTH110 - plain text
         return f"there is an ansible.cfg in {command.cwd}"
-    playbook_folder = os.path.dirname(os.path.join(command.cwd, command.words[-1]))  # noqa: PTH118, PTH120 - plain text
-    if os.path.isdir(f"{playbook_folder}/collections"):  # noqa: PTH112 - plain text
-        return f"there are collections beside the playbook in {playbook_folder}"
-    names = sorted(_different(context.server_environment, command.environment) - reset_state.PER_RUN)
+    playbook_directory = os.path.dirname(os.path.join(command.cwd, command.words[-1]))  # noqa: PTH118, PTH120 - plain text
+    if os.path.isdir(f"{playbook_directory}/collections"):  # noqa: PTH112 - plain text
+        return f"there are collections next to the playbook in {playbook_directory}"
+    one, other = context.server_environment, command.environment
+    relevant = {name for name in one.keys() | other.keys() if name in _RELEVANT or name.startswith(_RELEVANT_PREFIXES)}
+    names = sorted({name for name in relevant if one.get(name) != other.get(name)} - reset_state.PER_RUN)
     return f"these variables differ from the server's: {', '.join(names)}" if names else ""
 
 
 def _own_program() -> str:
     return os.path.join(os.path.dirname(sys.executable), PROGRAM)  # noqa: PTH118, PTH120 - plain text
-
-
-def _different(one: Mapping[str, str], other: Mapping[str, str]) -> set[str]:
-    names = {name for name in one.keys() | other.keys() if name in _RELEVANT or name.startswith(_RELEVANT_PREFIXES)}
-    return {name for name in names if one.get(name) != other.get(name)}
 
 
 def _fork(context: ForkContext, command: _Command) -> ptyprocess.PtyProcess:
@@ -135,7 +134,9 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
     command.prepare()
     ptyprocess.ptyprocess._setwinsize(0, *command.dimensions)  # noqa: SLF001 - as pexpect does in its child
     if not command.echo:
-        _disable_echo()
+        attributes = termios.tcgetattr(0)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
     open_standard_streams()
     close_descriptors_except([context.note_descriptor, context.event_descriptor, *context.shared_descriptors])
     os.chdir(command.cwd)
@@ -146,17 +147,54 @@ def _run_playbook(context: ForkContext, command: _Command) -> None:
         context.server_environment, context.event_descriptor if context.has("event-channel") else None
     )
     if context.has("display-events"):
-        defer_display_events()
+        reset_state.defer_display_events()
     if context.has("config-warnings"):
         reset_state.report_config_warnings()
-    context.apply_patches(context)
+    apply_patches(context)
     if command.is_planned:
         planned_main(sys.argv, context.patches[PLANNED_RUNS])
     else:
         playbook.main(sys.argv)
 
 
-def _disable_echo() -> None:
-    attributes = termios.tcgetattr(0)
-    attributes[3] &= ~termios.ECHO
-    termios.tcsetattr(0, termios.TCSANOW, attributes)
+def apply_patches(context: ForkContext) -> None:
+    """Install the patches in use, in the child that becomes ansible-playbook."""
+    _close_connections_in_children()
+    placement = TaskPlacement()
+    arguments: dict[str, tuple[object, ...]] = {
+        "caller-frames": (),
+        "temporary-directories": (),
+        "forked-modules": (context, placement),
+        "in-process-tasks": (placement,),
+        "trusted-templates": (),
+    }
+    if context.discovery:
+        arguments["known-discovery"] = context.discovery, os.environ.get("K8S_AUTH_HOST", "")
+    for patch in PATCHES:
+        if patch.name in arguments and context.has(patch.name):
+            patch.load().install(*arguments[patch.name])
+    for install in context.preparations:
+        install()
+
+
+def _close_connections_in_children() -> None:
+    """Close inherited connections to the API server in each process that is forked from now on.
+
+    kubernetes.core keeps its clients for as long as a process lives, with open connections, and a lookup leaves some in
+    the process of the play or of a worker. A module that is forked there inherits the client but not the descriptors,
+    so that its first request fails unless urllib3 repeats it, which it does only for reads. Workers would share one
+    connection. This relies on no private function: every client has its connections in a ``PoolManager`` of urllib3.
+    """
+    managers: weakref.WeakSet[urllib3.PoolManager] = weakref.WeakSet()
+    original: Callable[..., None] = urllib3.PoolManager.__init__
+
+    def init(manager: urllib3.PoolManager, *args: Any, **options: Any) -> None:
+        original(manager, *args, **options)
+        managers.add(manager)
+
+    def close_connections() -> None:
+        for manager in list(managers):
+            manager.clear()  # in this process; another process that has them open keeps them
+
+    urllib3.PoolManager.__init__ = init  # type: ignore[assignment,method-assign]
+    os.register_at_fork(after_in_child=close_connections)

@@ -1,4 +1,4 @@
-"""What the server imports and looks up before the first run.
+"""Import and look up what runs need, in the server, before the first run.
 
 All of this happens once instead of in every run: the server imports ansible-core, ansible-runner and the Kubernetes
 client, finds plugins and reads their options, and loads collections and the code that modules need. None of it depends
@@ -17,7 +17,7 @@ from io import StringIO
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from rolecall.runner.warm.ansible_patches.patches import PATCHES, PatchStatus, without
 
@@ -25,21 +25,17 @@ COMMON_MODULES = ("ansible.legacy.setup", "ansible.legacy.command", "ansible.leg
 _PLUGIN_KINDS = ("action", "become", "cache", "callback", "connection", "inventory", "shell", "strategy", "lookup")
 _TASK = re.compile(r"^[\s-]*([a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_.]*)\s*:", re.MULTILINE)
 _CONFIG_WARNINGS = ("_errors", "WARNINGS", "DEPRECATED")
-_TASK_FILES = ("*.yml", "*.yaml")
+_PATCHES = "rolecall.runner.warm.ansible_patches"
 _CLIENT_API, _DEPRECATED_CLIENT_API = "kubernetes.client.api", "kubernetes.client.apis"
 
 
-class Preparation(Protocol):
-    """Something that the server has prepared for runs."""
-
-    def install(self) -> None:
-        """Use it from now on in this process, the child that becomes ansible-playbook."""
-
-
-def preload(contents: Sequence[Path], statuses: Sequence[PatchStatus]) -> tuple[list[PatchStatus], list[Preparation]]:
+def preload(
+    contents: Sequence[Path], statuses: Sequence[PatchStatus]
+) -> tuple[list[PatchStatus], list[Callable[[], None]]]:
     """Prepare for the roles and playbooks in these directories, with the patches that can be used.
 
-    Return the patches again, without those that can't be imported, and what each run has to install.
+    Return the patches again, without those that can't be imported, and the functions that install what was prepared in
+    the child that becomes ansible-playbook.
     """
     names = {status.name for status in statuses if status.is_in_use}
     restore_config_warnings = _hold_config_warnings() if "config-warnings" in names else lambda: None
@@ -53,63 +49,58 @@ def preload(contents: Sequence[Path], statuses: Sequence[PatchStatus]) -> tuple[
                 _prepare_module(name)
         with suppress(Exception):  # not every installation has the collection
             importlib.import_module("ansible.plugins.loader").action_loader.get("kubernetes.core.k8s", class_only=True)
-        usable = without(statuses, dict(_import_problems(statuses)))
+        problems: dict[str, str] = {}
+        for patch in PATCHES:
+            if patch.name in names:
+                try:
+                    patch.load()
+                except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
+                    problems[patch.name] = f"it can't be imported: {error}"
+        usable = without(statuses, problems)
         preparations = list(_preparations(contents, {status.name for status in usable if status.is_in_use}))
     restore_config_warnings()
     return usable, preparations
 
 
-def _import_problems(statuses: Iterable[PatchStatus]) -> Iterator[tuple[str, str]]:
-    """Import the patches in use; yield the name of each that can't be imported, and the reason."""
-    patches = {patch.name: patch for patch in PATCHES}
-    for status in statuses:
-        if status.is_in_use:
-            try:
-                patches[status.name].load()
-            except Exception as error:  # noqa: BLE001 - whatever it is, runs can do without the patch
-                yield status.name, f"it can't be imported: {error}"
-
-
 def _hold_config_warnings() -> Callable[[], None]:
-    """Hold back warnings about Ansible's configuration in the server; return a function that restores them for runs."""
+    """Suppress warnings about Ansible's configuration in the server; return a function that restores them for runs."""
     manager = importlib.import_module("ansible.config.manager").ConfigManager
     # ansible-core before 2.19 reports them as soon as it has imported its constants.
     manager.WARNINGS, manager.DEPRECATED = _UnreportedSet(), _UnreportedList()
     config = importlib.import_module("ansible.constants").config
-    taken = {name: getattr(config, name) for name in _CONFIG_WARNINGS if hasattr(config, name)}
-    for name, remarks in taken.items():
-        setattr(config, name, type(remarks)())
+    held = {name: getattr(config, name) for name in _CONFIG_WARNINGS if hasattr(config, name)}
+    for name, warnings in held.items():
+        setattr(config, name, type(warnings)())
 
-    def give_back() -> None:
-        for name, remarks in taken.items():
-            setattr(config, name, set(remarks) if isinstance(remarks, set) else list(remarks))
+    def restore() -> None:
+        for name, warnings in held.items():
+            setattr(config, name, set(warnings) if isinstance(warnings, set) else list(warnings))
 
-    return give_back
+    return restore
 
 
 class _UnreportedSet(set[str]):
-    """A set that looks empty to what would report its elements."""
+    """A set that looks empty to the code that would report its elements."""
 
     def __bool__(self) -> bool:
         return False
 
 
 class _UnreportedList(list[Any]):
-    """A list that looks empty to what would report its elements."""
+    """A list that looks empty to the code that would report its elements."""
 
     def __bool__(self) -> bool:
         return False
 
 
-def _preparations(contents: Sequence[Path], patches: Collection[str]) -> Iterator[Preparation]:
+def _preparations(contents: Sequence[Path], patches: Collection[str]) -> Iterator[Callable[[], None]]:
     if "parsed-yaml" in patches:
-        parsed = importlib.import_module("rolecall.runner.warm.ansible_patches.parsed_yaml").Documents.of_roles(
-            contents
-        )
-        yield parsed
+        module = importlib.import_module(f"{_PATCHES}.parsed_yaml")
+        parsed = module.Documents.of_roles(contents)
+        yield parsed.install
         if "compiled-templates" in patches:
-            templates = importlib.import_module("rolecall.runner.warm.ansible_patches.compiled_templates")
-            yield templates.Templates.of_documents([document.original for document in parsed.by_path.values()])
+            module = importlib.import_module(f"{_PATCHES}.compiled_templates")
+            yield module.Templates.of_documents([document.original for document in parsed.by_path.values()]).install
 
 
 def _import_ansible() -> None:
@@ -129,7 +120,12 @@ def _import_ansible() -> None:
 def _look_up_plugins() -> None:
     loader = importlib.import_module("ansible.plugins.loader")
     constants = importlib.import_module("ansible.constants")
-    _read_vars_plugins(loader)
+    package = importlib.import_module("ansible.plugins.vars")
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        # Not through their loader, which would keep instances.
+        module = importlib.import_module(found.name)
+        name = found.name.rpartition(".")[2]
+        loader.vars_loader._load_config_defs(name, module, module.__file__)  # noqa: SLF001 - what it does itself
     for kind in _PLUGIN_KINDS:
         with suppress(Exception):  # a plugin that cannot be loaded is reported by the run that needs it
             list(getattr(loader, f"{kind}_loader").all(class_only=True))
@@ -149,17 +145,8 @@ def _look_up_plugins() -> None:
             getattr(loader, f"{kind}_loader").get(name, class_only=True)
 
 
-def _read_vars_plugins(loader: ModuleType) -> None:
-    """Import vars plugins and read their options, but not through their loader, which would keep instances."""
-    package = importlib.import_module("ansible.plugins.vars")
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(found.name)
-        name = found.name.rpartition(".")[2]
-        loader.vars_loader._load_config_defs(name, module, module.__file__)  # noqa: SLF001 - what it does itself
-
-
 def _fill_caches() -> None:
-    """Do what every run does and what only fills caches: parse arguments, compile templates, encode results."""
+    """Fill caches that every run uses: parse arguments, compile templates, encode results."""
     importlib.import_module("ansible.cli.playbook").PlaybookCLI(["ansible-playbook"]).init_parser()
     template = importlib.import_module("ansible.template")
     trust = getattr(template, "trust_as_template", str)  # before 2.19, every text is trusted
@@ -196,14 +183,14 @@ def _alias_deprecated_client() -> None:
         sys.modules[_DEPRECATED_CLIENT_API] = package
 
 
-def _modules_in_use(contents: Iterable[Path]) -> Iterator[str]:
+def _modules_in_use(contents: Iterable[Path]) -> set[str]:
     found: set[str] = set()
-    for folder in contents:
-        for pattern in _TASK_FILES:
-            for path in folder.rglob(pattern) if folder.is_dir() else [folder]:
-                with suppress(OSError):
-                    found.update(_TASK.findall(path.read_text(encoding="utf-8", errors="replace")))
-    yield from found
+    for content in contents:
+        files = [*content.rglob("*.yml"), *content.rglob("*.yaml")] if content.is_dir() else [content]
+        for path in files:
+            with suppress(OSError):
+                found.update(_TASK.findall(path.read_text(encoding="utf-8", errors="replace")))
+    return found
 
 
 def _prepare_module(name: str) -> None:

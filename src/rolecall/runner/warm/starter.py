@@ -1,11 +1,9 @@
-"""The warm way to start a run: fork it from a process that has imported Ansible already.
+"""Start runs warm: fork them from a process that has imported Ansible already.
 
-A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. When
-there is no fork server, because it has died, does not answer, or has imported a file that has changed since, a run
-waits for the next server. If that one does not get ready either, runs start in a new interpreter for a while. They
+A forked run is the same program as one in a new interpreter and keeps the same promises; only its start differs. If
+there is no fork server, because it has exited, doesn't respond, or has imported a file that has changed since, a run
+waits for the next server. If that one doesn't get ready either, runs start in a new interpreter for a while. They
 always do if Ansible has changed where the fork relies on it; see ``ansible_patches.patches``.
-
-How the runs of some watches are started: as forks of a server that has imported Ansible, or in new interpreters.
 """
 
 import asyncio
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from rolecall.runner.config.watches import Watch
-from rolecall.runner.runs.content import watched_directories as directories_of
+from rolecall.runner.runs.content import watched_directories
 from rolecall.runner.runs.process import (
     ColdStarter,
     RunProcess,
@@ -28,8 +26,7 @@ from rolecall.runner.runs.process import (
 )
 from rolecall.runner.runs.process_marks import kill_run_processes
 from rolecall.runner.warm.ansible_patches.patches import PatchStatus, can_fork
-from rolecall.runner.warm.client import ForkServer, ServerGoneError, StaleServerError
-from rolecall.runner.warm.freshness import GROWTH_LIMIT_BYTES
+from rolecall.runner.warm.client import GROWTH_LIMIT_BYTES, ForkServer, ServerGoneError, StaleServerError
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -60,13 +57,13 @@ class ForkserverStarter:
         on_replaced: OnReplaced = lambda _reason: None,
         on_patches: OnPatches = lambda _statuses: None,
     ) -> None:
+        self.server: ForkServer | None = None
+        """The server that forks new runs, if there is one."""
         self._growth_limit_bytes = growth_limit_bytes
         self._contents = tuple(contents)
         self._on_replaced = on_replaced
         self._on_patches = on_patches
         self._patches: Sequence[PatchStatus] = ()
-        self._subprocess = ColdStarter()
-        self._server: ForkServer | None = None
         self._preparing: asyncio.Task[ForkServer | None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._cold_until = 0.0
@@ -82,33 +79,31 @@ class ForkserverStarter:
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
-        if self._server:
-            await self._server.stop()
-
-    @property
-    def server(self) -> ForkServer | None:
-        """The server that forks new runs, if there is one."""
-        return self._server
+        if self.server:
+            await self.server.stop()
 
     async def start(self, spec: RunSpec) -> RunProcess:
-        """Fork the process of a run, or start a new interpreter if there is no server; see ``runner.Starter``."""
+        """Fork the process of a run, or start a new interpreter if there is no server; see ``process.Starter``."""
         try:
             process = await self._fork(spec)
         except asyncio.CancelledError:
             await run_in_thread(lambda: kill_run_processes(spec.ident))
             raise
-        return process or await self._subprocess.start(spec)
+        return process or await ColdStarter().start(spec)
 
     async def _fork(self, spec: RunSpec) -> RunProcess | None:
         """Return the forked process; None when the run has to start in a new interpreter. Raises OSError."""
         surroundings = {"directory": os.getcwd(), "environment": inherited_environment()}  # noqa: PTH109 - as it is
         lines = [json.dumps(surroundings).encode() + b"\n", spec.runner_input.to_line()]
+        discovery = spec.environment.discovery
         for _ in range(2):
-            server = await self._ready_server()
+            # All runs wait for the same server, and continue to wait when one of them is cancelled.
+            if self._preparing is None or self._preparing.done():
+                self._preparing = asyncio.create_task(self._ready_server())
+            server = await asyncio.shield(self._preparing)
             if not server:
                 return None
             try:
-                discovery = spec.environment.discovery
                 return await server.start(spec.ident, lines, discovery.descriptors if discovery else ())
             except StaleServerError as error:
                 logger.info("Replacing the fork server", reason=str(error))
@@ -118,25 +113,20 @@ class ForkserverStarter:
         return None
 
     async def _ready_server(self) -> ForkServer | None:
-        """Return a server that takes requests, a new one if need be; None when that does not work.
-
-        All runs wait for the same one, and go on waiting when one of them is cancelled.
-        """
-        if self._preparing is None:
-            self._preparing = asyncio.create_task(self._prepare())
-            self._preparing.add_done_callback(self._prepared)
-        return await asyncio.shield(self._preparing)
-
-    def _prepared(self, _: object) -> None:
-        self._preparing = None
-
-    async def _prepare(self) -> ForkServer | None:
-        if self._server and not self._server.is_alive:
-            self._discard(self._server)
-        if not self._server and time.monotonic() >= self._cold_until:
+        """Return a server that takes requests, a new one if necessary; None when that isn't possible."""
+        if (server := self.server) and not server.is_alive:
+            if server.is_unresponsive:
+                logger.warning(
+                    "The fork server doesn't respond; starting another one. It is killed when its runs have ended",
+                    pid=server.process.pid,
+                )
+                self._retire(server, "unresponsive")
+            else:
+                logger.warning("The fork server has exited; starting another one")
+                self._retire(server, "exited")
+        if not self.server and time.monotonic() >= self._cold_until:
             await self._launch()
-        server = self._server
-        if not server:
+        if not (server := self.server):
             return None
         try:
             async with asyncio.timeout(_READY_LIMIT_SECONDS):
@@ -147,17 +137,17 @@ class ForkserverStarter:
             return None
         if not can_fork(patches):
             self._cold_until = float("inf")
-            self._put_away(server)
+            self._retire(server)
             return None
         return server
 
     async def _launch(self) -> None:
         try:
-            self._server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
+            self.server = await ForkServer.launch(self._contents, self._growth_limit_bytes)
         except OSError as error:
             self._start_cold(error)
         else:
-            self._server.ready.add_done_callback(self._report_patches)
+            self.server.ready.add_done_callback(self._report_patches)
 
     def _report_patches(self, ready: asyncio.Future[list[PatchStatus]]) -> None:
         """Log each patch that an unknown function disables, once, and report all patches."""
@@ -166,7 +156,7 @@ class ForkserverStarter:
         statuses = ready.result()
         for status in statuses:
             if status.state == "disabled" and not status.lacks and status not in self._patches:
-                message = "A patch of Ansible isn't in use: runs go on without it"
+                message = "A patch of Ansible isn't in use: runs continue without it"
                 if status.name == "fork":
                     message = "Runs start cold, which takes about ten times as long: they can't be forked"
                 also = [each.name for each in statuses if each.lacks == status.name]
@@ -182,30 +172,16 @@ class ForkserverStarter:
         )
         self._cold_until = time.monotonic() + _COLD_AFTER_FAILURE_SECONDS
 
-    def _discard(self, server: ForkServer) -> None:
-        """Put aside a server that has ended or does not answer; the runs of one that does not answer go on."""
-        if server.is_hanging:
-            logger.warning(
-                "The fork server does not answer; starting another one. It is killed when its runs have ended",
-                pid=server.process.pid,
-            )
-            self._retire(server, "unresponsive")
-        else:
-            logger.warning("The fork server has died; starting another one")
-            self._retire(server, "exited")
-
-    def _retire(self, server: ForkServer, reason: str) -> None:
-        """Let a server finish its runs, then stop it."""
-        if self._server is server:
+    def _retire(self, server: ForkServer, reason: str = "") -> None:
+        """Give a server no further runs, and stop it when its runs have ended; report the reason if there is one."""
+        if self.server is not server:
+            return  # another run has retired it
+        self.server = None
+        if reason:
             self._on_replaced(reason)
-            self._put_away(server)
-
-    def _put_away(self, server: ForkServer) -> None:
-        if self._server is server:
-            self._server = None
-            task = asyncio.create_task(_stop_when_idle(server))
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+        task = asyncio.create_task(_stop_when_idle(server))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
 
 
 async def _stop_when_idle(server: ForkServer) -> None:
@@ -223,13 +199,13 @@ async def starter_for(
     on_replaced: OnReplaced = lambda _reason: None,
     on_patches: OnPatches = lambda _statuses: None,
 ) -> AsyncIterator[Starter]:
-    """Yield what starts the runs; a warm one prepares itself in the background for the content of the watches.
+    """Yield the starter of runs; a warm one prepares itself in the background for the content of the watches.
 
     ``on_replaced`` and ``on_patches`` are those of `ForkserverStarter`.
     """
     if not warm:
         yield ColdStarter()
         return
-    contents = sorted(set().union(*map(directories_of, watches)))
+    contents = sorted(set().union(*map(watched_directories, watches)))
     async with ForkserverStarter(contents, on_replaced=on_replaced, on_patches=on_patches) as starter:
         yield starter

@@ -15,7 +15,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.runner.warm import client
-from rolecall.runner.warm import client as forked_process
 from rolecall.runner.warm.client import UNKNOWN_CODE, ForkedProcess, ForkServer, ServerGoneError
 from rolecall.system.files import OwnedDirectory
 from rolecall.system.processes import is_alive
@@ -75,10 +74,10 @@ async def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten every limit: nothing that a test waits for will come."""
-    monkeypatch.setattr(client, "ANSWER_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(client, "RESPONSE_LIMIT_SECONDS", 0.05)
     monkeypatch.setattr(client, "_CANCEL_LIMIT_SECONDS", 0.05)
     monkeypatch.setattr(client, "KILL_LIMIT_SECONDS", 0.05)
-    monkeypatch.setattr(forked_process, "REAP_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(client, "REAP_LIMIT_SECONDS", 0.05)
 
 
 async def started(server: ForkServer, end: ServerEnd, ident: str) -> tuple[ForkedProcess, psutil.Process]:
@@ -109,9 +108,9 @@ async def test_a_server_that_does_not_answer_takes_no_further_requests_and_its_r
 ) -> None:
     server, end = pair
     with monkeypatch.context() as patch:
-        patch.setattr(client, "ANSWER_LIMIT_SECONDS", 20)
+        patch.setattr(client, "RESPONSE_LIMIT_SECONDS", 20)
         run, process = await started(server, end, "1")
-    with pytest.raises(ServerGoneError, match="does not answer"):
+    with pytest.raises(ServerGoneError, match="doesn't respond"):
         await server.start("2", INPUT)
     assert not server.is_alive
     assert is_alive(process)
@@ -128,7 +127,7 @@ async def test_the_end_of_a_run_is_seen_although_the_server_does_not_tell_it(
 ) -> None:
     server, end = pair
     with monkeypatch.context() as patch:
-        patch.setattr(client, "ANSWER_LIMIT_SECONDS", 20)
+        patch.setattr(client, "RESPONSE_LIMIT_SECONDS", 20)
         run, _ = await started(server, end, "1")
     run.terminate()
     assert await soon(run.wait()) == UNKNOWN_CODE
@@ -166,7 +165,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_to_do(
     pair: tuple[ForkServer, ServerEnd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, end = pair
-    monkeypatch.setattr(client, "ANSWER_LIMIT_SECONDS", 20)
+    monkeypatch.setattr(client, "RESPONSE_LIMIT_SECONDS", 20)
     starting = asyncio.create_task(server.start("1", INPUT))
     assert await end.request() == "1"
     starting.cancel()

@@ -5,14 +5,16 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from rolecall.runner.warm import server as server_module
 from rolecall.runner.warm.forked_child import ProcessTitles
-from rolecall.runner.warm.freshness import Freshness
-from rolecall.runner.warm.server import _Server
+from rolecall.runner.warm.server import LoadedState, _Server
 
 
 @pytest.fixture
@@ -23,11 +25,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[_Server, socket.so
         signal.pause()
         os._exit(0)
 
-    monkeypatch.setattr(_Server, "_run_child", wait_for_a_signal)
+    monkeypatch.setattr(_Server, "run_child", wait_for_a_signal)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     with ours, theirs:
-        made = _Server(theirs, ProcessTitles(0, 0, 0), {}, Freshness({}, 1 << 60), {}, [], [])
+        made = _Server(theirs, ProcessTitles(0, 0, 0), {}, LoadedState({}, 0, 1 << 60), {}, [], [])
         yield made, ours
         for pid in made.children:
             os.kill(pid, signal.SIGKILL)
@@ -38,7 +40,7 @@ def ask(server: tuple[_Server, socket.socket], ident: str, streams: int = 3) -> 
     """Ask for a fork with that many descriptors; return the answer and the descriptors that came with it."""
     with Path(os.devnull).open() as null:
         socket.send_fds(server[1], [json.dumps({"start": ident, "descriptors": 3}).encode()], [null.fileno()] * streams)
-    assert server[0]._answer()
+    assert server[0].handle_request()
     message, descriptors, _, _ = socket.recv_fds(server[1], 4096, 1)
     return json.loads(message), descriptors
 
@@ -50,7 +52,7 @@ def test_a_handle_of_the_process_comes_with_the_answer(server: tuple[_Server, so
     os.close(descriptor)
     while server[0].children:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        server[0]._reap()
+        server[0].reap()
     assert json.loads(server[1].recv(4096)) == {"ended": "1", "code": -signal.SIGKILL}
 
 
@@ -88,3 +90,63 @@ def test_a_process_of_which_no_handle_can_be_made_is_killed(
 def test_a_request_whose_descriptors_did_not_arrive_fails(server: tuple[_Server, socket.socket]) -> None:
     assert ask(server, "1", streams=1)[0]["failed"] == "1"
     assert server[0].children == {}
+
+
+LIMIT_BYTES = 64 * 1024 * 1024
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "plugins" / "colour.py"
+    path.parent.mkdir()
+    path.write_text("COLOUR = 'red'\n")
+    module = ModuleType("ansible_collections.some.thing")
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return path
+
+
+def test_nothing_is_lost_as_long_as_nothing_changes(plugin: Path) -> None:
+    assert plugin.exists()
+    assert LoadedState.now(LIMIT_BYTES).difference() == ""
+
+
+def test_a_changed_plugin_is_noticed(plugin: Path) -> None:
+    before = LoadedState.now(LIMIT_BYTES)
+    plugin.write_text("COLOUR = 'green'\n")
+    assert before.difference() == f"{plugin} has changed"
+
+
+def test_a_new_plugin_beside_another_is_noticed(plugin: Path) -> None:
+    before = LoadedState.now(LIMIT_BYTES)
+    os.utime(plugin.parent, ns=(1, 1))
+    assert before.difference() == f"{plugin.parent} has changed"
+
+
+def test_a_plugin_that_is_gone_is_noticed(plugin: Path) -> None:
+    before = LoadedState.now(LIMIT_BYTES)
+    plugin.unlink()
+    assert "has changed" in before.difference()
+
+
+def test_a_new_ansible_cfg_is_noticed(plugin: Path, tmp_path: Path) -> None:
+    assert plugin.exists()
+    before = LoadedState.now(LIMIT_BYTES)
+    (tmp_path / ".ansible.cfg").write_text("[defaults]\n")
+    assert "has changed" in before.difference()
+
+
+def test_a_file_that_nothing_was_loaded_from_does_not_count(plugin: Path, tmp_path: Path) -> None:
+    assert plugin.exists()
+    before = LoadedState.now(LIMIT_BYTES)
+    (tmp_path / ".bash_history").write_text("ls\n")
+    assert before.difference() == ""
+
+
+def test_growth_beyond_the_bound_is_noticed(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plugin.exists()
+    before = LoadedState.now(LIMIT_BYTES)
+    grown = before.memory_bytes + LIMIT_BYTES + 1
+    monkeypatch.setattr(server_module, "_memory_bytes", lambda: grown)
+    assert before.difference().startswith("the server has grown by ")

@@ -105,7 +105,7 @@ PATCHES = (
     ),
     Patch(
         "display-events",
-        "warm.ansible_patches.display_hooks",
+        "warm.ansible_patches.reset_state",
         (
             "ansible.executor.task_queue_manager:TaskQueueManager.load_callbacks",
             "ansible_runner.display_callback.callback.awx_display:with_context",

@@ -1,7 +1,7 @@
-"""State that ansible-core computes on import, reset for one run.
+"""State that ansible-core and ansible-runner compute on import, reset for one run.
 
-The server has imported ansible-core with the settings that all runs of the operator share. Each run has a few of its
-own, in the environment variables ``PER_RUN``; a run that differs in others cannot be forked. The table in
+The server has imported ansible-core with the settings that all runs of the operator share. The environment variables
+``PER_RUN`` are specific to each run; a run that differs in others can't be forked. The table in
 docs/adr/0008-warm-plays.md lists this state and how each child resets it.
 """
 
@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Mapping
 from multiprocessing import util as multiprocessing_util
+from typing import Any
 
 from rolecall.runner.warm.ansible_patches.event_channel import EventWriter
 
@@ -21,6 +22,7 @@ PER_RUN = frozenset(
 """Variables that differ between runs; whatever reads one of them on import is reset here."""
 
 _RANDOM_LIMIT = 0x7FFFFFFF
+_CALLBACK = "ansible.plugins.callback.awx_display"
 
 
 def reset_for_run(before: Mapping[str, str], event_descriptor: int | None) -> None:
@@ -48,6 +50,36 @@ def report_config_warnings() -> None:
         constants.handle_config_noise()
 
 
+def defer_display_events() -> None:
+    """Remove the wrappers of ansible-runner's callback from the display until ansible-playbook loads its callbacks.
+
+    When the callback is imported, it wraps the methods of Ansible's display, so that each message becomes an event. A
+    cold run imports it after it has read the playbook; earlier messages, for example a syntax error, are plain text,
+    and ansible-runner makes an event of each line. The server has imported the callback already.
+    """
+    from ansible.executor.task_queue_manager import TaskQueueManager  # noqa: PLC0415 - only the server has Ansible
+    from ansible.utils.display import Display  # noqa: PLC0415 - as above
+
+    callback = sys.modules.get(_CALLBACK)
+    if callback is None:
+        return
+    wrappers = {
+        name: method
+        for name, method in vars(Display).items()
+        if getattr(method, "__globals__", None) is vars(callback) and hasattr(method, "__wrapped__")
+    }
+    for name, wrapper in wrappers.items():
+        setattr(Display, name, wrapper.__wrapped__)
+    load = TaskQueueManager.load_callbacks
+
+    def load_callbacks(manager: Any) -> None:
+        for name, wrapper in wrappers.items():
+            setattr(Display, name, wrapper)
+        load(manager)
+
+    TaskQueueManager.load_callbacks = load_callbacks
+
+
 def set_kubeconfig() -> None:
     """Set the default kubeconfig of the Kubernetes client again, which it reads from the environment on import."""
     for name in ("kubernetes.config", "kubernetes.config.kube_config"):
@@ -64,7 +96,7 @@ def _constants(changed: set[str]) -> None:
 
 
 def _display() -> None:
-    """Initialise Ansible's display again: terminal, width, colours, streams, and warnings that were shown already."""
+    """Initialize Ansible's display again: terminal, width, colors, streams, and warnings that were shown already."""
     from ansible.utils import color  # noqa: PLC0415 - only the server has Ansible
     from ansible.utils.display import Display  # noqa: PLC0415 - as above
 
@@ -73,9 +105,8 @@ def _display() -> None:
 
 
 def _events(descriptor: int | None) -> None:
-    """Let ansible-runner's callback begin anew too: its events go where this run wants them."""
-    module = sys.modules.get("ansible.plugins.callback.awx_display")
-    if module:
+    """Reset ansible-runner's callback too: its events go to the channel or files of this run."""
+    if module := sys.modules.get(_CALLBACK):
         context = module.event_context = module.EventContext()  # type: ignore[attr-defined]
         if descriptor is not None and (files := getattr(context, "cache", None)):
             context.cache = EventWriter(descriptor, module.AnsibleJSONEncoderLocal, files.set)

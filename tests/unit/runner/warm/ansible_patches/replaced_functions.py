@@ -10,9 +10,8 @@ from typing import Any, cast
 from rolecall.runner.runs.discovery_image import DiscoveryImage, RunDiscovery, encode
 from rolecall.runner.warm.ansible_patches import reset_state
 from rolecall.runner.warm.ansible_patches.patches import installed_patches
-from rolecall.runner.warm.playbook_process import ForkContext
+from rolecall.runner.warm.playbook_process import ForkContext, apply_patches
 from rolecall.runner.warm.preload import preload
-from rolecall.runner.warm.server import apply_patches
 
 _STATE = ("ansible.constants:", "ansible.utils.color:", "ansible.utils.display:Display._")
 """Values that each run sets: these are no functions."""
@@ -33,13 +32,11 @@ def main() -> None:
         note_descriptor=0,
         event_descriptor=0,
         patches={status.name: status for status in statuses},
-        apply_patches=lambda _context: None,
+        preparations=preparations,
         discovery=discovery,
     )
     reset_state.reset_for_run({}, 0)
     apply_patches(context)
-    for preparation in preparations:
-        preparation.install()
     after = dict(_attributes())
     for name in sorted(after):
         is_function = not (name.startswith(_STATE) or isinstance(after[name], _NAMES))
