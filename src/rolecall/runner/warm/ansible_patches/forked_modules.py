@@ -1,43 +1,88 @@
-"""Which modules are forked, and the patch that forks them.
+"""Modules as forked children of ansible-playbook, instead of a shell and a new interpreter.
 
 Four functions of ansible-core are wrapped in the child that runs ansible-playbook: the one that executes a module, the
 one that decides on pipelining (a forked module needs no file either), the one that builds the payload, and the one of
-the local connection that runs a command. Everything between and after them is Ansible's own. A module that cannot be
+the local connection that runs a command. Everything between and after them is Ansible's own. A module that can't be
 forked raises ``_NotForkable`` before anything is done and runs in a new interpreter.
+
+The child runs the module with ansible-core's own loader of payloads, on packages that are imported already, in the
+working directory and environment that the task requests. All effects of the module on its process stay there. The
+parent gets what a shell would give it: exit code, stdout and stderr.
 """
 
 import inspect
 import json
+import multiprocessing
+import multiprocessing.process
 import os
+import resource
+import runpy
+import selectors
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ansible import constants
 from ansible.executor import module_common
+from ansible.module_utils import basic
 from ansible.module_utils.common import json as module_json
+from ansible.module_utils.common import warnings
 from ansible.plugins import action as action_plugins
 from ansible.plugins import loader
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
-from rolecall.runner.warm.ansible_patches.module_process import ModuleCall, ModuleSurroundings, run_module
+try:
+    from ansible.module_utils import _internal
+    from ansible.module_utils._internal import _traceback
+    from ansible.module_utils._internal._ansiballz import _loader
+except ImportError:  # before 2.19
+    _internal = _traceback = _loader = None
+
+from rolecall.runner.warm.ansible_patches.reset_state import set_kubeconfig
 from rolecall.runner.warm.ansible_patches.task_placement import ModuleResult, TaskPlacement, reason_not_local
+from rolecall.runner.warm.forked_child import (
+    close_descriptors_except,
+    reset_signals,
+    run_and_exit,
+    set_environment,
+    set_standard_streams,
+)
 from rolecall.runner.warm.playbook_process import ForkContext
 
 PROFILE = "legacy"
 _INTERPRETER_PREFIXES = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")
 _INTERPRETER = frozenset({"LANG", "LANGUAGE", "PATH", "HOME"})
+_READ_BYTES = 1 << 16
+_SILENT_SIGNALS = (signal.SIGINT, signal.SIGPIPE)
+_SIGNAL_EXIT_BASE = 128
+_MAIN_PROCESS = multiprocessing.current_process()
+"""The main process of multiprocessing: the server imports this module before anything is forked."""
 
 
 class _NotForkable(Exception):  # noqa: N818 - no error
-    """Says why a module runs in a new interpreter."""
+    """The reason why a module runs in a new interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ModuleCall:
+    """A module by its full Python name, its arguments as JSON, and what its process needs."""
+
+    module: str
+    name: str
+    parameters: str
+    directory: str
+    """The directory from which the module is imported."""
+    environment: Mapping[str, str]
+    open_files_limit: int
 
 
 class _Payload(bytes):
     """Stands in for the payload of a module that is forked."""
 
-    call: ModuleCall
+    call: _ModuleCall
 
 
 def install(context: ForkContext, placement: TaskPlacement) -> None:
@@ -106,13 +151,27 @@ class _Wrappers:
 
         return execute
 
-    def _run(self, call: ModuleCall, cwd: bytes | None) -> ModuleResult:
+    def _run(self, call: _ModuleCall, cwd: bytes | None) -> ModuleResult:
+        """Run a module to its end, unless the task has run it before it was restarted in this worker."""
         if result := self._placement.recorded_result(call.module):
             return result
-        surroundings = ModuleSurroundings(
-            cwd, self._context.titles, self._context.shared_descriptors, own_session=self._placement.is_in_process
-        )
-        result = run_module(call, surroundings)
+        out_reading, out_writing = os.pipe()
+        err_reading, err_writing = os.pipe()
+        with Display()._lock:  # noqa: SLF001 - no other thread writes to the display, as for ansible-core's workers
+            pid = os.fork()
+        if pid == 0:
+            if self._placement.is_in_process:
+                os.setsid()  # a worker has its own session already
+            run_and_exit(lambda: _run_module(call, self._context, cwd, (out_writing, err_writing)))
+        os.close(out_writing)
+        os.close(err_writing)
+        try:
+            out, err = _read_all(out_reading, err_reading)
+            _, status = os.waitpid(pid, 0)
+        finally:
+            os.close(out_reading)
+            os.close(err_reading)
+        result = _result_of(status, out, err)
         self._placement.record_result(call.module, result)
         return result
 
@@ -136,7 +195,7 @@ def _build(  # noqa: PLR0913 - as the original
     **_: Any,
 ) -> Any:
     """Return what stands in for the payload. Raises _NotForkable, and what the search for an interpreter raises."""
-    module, folder = _importable(module_path)
+    module, directory = _importable(module_path)
     with open(module_path, "rb") as file:  # noqa: PTH123 - as the original
         source = file.read()
     _check_source(source)
@@ -146,12 +205,11 @@ def _build(  # noqa: PLR0913 - as the original
     )
     _check_interpreter(shebang)
     payload = _Payload(b"#")
-    payload.call = ModuleCall(
+    payload.call = _ModuleCall(
         module=module,
         name=module_name.rpartition(".")[2],
         parameters=_encoded(module_args),
-        profile=PROFILE,
-        folder=folder,
+        directory=directory,
         environment=_checked_environment(environment),
         open_files_limit=_open_files_limit(task_vars),
     )
@@ -168,22 +226,17 @@ def _importable(path: str) -> tuple[str, str]:
         name = module_common._get_ansible_module_fqn(path)  # noqa: SLF001 - the original's own rule
     except ValueError:
         raise _NotForkable("it belongs to a role or a playbook") from None
-    folder = path.removesuffix(".py").removesuffix(name.replace(".", "/"))
-    root = name.partition(".")[0]
-    if root == "ansible":
+    directory = path.removesuffix(".py").removesuffix(name.replace(".", "/"))
+    if name.partition(".")[0] == "ansible":
         own = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["ansible"].__file__ or "")))  # noqa: PTH100, PTH120
-        if os.path.abspath(folder) != own:  # noqa: PTH100 - plain text
+        if os.path.abspath(directory) != own:  # noqa: PTH100 - plain text
             raise _NotForkable(f"{path} is not part of the ansible-core in use")
-    if shadowed := _shadowed_utilities():
-        raise _NotForkable(f"module_utils are replaced: {', '.join(shadowed)}")
-    return name, folder
-
-
-def _shadowed_utilities() -> list[str]:
-    """Return the files in additional module_utils directories that replace ansible-core's own."""
     *others, own = [path for path in loader.module_utils_loader._get_paths(subdirs=False)]  # noqa: SLF001, C416
-    names = {name.removesuffix(".py") for folder in others if os.path.isdir(folder) for name in os.listdir(folder)}  # noqa: PTH112, PTH208
-    return sorted(names & {name.removesuffix(".py") for name in os.listdir(own)} - {"__init__", "__pycache__"})  # noqa: PTH208
+    names = {name.removesuffix(".py") for other in others if os.path.isdir(other) for name in os.listdir(other)}  # noqa: PTH112, PTH208
+    replaced = names & {name.removesuffix(".py") for name in os.listdir(own)} - {"__init__", "__pycache__"}  # noqa: PTH208
+    if replaced:
+        raise _NotForkable(f"module_utils are replaced: {', '.join(sorted(replaced))}")
+    return name, directory
 
 
 def _check_source(source: bytes) -> None:
@@ -234,3 +287,77 @@ def _setting(name: str) -> Any:
     """Return a setting of ansible-core; None if this ansible-core does not have it."""
     known = constants.config.get_configuration_definition(name)
     return known and constants.config.get_config_value(name)
+
+
+def _read_all(*descriptors: int) -> list[bytes]:
+    found: dict[int, list[bytes]] = {descriptor: [] for descriptor in descriptors}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                if chunk := os.read(key.fd, _READ_BYTES):
+                    found[key.fd].append(chunk)
+                else:
+                    selector.unregister(key.fd)
+    return [b"".join(chunks) for chunks in found.values()]
+
+
+def _result_of(status: int, out: bytes, err: bytes) -> ModuleResult:
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return ModuleResult(code, out, err)
+    number = -code
+    if number not in _SILENT_SIGNALS:
+        dumped = " (core dumped)" if os.WCOREDUMP(status) else ""
+        err += f"{signal.strsignal(number)}{dumped}\n".encode()
+    return ModuleResult(_SIGNAL_EXIT_BASE + number, out, err)
+
+
+def _run_module(call: _ModuleCall, context: ForkContext, cwd: bytes | None, writing: tuple[int, int]) -> None:
+    """Run a module in this process, as ansible-core does in the process that it starts for a module."""
+    reset_signals()
+    set_standard_streams(os.open(os.devnull, os.O_RDONLY), *writing)
+    close_descriptors_except(context.shared_descriptors)
+    if cwd is not None:
+        os.chdir(cwd)
+    set_environment({**os.environ, **call.environment})
+    set_kubeconfig()
+    context.titles.rename(sys.executable, f"AnsiballZ_{call.name}.py")
+    sys.argv = [f"AnsiballZ_{call.name}.py"]
+    _reset_controller_state()
+    if call.open_files_limit:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if min(hard, call.open_files_limit) != soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, call.open_files_limit), hard))
+    if hasattr(basic, "_ANSIBLE_PROFILE"):
+        _loader.run_module(
+            json_params=call.parameters.encode(),
+            profile=PROFILE,
+            module_fqn=call.module,
+            modlib_path=call.directory,
+            extensions={},
+        )
+        return
+    # Before 2.19 this code is a template, from which ansible-core writes a program.
+    basic._ANSIBLE_ARGS = call.parameters.encode()  # noqa: SLF001 - the only way
+    names = {"_module_fqn": call.module, "_modlib_path": call.directory}
+    runpy.run_module(call.module, init_globals=names, run_name="__main__", alter_sys=True)
+    print('{"msg": "New-style module did not handle its own exit", "failed": true}')  # noqa: T201 - its result
+    sys.exit(1)
+
+
+def _reset_controller_state() -> None:
+    """Reset the state by which module code would conclude that it runs in the controller, or in a worker."""
+    if hasattr(basic, "_ANSIBLE_PROFILE"):  # module code before 2.19 doesn't check where it runs
+        _internal.is_controller = False
+        _internal.get_controller_serialize_map = dict
+        _internal.import_controller_module = lambda _name: None
+        _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled  # noqa: SLF001 - as in a module
+        _traceback._module_tracebacks_enabled_events = None  # noqa: SLF001 - as above
+        basic._PARSED_MODULE_ARGS = None  # noqa: SLF001 - as above
+    warnings._global_warnings.clear()  # noqa: SLF001 - as above
+    warnings._global_deprecations.clear()  # noqa: SLF001 - as above
+    multiprocessing.process._current_process = _MAIN_PROCESS  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # noqa: SLF001
+    multiprocessing.process._children = set()  # type: ignore[attr-defined] # noqa: SLF001

@@ -1,11 +1,11 @@
-"""The patches of this package: the functions that each replaces or relies on, and which patches can be used.
+"""The table of patches: the functions that each replaces or relies on, and whether it can be used.
 
 A patch is used if each of its functions is, by its fingerprint, the same as in a tested release, and if the patches
 that it needs are used. An unknown function disables its own patch and those that need it; runs still fork, without
 these patches. Only without ``fork`` do runs start cold.
 
 The names of patches appear in the log, in ``rolecall version``, and as a label of a metric. Nothing here imports
-Ansible: what a release has moved must not end the fork server before this check.
+Ansible: a function that a release has moved must not end the fork server before this check.
 """
 
 import json
@@ -40,7 +40,7 @@ State = Literal["in use", "disabled", "not needed"]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch: its name, its module below ``rolecall.runner.runs``, and its functions as ``module:qualified.name``.
+    """A patch: its name, its module below ``rolecall.runner``, and its functions as ``module:qualified.name``.
 
     It can't work without the patches in ``needs``. ``optional`` are functions that some releases don't have, which the
     patch handles. With ``before``, the patch is for versions of kubernetes.core below that one.
@@ -54,7 +54,7 @@ class Patch:
     before: tuple[int, ...] = ()
 
     def load(self) -> ModuleType:
-        """Import the module of the patch, and with it Ansible. Raises whatever a changed Ansible makes it raise."""
+        """Import the module of the patch, and with it Ansible. Raises any exception that a changed Ansible causes."""
         return import_module(f"rolecall.runner.{self.module}")
 
 
@@ -76,235 +76,189 @@ class PatchStatus:
         return self.state == "in use"
 
 
+def _patch(name: str, module: str, table: str, needs: tuple[str, ...] = (), before: tuple[int, ...] = ()) -> Patch:
+    """Return a patch; each line of ``table`` has a module and names in it, after "?" if these are optional."""
+    functions: dict[bool, list[str]] = {True: [], False: []}
+    for line in table.strip().splitlines():
+        source, _, names = line.strip().removeprefix("? ").partition(": ")
+        functions["? " in line].extend(f"{source}:{each}" for each in names.split())
+    return Patch(name, module, tuple(functions[False]), tuple(functions[True]), needs, before)
+
+
 PATCHES = (
-    # Only what the fork of ansible-playbook can't do without: everything else needs it.
-    Patch(
+    # Only the functions that the fork of ansible-playbook can't do without: every other patch needs it.
+    _patch(
         "fork",
         "warm.ansible_patches.reset_state",
-        (
-            "ansible.cli:init_plugin_loader",
-            "ansible.cli.playbook:main",
-            "ansible.constants:set_constant",
-            "ansible.plugins.loader:_load_plugin_filter",
-            "ansible.plugins.loader:init_plugin_loader",
-            "ansible.utils.vars:get_unique_id",
-            "ansible.utils.vars:random_int",
-            "ansible_runner.display_callback.callback.awx_display:EventContext.__init__",
-            "ansible_runner.display_callback.callback.awx_display:event_context",
-        ),
+        """
+        ansible.cli: init_plugin_loader
+        ansible.cli.playbook: main
+        ansible.constants: set_constant
+        ansible.plugins.loader: _load_plugin_filter init_plugin_loader
+        ansible.utils.vars: get_unique_id random_int
+        ansible_runner.display_callback.callback.awx_display: EventContext.__init__ event_context
+        """,
     ),
-    Patch(
+    _patch(
         "config-warnings",
         "warm.ansible_patches.reset_state",
-        ("ansible.config.manager:ConfigManager.DEPRECATED", "ansible.config.manager:ConfigManager.WARNINGS"),
-        optional=(
-            "ansible.constants:handle_config_noise",
-            "ansible.utils.display:_report_config_warnings",
-        ),
+        """
+        ansible.config.manager: ConfigManager.DEPRECATED ConfigManager.WARNINGS
+        ? ansible.constants: handle_config_noise
+        ? ansible.utils.display: _report_config_warnings
+        """,
         needs=("fork",),
     ),
-    Patch(
+    _patch(
         "display-events",
         "warm.ansible_patches.reset_state",
-        (
-            "ansible.executor.task_queue_manager:TaskQueueManager.load_callbacks",
-            "ansible_runner.display_callback.callback.awx_display:with_context",
-            "ansible_runner.display_callback.callback.awx_display:with_verbosity",
-            "ansible_runner.display_callback.callback.awx_display:display_with_context",
-        ),
+        """
+        ansible.executor.task_queue_manager: TaskQueueManager.load_callbacks
+        ansible_runner.display_callback.callback.awx_display: with_context with_verbosity display_with_context
+        """,
         needs=("fork",),
     ),
-    Patch(
+    _patch(
         "caller-frames",
         "warm.ansible_patches.caller_frames",
-        (),
-        optional=(
-            "ansible.module_utils._internal._deprecator:get_caller_plugin_info",
-            "ansible.module_utils._internal._stack:caller_frame",
-            "ansible.module_utils._internal._stack:iter_stack",
-            "ansible.module_utils._internal._traceback:maybe_capture_traceback",
-        ),
+        """
+        ? ansible.module_utils._internal._deprecator: get_caller_plugin_info
+        ? ansible.module_utils._internal._stack: caller_frame iter_stack
+        ? ansible.module_utils._internal._traceback: maybe_capture_traceback
+        """,
         needs=("fork",),
     ),
-    Patch(
+    _patch(
         "event-channel",
         "warm.ansible_patches.event_channel",
-        (
-            "ansible_runner.display_callback.callback.awx_display:AnsibleJSONEncoderLocal",
-            "ansible_runner.display_callback.callback.awx_display:EventContext",
-            "ansible_runner.runner:Runner.event_callback",
-        ),
+        """
+        ansible_runner.display_callback.callback.awx_display: AnsibleJSONEncoderLocal EventContext
+        ansible_runner.runner: Runner.event_callback
+        """,
         needs=("fork",),
     ),
-    Patch(
+    _patch(
         "parsed-yaml",
         "warm.ansible_patches.parsed_yaml",
-        (
-            "ansible.parsing.dataloader:DataLoader._get_file_contents",
-            "ansible.parsing.dataloader:DataLoader.load",
-            "ansible.parsing.dataloader:DataLoader.load_from_file",
-            "ansible.parsing.dataloader:copy",
-        ),
-        optional=(
-            "ansible._internal._datatag._tags:TrustedAsTemplate",
-            "ansible.module_utils._internal._datatag:AnsibleTagHelper.tags",
-            "ansible.parsing.dataloader:DataLoader.get_text_file_contents",
-            "ansible.template:trust_as_template",
-        ),
+        """
+        ansible.parsing.dataloader: DataLoader._get_file_contents DataLoader.load DataLoader.load_from_file copy
+        ? ansible._internal._datatag._tags: TrustedAsTemplate
+        ? ansible.module_utils._internal._datatag: AnsibleTagHelper.tags
+        ? ansible.parsing.dataloader: DataLoader.get_text_file_contents
+        ? ansible.template: trust_as_template
+        """,
         needs=("fork",),
     ),
-    # Compiles the templates in parsed files.
-    Patch(
+    # Compiles the templates in parsed files. `AnsibleEnvironment.compile` is Jinja's own today.
+    _patch(
         "compiled-templates",
         "warm.ansible_patches.compiled_templates",
-        (),
-        optional=(
-            "ansible._internal._templating._engine:TemplateEngine.environment",
-            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.__init__",
-            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile",  # today Jinja's own
-            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.compile_expression",
-            "ansible._internal._templating._jinja_bits:AnsibleEnvironment.from_string",
-            "ansible._internal._templating._jinja_bits:AnsibleLexer",
-            "ansible._internal._templating._jinja_bits:_TemplateCompileContext",
-            "ansible.playbook.conditional:Conditional._check_conditional",
-            "ansible.template:AnsibleEnvironment",
-            "ansible.template:AnsibleEnvironment.compile",  # today Jinja's own
-            "ansible.template:JinjaPluginIntercept.__getitem__",
-            "ansible.template:Templar.do_template",
-        ),
+        """
+        ? ansible._internal._templating._engine: TemplateEngine.environment
+        ? ansible._internal._templating._jinja_bits: AnsibleEnvironment.__init__ AnsibleEnvironment.compile
+        ? ansible._internal._templating._jinja_bits: AnsibleEnvironment.compile_expression
+        ? ansible._internal._templating._jinja_bits: AnsibleEnvironment.from_string AnsibleLexer _TemplateCompileContext
+        ? ansible.playbook.conditional: Conditional._check_conditional
+        ? ansible.template: AnsibleEnvironment AnsibleEnvironment.compile JinjaPluginIntercept.__getitem__
+        ? ansible.template: Templar.do_template
+        """,
         needs=("parsed-yaml",),
     ),
-    Patch(
+    _patch(
         "forked-modules",
         "warm.ansible_patches.forked_modules",
-        (
-            "ansible.executor.module_common:_extract_interpreter",
-            "ansible.executor.module_common:_find_module_utils",
-            "ansible.executor.module_common:_get_ansible_module_fqn",
-            "ansible.executor.module_common:_get_shebang",
-            "ansible.executor.module_common:modify_module",
-            "ansible.module_utils.common.warnings:_global_deprecations",
-            "ansible.module_utils.common.warnings:_global_warnings",
-            "ansible.plugins.action:ActionBase._configure_module",
-            "ansible.plugins.action:ActionBase._execute_module",
-            "ansible.plugins.action:ActionBase._is_pipelining_enabled",
-            "ansible.plugins.action:ActionBase._low_level_execute_command",
-            "ansible.plugins.action:modify_module",
-            "ansible.plugins.connection.local:Connection.exec_command",
-        ),
-        optional=(
-            "ansible.executor.module_common:ANSIBALLZ_TEMPLATE",
-            "ansible.executor.module_common:_BuiltModule",
-            "ansible.module_utils._internal._ansiballz._loader:run_module",
-            "ansible.module_utils._internal._traceback:_is_module_traceback_enabled",
-            "ansible.module_utils._internal._traceback:_is_traceback_enabled",
-            "ansible.module_utils._internal:get_controller_serialize_map",
-            "ansible.module_utils._internal:import_controller_module",
-            "ansible.module_utils._internal:is_controller",
-            "ansible.module_utils.basic:_ANSIBLE_PROFILE",
-            "ansible.module_utils.basic:_PARSED_MODULE_ARGS",
-            "ansible.module_utils.common.json:AnsibleJSONEncoder",
-            "ansible.module_utils.common.json:get_module_encoder",
-        ),
+        """
+        ansible.executor.module_common: _extract_interpreter _find_module_utils _get_ansible_module_fqn _get_shebang
+        ansible.executor.module_common: modify_module
+        ansible.module_utils.common.warnings: _global_deprecations _global_warnings
+        ansible.plugins.action: ActionBase._configure_module ActionBase._execute_module
+        ansible.plugins.action: ActionBase._is_pipelining_enabled ActionBase._low_level_execute_command modify_module
+        ansible.plugins.connection.local: Connection.exec_command
+        ? ansible.executor.module_common: ANSIBALLZ_TEMPLATE _BuiltModule
+        ? ansible.module_utils._internal._ansiballz._loader: run_module
+        ? ansible.module_utils._internal._traceback: _is_module_traceback_enabled _is_traceback_enabled
+        ? ansible.module_utils._internal: get_controller_serialize_map import_controller_module is_controller
+        ? ansible.module_utils.basic: _ANSIBLE_PROFILE _PARSED_MODULE_ARGS
+        ? ansible.module_utils.common.json: AnsibleJSONEncoder get_module_encoder
+        """,
         needs=("fork",),
     ),
-    Patch(
+    _patch(
         "temporary-directories",
         "warm.ansible_patches.temporary_directories",
-        (
-            "ansible.plugins.action:ActionBase._make_tmp_path",
-            "ansible.plugins.action:ActionBase._remove_tmp_path",
-            "ansible.plugins.action:ActionBase._should_remove_tmp_path",
-            "ansible.plugins.shell:ShellBase._generate_temp_dir_name",
-        ),
+        """
+        ansible.plugins.action: ActionBase._make_tmp_path ActionBase._remove_tmp_path ActionBase._should_remove_tmp_path
+        ansible.plugins.shell: ShellBase._generate_temp_dir_name
+        """,
         needs=("fork",),
     ),
     # The wrappers of forked-modules restart a task in a worker if it would start a program.
-    Patch(
+    _patch(
         "in-process-tasks",
         "warm.ansible_patches.in_process_tasks",
-        (
-            "ansible.executor.process.worker:WorkerProcess",
-            "ansible.executor.process.worker:WorkerQueue",
-            "ansible.executor.task_executor:TaskExecutor._get_action_handler_with_module_context",
-            "ansible.executor.task_executor:TaskExecutor._get_connection",
-            "ansible.executor.task_executor:TaskExecutor._get_loop_items",
-            "ansible.executor.task_executor:TaskExecutor._run_loop",
-            "ansible.executor.task_executor:TaskExecutor.run",
-            "ansible.executor.task_queue_manager:FinalQueue",
-            "ansible.plugins.strategy:StrategyBase._queue_task",
-            "ansible.plugins.strategy:WorkerProcess",
-            "ansible.utils.display:Display.set_queue",
-        ),
-        optional=(
-            "ansible._internal._task:TaskContext",
-            "ansible._internal._templating._jinja_plugins:JinjaPluginIntercept._invoke_plugin",
-            "ansible.template:JinjaPluginIntercept.__getitem__",
-        ),
+        """
+        ansible.executor.process.worker: WorkerProcess WorkerQueue
+        ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context
+        ansible.executor.task_executor: TaskExecutor._get_connection TaskExecutor._get_loop_items TaskExecutor._run_loop
+        ansible.executor.task_executor: TaskExecutor.run
+        ansible.executor.task_queue_manager: FinalQueue
+        ansible.plugins.strategy: StrategyBase._queue_task WorkerProcess
+        ansible.utils.display: Display.set_queue
+        ? ansible._internal._task: TaskContext
+        ? ansible._internal._templating._jinja_plugins: JinjaPluginIntercept._invoke_plugin
+        ? ansible.template: JinjaPluginIntercept.__getitem__
+        """,
         needs=("forked-modules",),
     ),
-    Patch(
+    _patch(
         "known-discovery",
         "warm.ansible_patches.known_discovery",
-        (
-            f"{_COLLECTION}.plugins.module_utils.client.discovery:Discoverer",
-            f"{_COLLECTION}.plugins.module_utils.client.resource:ResourceList.__init__",
-            "kubernetes.dynamic.discovery:Discoverer",
-            "kubernetes.dynamic.discovery:ResourceGroup.__init__",
-            "kubernetes.dynamic.resource:Resource.__init__",
-        ),
+        """
+        ansible_collections.kubernetes.core.plugins.module_utils.client.discovery: Discoverer
+        ansible_collections.kubernetes.core.plugins.module_utils.client.resource: ResourceList.__init__
+        kubernetes.dynamic.discovery: Discoverer ResourceGroup.__init__
+        kubernetes.dynamic.resource: Resource.__init__
+        """,
         needs=("forked-modules",),
     ),
-    Patch(
+    _patch(
         "trusted-templates",
         "warm.ansible_patches.trusted_templates",
-        (
-            "ansible.template:Templar.do_template",
-            f"{_COLLECTION}.plugins.action.k8s:ActionModule.get_template_data",
-            f"{_COLLECTION}.plugins.action.k8s:ActionModule.load_template",
-        ),
-        optional=("ansible.template:trust_as_template",),
+        """
+        ansible.template: Templar.do_template
+        ansible_collections.kubernetes.core.plugins.action.k8s: ActionModule.get_template_data
+        ansible_collections.kubernetes.core.plugins.action.k8s: ActionModule.load_template
+        ? ansible.template: trust_as_template
+        """,
         needs=("fork",),
         before=TRUSTS_TEMPLATES,
     ),
-    # Without any one of these, a plan could change something.
-    Patch(
+    # Without any of these, a plan could change something. `getattr` and `getitem` are Jinja's own today.
+    _patch(
         "planned-runs",
         "runs.planned.hooks",
-        (
-            "ansible.executor.task_executor:TaskExecutor._get_action_handler_with_module_context",
-            "ansible.executor.task_executor:TaskExecutor._run_loop",
-            "ansible.executor.task_executor:TaskExecutor.run",
-            "ansible.executor.task_executor:time",
-            "ansible.executor.task_queue_manager:TaskQueueManager.run",
-            "ansible.parsing.dataloader:DataLoader.path_dwim",
-            "ansible.parsing.dataloader:DataLoader.path_dwim_relative",
-            "ansible.parsing.dataloader:DataLoader.path_dwim_relative_stack",
-            "ansible.plugins.action:ActionBase._execute_module",
-            "ansible.plugins.loader:PluginLoader.get_with_context",
-            "ansible.plugins.strategy:StrategyBase._execute_meta",
-            "ansible.plugins.strategy:StrategyBase._process_pending_results",
-            "ansible.plugins.strategy:StrategyBase._queue_task",
-            "ansible.vars.manager:VariableManager.set_nonpersistent_facts",
-        ),
-        optional=(
-            "ansible._internal._task:TaskContext",
-            "ansible._internal._task:TaskContext.get_register_projections",
-            "ansible._internal._task:TaskContext.update_task_vars",
-            "ansible._internal._task:UnifiedTaskResult.create_from_action_exception",
-            "ansible._internal._task:UnifiedTaskResult.finalize_registered_values",
-            "ansible._internal._templating._transform:_type_transform_mapping",
-            "ansible.executor.module_common:get_action_args_with_defaults",
-            "ansible.executor.task_executor:TaskExecutor._execute",
-            "ansible.executor.task_executor:TaskExecutor._execute_internal",
-            "ansible.executor.task_executor:remove_omit",
-            "ansible.module_utils._internal._datatag:_untaggable_types",
-            "ansible.template.vars:AnsibleJ2Vars.__getitem__",
-            "ansible.template:AnsibleContext.resolve_or_missing",
-            "ansible.template:AnsibleEnvironment.getattr",  # today Jinja's own
-            "ansible.template:AnsibleEnvironment.getitem",  # as above
-            "ansible.template:Templar.template",
-        ),
+        """
+        ansible.executor.task_executor: TaskExecutor._get_action_handler_with_module_context TaskExecutor._run_loop
+        ansible.executor.task_executor: TaskExecutor.run time
+        ansible.executor.task_queue_manager: TaskQueueManager.run
+        ansible.parsing.dataloader: DataLoader.path_dwim DataLoader.path_dwim_relative
+        ansible.parsing.dataloader: DataLoader.path_dwim_relative_stack
+        ansible.plugins.action: ActionBase._execute_module
+        ansible.plugins.loader: PluginLoader.get_with_context
+        ansible.plugins.strategy: StrategyBase._execute_meta StrategyBase._process_pending_results
+        ansible.plugins.strategy: StrategyBase._queue_task
+        ansible.vars.manager: VariableManager.set_nonpersistent_facts
+        ? ansible._internal._task: TaskContext TaskContext.get_register_projections TaskContext.update_task_vars
+        ? ansible._internal._task: UnifiedTaskResult.create_from_action_exception
+        ? ansible._internal._task: UnifiedTaskResult.finalize_registered_values
+        ? ansible._internal._templating._transform: _type_transform_mapping
+        ? ansible.executor.module_common: get_action_args_with_defaults
+        ? ansible.executor.task_executor: TaskExecutor._execute TaskExecutor._execute_internal remove_omit
+        ? ansible.module_utils._internal._datatag: _untaggable_types
+        ? ansible.template.vars: AnsibleJ2Vars.__getitem__
+        ? ansible.template: AnsibleContext.resolve_or_missing AnsibleEnvironment.getattr AnsibleEnvironment.getitem
+        ? ansible.template: Templar.template
+        """,
     ),
 )
 
