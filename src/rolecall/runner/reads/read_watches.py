@@ -270,11 +270,6 @@ class ReadWatches:
         """The number of subscriptions by kind, counted for each object that has read."""
         return {gvk: kind.subscriptions for gvk, kind in self._kinds.items()}
 
-    @property
-    def objects(self) -> int:
-        """The number of objects in the stores."""
-        return sum(len(scope.store) for kind in self._kinds.values() for scope in kind.scopes.values())
-
     def subscribe(self, target: Target, subscriber: Subscriber, *, namespaced: bool) -> int:
         """Watch a target, and return the version from which on no change of it is missed."""
         kind = self._kinds.get(target.gvk)

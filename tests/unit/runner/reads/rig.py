@@ -20,14 +20,15 @@ VERBS = frozenset({"get", "list", "watch"})
 
 
 @dataclass
-class NamedSource:
-    """What the server has of one name, or everything."""
+class SelectedSource:
+    """A server's objects of one name, or all of them; ``watched`` lists the namespaces and names of open watches."""
 
     server: FakeServer
     selection: Selection
+    watched: list[tuple[str | None, str]]
 
     async def resource(self, gvk: GVK) -> ApiResource:
-        """Return how a kind is served."""
+        """Return the API resource of a kind."""
         return await self.server.resource(gvk)
 
     async def list_pages(self, gvk: GVK, namespace: str | None = None) -> AsyncIterator[tuple[list[RawObject], str]]:
@@ -39,9 +40,14 @@ class NamedSource:
         self, gvk: GVK, namespace: str | None, resource_version: str, timeout_seconds: float
     ) -> AsyncIterator[tuple[str, RawObject]]:
         """Yield the events of the selection, and bookmarks."""
-        async for kind, obj in self.server.watch(gvk, namespace, resource_version, timeout_seconds):
-            if kind == "BOOKMARK" or self._selects(obj):
-                yield kind, obj
+        key = (namespace, self.selection.name)
+        self.watched.append(key)
+        try:
+            async for kind, obj in self.server.watch(gvk, namespace, resource_version, timeout_seconds):
+                if kind == "BOOKMARK" or self._selects(obj):
+                    yield kind, obj
+        finally:
+            self.watched.remove(key)
 
     def _selects(self, obj: RawObject) -> bool:
         return self.selection.name in ("", obj["metadata"]["name"])
@@ -49,7 +55,7 @@ class NamedSource:
 
 @dataclass
 class SteppedRead:
-    """A read whose steps the test takes one by one."""
+    """A read that the test performs step by step."""
 
     rig: "Rig"
     key: ObjectKey
@@ -60,7 +66,7 @@ class SteppedRead:
     keys: frozenset[ObjectKey] | None = None
 
     def look(self) -> None:
-        """Let the API server answer; the answer is on its way."""
+        """Let the API server respond; the response is on its way."""
         if not self.key.name:
             self.status = 200
             self.content = {"kind": "List", "metadata": {"resourceVersion": str(self.rig.server.version)}}
@@ -71,47 +77,49 @@ class SteppedRead:
         self.status, self.content = (404, None) if found is None else (200, _typed(copy.deepcopy(found)))
 
     def arrive(self) -> None:
-        """Let the answer arrive."""
+        """Let the response arrive."""
         if self.pending is not None:
             self.pending.record_response(self.status, self.content, self.keys)
 
 
 @dataclass
 class Rig:
-    """The read set of one object, and what has woken it."""
+    """The read set of one object, and the causes that were enqueued for it."""
 
     server: FakeServer = field(default_factory=FakeServer)
     clock: ManualClock = field(default_factory=ManualClock)
-    woken: list[ReadCause] = field(default_factory=list)
+    enqueued: list[ReadCause] = field(default_factory=list)
+    watched: list[tuple[str | None, str]] = field(default_factory=list)
     rules: ReadRules = field(default_factory=ReadRules)
     reads: ObjectReads = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the watches, which are not started."""
-        kinds = [SONG]
-        self.watches = ReadWatches(lambda selection: NamedSource(self.server, selection), self.clock, kinds)
-        self.sets = ReadSets(self.watches, self.rules, lambda _key, cause: self.woken.append(cause))
+        """Create the watches without starting them."""
+        self.watches = ReadWatches(
+            lambda selection: SelectedSource(self.server, selection, self.watched), self.clock, [SONG]
+        )
+        self.sets = ReadSets(self.watches, self.rules, lambda _key, cause: self.enqueued.append(cause))
 
     def start(self) -> None:
-        """Begin a run."""
+        """Start a run."""
         self.reads = self.sets.start(ONE)
 
     def ask(self, name: str = "", namespace: str = "default", selector: str = "", verb: str = "") -> SteppedRead:
-        """Register a read of the run that is on."""
+        """Register a read of the current run."""
         key = ObjectKey(namespace, name)
         resource = ApiResource(WIDGET, "widgets", self.server.namespaced, VERBS, frozenset())
         read = Read(resource, verb or ("get" if name else "list"), key, selector)
         return SteppedRead(self, key, selector, self.reads.register(read))
 
     def read(self, name: str = "", namespace: str = "default", selector: str = "") -> SteppedRead:
-        """Take all steps of a read."""
+        """Perform all steps of a read."""
         read = self.ask(name, namespace, selector)
         read.look()
         read.arrive()
         return read
 
     def end(self, *, successful: bool = True) -> list[str]:
-        """End the run, and return why it has to run again."""
+        """End the run, and return the causes of another one."""
         return [cause.text for cause in self.sets.end(ONE.key, successful=successful)]
 
     async def run(self, *names: str, successful: bool = True) -> list[str]:
@@ -128,10 +136,10 @@ class Rig:
             await self.clock.advance_and_settle(20)
 
     async def causes(self) -> list[str]:
-        """Return what has woken the object since the last time."""
+        """Return the causes that were enqueued since the last call."""
         await settle()
-        found = [cause.text for cause in self.woken]
-        self.woken.clear()
+        found = [cause.text for cause in self.enqueued]
+        self.enqueued.clear()
         return found
 
 

@@ -1,6 +1,6 @@
-"""Random edits, runs and broken watches: what the last run has seen is what there is, or the object was woken.
+"""Random edits, runs and interrupted watches: the last run has seen the present state, or another run is due.
 
-The oracle is the present state of the cluster: an operator that looks at it every two seconds could know no more.
+The oracle is the state of the cluster: an operator that polls it could know no more.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ def content_of(obj: RawObject) -> tuple[Any, ...]:
     return obj["metadata"]["uid"], obj["metadata"]["labels"], obj["spec"]
 
 
-class Story:
+class Scenario:
     """An object whose runs read two widgets by name, and a list by a selector."""
 
     def __init__(self) -> None:
         self.rig = Rig()
         self.seen: Seen | None = None
-        self.answers: Seen = {}
+        self.responses: Seen = {}
         self.reads: list[SteppedRead] = []
         self.is_running = False
         self.is_due = True
         self.uids = 0
 
     def present(self) -> Seen:
-        """Return what a run would see now."""
+        """Return the state that a run would see now."""
         objects = self.rig.server.objects
         found: Seen = {key.name: content_of(obj) for key, obj in objects.items()}
         selected = sorted(name for name, (_, labels, _) in found.items() if labels.get("tier") == "web")
@@ -56,25 +56,25 @@ class Story:
             self.rig.server.delete(name)
 
     def start(self) -> None:
-        """Begin a run, which asks for everything."""
+        """Start a run, which reads everything."""
         if not self.is_running:
-            self.is_running, self.is_due, self.answers = True, False, {}
+            self.is_running, self.is_due, self.responses = True, False, {}
             self.rig.start()
             self.reads = [*(self.rig.ask(name) for name in NAMES), self.rig.ask(selector=SELECTOR)]
 
     def look(self) -> None:
-        """Let the API server answer one of the requests of the run."""
-        number = len(self.answers)
+        """Let the API server respond to one request of the run."""
+        number = len(self.responses)
         if self.is_running and number < len(self.reads):
             self.reads[number].look()
             part = (*NAMES, "list")[number]
-            self.answers[part] = self.present()[part]
+            self.responses[part] = self.present()[part]
 
     def end(self, *, successful: bool) -> None:
-        """Let all answers arrive, and end the run."""
+        """Let all responses arrive, and end the run."""
         if not self.is_running:
             return
-        while len(self.answers) < len(self.reads):
+        while len(self.responses) < len(self.reads):
             self.look()
         for read in self.reads:
             read.arrive()
@@ -82,55 +82,55 @@ class Story:
         causes = self.rig.sets.end(ONE.key, successful=successful)
         self.is_due |= not successful or bool(causes)
         if successful:
-            self.seen = self.answers
+            self.seen = self.responses
 
     def break_watches(self) -> None:
-        """End the watches and forget what happened."""
+        """End the watches and forget their history."""
         self.rig.server.forget_history()
         self.rig.server.end_streams()
 
-    def woken(self, _key: object, _cause: ReadCause) -> None:
-        """Take note that the object has to run."""
+    def enqueue(self, _key: object, _cause: ReadCause) -> None:
+        """Record that another run is due."""
         self.is_due = True
 
 
 NAME = st.sampled_from(NAMES)
-STEPS: st.SearchStrategy[Callable[[Story], Any]] = st.one_of(
+STEPS: st.SearchStrategy[Callable[[Scenario], Any]] = st.one_of(
     st.builds(
-        lambda name, value, tier: lambda story: story.put(name, value, tier),
+        lambda name, value, tier: lambda scenario: scenario.put(name, value, tier),
         NAME,
         st.integers(0, 1),
         st.sampled_from(("web", "db")),
     ),
-    st.builds(lambda name: lambda story: story.delete(name), NAME),
-    st.just(Story.start),
-    st.just(Story.look),
-    st.booleans().map(lambda successful: lambda story: story.end(successful=successful)),
-    st.just(Story.break_watches),
+    st.builds(lambda name: lambda scenario: scenario.delete(name), NAME),
+    st.just(Scenario.start),
+    st.just(Scenario.look),
+    st.booleans().map(lambda successful: lambda scenario: scenario.end(successful=successful)),
+    st.just(Scenario.break_watches),
     st.just(None),
     st.sampled_from((1, 3, 10, 30)),
 )
 
 
 async def play(steps: list[Any]) -> None:
-    story = Story()
-    story.rig.sets.enqueue = story.woken
-    async with story.rig.watches:
+    scenario = Scenario()
+    scenario.rig.sets.enqueue = scenario.enqueue
+    async with scenario.rig.watches:
         for step in steps:
             if step is None:
-                await story.rig.recover()
+                await scenario.rig.recover()
             elif isinstance(step, int):
                 await settle(step)
             else:
-                step(story)
+                step(scenario)
         for _ in range(10):
-            story.end(successful=True)
-            await story.rig.recover()
-            if not story.is_due:
+            scenario.end(successful=True)
+            await scenario.rig.recover()
+            if not scenario.is_due:
                 break
-            story.start()
-        assert not story.is_due, "the runs do not come to rest"
-        assert story.seen == story.present()
+            scenario.start()
+        assert not scenario.is_due, "the runs don't end"
+        assert scenario.seen == scenario.present()
 
 
 @given(st.lists(STEPS, max_size=40))
