@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Final
@@ -41,7 +41,7 @@ from opentelemetry.trace import Tracer as SdkTracer
 from yarl import URL
 
 from rolecall.kube.metadata import uid_of
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause
 from rolecall.runner.proxy import Exchange
@@ -59,6 +59,7 @@ from rolecall.runner.record.traces import (
     protocol_in,
     service_attributes,
 )
+from rolecall.runner.runs.events import RunSummary
 from rolecall.system.blocking_work import run_in_thread
 from rolecall.system.logs import get_logger
 
@@ -90,14 +91,20 @@ class Tracer(ReconcileTracer):
 
     def start(self, watch: Watch, key: ObjectKey, ident: str, causes: tuple[Cause, ...]) -> "Trace":
         """Return the trace of a reconcile that starts now."""
-        attributes = start_attributes(watch.gvk, key, ident)
+        attributes: Attributes = {  # for samplers
+            "k8s.object.api_version": watch.gvk.api_version,
+            "k8s.object.kind": watch.gvk.kind,
+            "k8s.object.name": key.name,
+            "rolecall.job": ident,
+        }
+        attributes |= {"k8s.namespace.name": key.namespace} if key.namespace else {}
         span = self.exporting.tracer.start_span(f"reconcile {watch.gvk.kind}", attributes=attributes)
         return Trace(self, watch, span, tuple(cause.text for cause in causes))
 
 
 @dataclass(slots=True)
 class Trace(ReconcileTrace):
-    """The trace of one reconcile."""
+    """The trace of one reconcile. ``mask`` has the secret values of its run."""
 
     tracer: Tracer
     watch: Watch
@@ -105,6 +112,7 @@ class Trace(ReconcileTrace):
     causes: tuple[str, ...]
     run_started_ns: int = 0
     run_ended_ns: int = 0
+    mask: Mask = field(default_factory=Mask)
 
     def run_started(self, record: RunRecord | None) -> None:
         """Record that the run starts; each of its requests will carry its own span id."""
@@ -121,18 +129,12 @@ class Trace(ReconcileTrace):
         ended_ns = time.time_ns()
         if not self.span.is_recording():
             return
-        if not self.tracer.traces_unchanged and changed_nothing(record, ending):
+        if not self.tracer.traces_unchanged and _changed_nothing(record, ending):
             return  # a span that doesn't end is never sent
-        content, mask = "", Mask()
         try:
             if record is not None:
-                content = self.watch.content_for(finalizing=record.is_finalizing).path.name
-                mask = await self.tracer.recorder.mask_of(self.watch, record)
-            finished = FinishedReconcile(
-                self.span, obj, record, ending, self.causes, content, self.run_started_ns, self.run_ended_ns
-            )
-            writer = SpanWriter(self.tracer.exporting.tracer, self.tracer.exporting.ids, self.tracer.server, mask)
-            await run_in_thread(partial(writer.write, finished, ended_ns))
+                self.mask = await self.tracer.recorder.mask_of(self.watch, record)
+            await run_in_thread(partial(self._make_spans, obj, record, ending, ended_ns))
         except Exception as error:  # noqa: BLE001 - a trace must not fail a reconcile; its text may contain a secret
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.warning("A trace is lost", error=f"{type(error).__name__} at {place.filename}:{place.lineno}")
@@ -142,76 +144,28 @@ class Trace(ReconcileTrace):
         span_id = format_span_id(exporting.ids.generate_span_id())
         return f"00-{format_trace_id(context.trace_id)}-{span_id}-{context.trace_flags & _SAMPLED:02x}"
 
-
-def start_attributes(gvk: GVK, key: ObjectKey, ident: str) -> Attributes:
-    """Return the attributes of a reconcile that are known at its start, for samplers."""
-    attributes: Attributes = {
-        "k8s.object.api_version": gvk.api_version,
-        "k8s.object.kind": gvk.kind,
-        "k8s.object.name": key.name,
-        "rolecall.job": ident,
-    }
-    return attributes | ({"k8s.namespace.name": key.namespace} if key.namespace else {})
-
-
-def changed_nothing(record: RunRecord | None, ending: Ending) -> bool:
-    """Return whether a reconcile succeeded and its run sent no write and changed nothing elsewhere."""
-    if ending.outcome != "succeeded":
-        return False
-    if record is None:
-        return True
-    has_written = any(kept.exchange.info.is_write and not kept.exchange.info.is_dry_run for kept in record.exchanges)
-    has_changed = any(task.result == "changed" for task in record.tasks.values())
-    return not (record.is_finalizing or has_written or has_changed)
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedReconcile:
-    """A reconcile that has ended, and its span, which has not.
-
-    ``content`` is the name of the role or playbook; the times are those of its run. All are empty without a run.
-    """
-
-    span: Span
-    obj: RawObject
-    record: RunRecord | None
-    ending: Ending
-    causes: tuple[str, ...] = ()
-    content: str = ""
-    run_started_ns: int = 0
-    run_ended_ns: int = 0
-
-
-class SpanWriter:
-    """Makes the spans of one reconcile: reconcile, run, tasks, requests. ``mask`` has the secret values of its run."""
-
-    def __init__(self, tracer: SdkTracer, ids: "PresetIds", server: str, mask: Mask) -> None:
-        self._tracer, self._ids, self._mask = tracer, ids, mask
-        url = URL(server)
-        self._server: Attributes = {"server.address": url.host or "", "server.port": url.port or 0}
-
-    def write(self, finished: FinishedReconcile, ended_ns: int) -> None:
-        """End the span of the reconcile, with those below it."""
-        span, ending = finished.span, finished.ending
-        if uid := uid_of(finished.obj):
+    def _make_spans(self, obj: RawObject, record: RunRecord | None, ending: Ending, ended_ns: int) -> None:
+        """End the span of the reconcile, with those of the run, its tasks, and its requests below it."""
+        span, summary = self.span, ending.summary
+        if uid := uid_of(obj):
             span.set_attribute("k8s.object.uid", uid)
-        span.set_attribute("rolecall.causes", [self._masked(text) for text in finished.causes])
+        span.set_attribute("rolecall.causes", [self._masked(text) for text in self.causes])
         if ending.requeue_after_seconds is not None:
             span.set_attribute("rolecall.requeue_after_seconds", ending.requeue_after_seconds)
-        if finished.record is not None:
-            self._run(finished, finished.record)
+        if record is not None:
+            self._run(record, summary)
         if ending.outcome != "succeeded":
-            _fail(span, ending.summary.status if ending.summary and not ending.summary.is_successful else "reconcile")
+            _fail(span, summary.status if summary and not summary.is_successful else "reconcile")
         span.end(ended_ns)
 
-    def _run(self, finished: FinishedReconcile, record: RunRecord) -> None:
-        summary, name = finished.ending.summary, finished.content
+    def _run(self, record: RunRecord, summary: RunSummary | None) -> None:
+        name = self.watch.content_for(finalizing=record.is_finalizing).path.name
         attributes: Attributes = {"rolecall.finalizing": record.is_finalizing, "rolecall.content": name}
         if summary is not None and summary.completion:
             counts = summary.counts
             attributes |= {f"ansible.tasks.{each}": getattr(counts, each) for each in ("ok", "changed", "skipped")}
-        above = set_span_in_context(finished.span)
-        run = self._tracer.start_span(f"run {name}", above, attributes=attributes, start_time=finished.run_started_ns)
+        above, started_ns, sdk = set_span_in_context(self.span), self.run_started_ns, self.tracer.exporting.tracer
+        run = sdk.start_span(f"run {name}", above, attributes=attributes, start_time=started_ns)
         below = set_span_in_context(run)
         spans: dict[tuple[str, str], Context] = {}
         for where, task in record.tasks.items():
@@ -220,15 +174,13 @@ class SpanWriter:
         last = record.unfinished_task
         if last is not None and seconds_of(last.started) is not None:
             hosts = {each.exchange.origin.host for each in record.exchanges if each.exchange.origin.task == last.ident}
-            spans |= dict.fromkeys(
-                ((last.ident, host) for host in hosts), self._task(last, below, finished.run_ended_ns)
-            )
+            spans |= dict.fromkeys(((last.ident, host) for host in hosts), self._task(last, below, self.run_ended_ns))
         for kept in record.exchanges:
             origin = kept.exchange.origin
             self._request(kept.exchange, spans.get((origin.task, origin.host), below))
         if summary is None or not summary.is_successful:
             _fail(run, summary.status if summary else "unknown")
-        run.end(finished.run_ended_ns)
+        run.end(self.run_ended_ns)
 
     def _task(self, task: TaskRecord, above: Context, ended_ns: int) -> Context:
         name = self._masked(task.name)
@@ -242,7 +194,9 @@ class SpanWriter:
         attributes |= {"ansible.host": self._masked(task.host)} if task.host else {}
         attributes |= {"code.file.path": path, "code.line.number": int(line)} if line.isdecimal() else {}
         started_ns = int((seconds_of(task.started) or 0.0) * _NANOSECONDS)
-        span = self._tracer.start_span(name or "task", above, attributes=attributes, start_time=started_ns)
+        span = self.tracer.exporting.tracer.start_span(
+            name or "task", above, attributes=attributes, start_time=started_ns
+        )
         if result in _FAILED:
             _fail(span, result)
         span.end(max(ended_ns, started_ns))
@@ -252,18 +206,20 @@ class SpanWriter:
         info, context = exchange.info, exchange.context
         resource = f"{info.resource}.{info.group}" if info.group else info.resource
         resource += f"/{info.subresource}" if info.subresource else ""
+        server = URL(self.tracer.server)
         attributes: Attributes = {
-            **self._server,
+            "server.address": server.host or "",
+            "server.port": server.port or 0,
             "http.request.method": exchange.method,
-            "url.path": self._mask.apply_to_path(exchange.target.partition("?")[0]),
+            "url.path": self.mask.apply_to_path(exchange.target.partition("?")[0]),
             "rolecall.verb": info.verb,
         }
         if exchange.status is not None:
             attributes["http.response.status_code"] = exchange.status
         if context.given:
-            self._ids.preset(int(_parts(context.given)[1], 16))
+            self.tracer.exporting.ids.preset(int(_parts(context.given)[1], 16))
         started_ns = int(exchange.started * _NANOSECONDS)
-        span = self._tracer.start_span(
+        span = self.tracer.exporting.tracer.start_span(
             f"{exchange.method} {resource}" if info.is_resource else exchange.method,
             above,
             SpanKind.CLIENT,
@@ -276,7 +232,18 @@ class SpanWriter:
         span.end(started_ns + int(exchange.duration_seconds * _NANOSECONDS))
 
     def _masked(self, text: str) -> str:
-        return str(self._mask.apply_to(text))
+        return str(self.mask.apply_to(text))
+
+
+def _changed_nothing(record: RunRecord | None, ending: Ending) -> bool:
+    """Return whether a reconcile succeeded and its run sent no write and changed nothing elsewhere."""
+    if ending.outcome != "succeeded":
+        return False
+    if record is None:
+        return True
+    has_written = any(kept.exchange.info.is_write and not kept.exchange.info.is_dry_run for kept in record.exchanges)
+    has_changed = any(task.result == "changed" for task in record.tasks.values())
+    return not (record.is_finalizing or has_written or has_changed)
 
 
 def _error_of(exchange: Exchange) -> str:

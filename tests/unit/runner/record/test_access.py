@@ -16,7 +16,7 @@ def access_of(*exchanges: Exchange, names: tuple[str, ...] = ("one",)) -> Access
     return found
 
 
-def test_what_was_asked_for_is_kept_with_its_tasks_and_primaries() -> None:
+def test_requests_are_kept_with_their_tasks_and_primaries() -> None:
     found = access_of(exchange("GET", f"{CONFIG_MAPS}/a"), exchange("GET", OTHER), names=("one", "two", "three"))
     own = Access("", "configmaps", "", "get", OWN, "a")
     assert set(found.usages) == {own, Access("", "configmaps", "", "list", "other", "")}
@@ -25,7 +25,7 @@ def test_what_was_asked_for_is_kept_with_its_tasks_and_primaries() -> None:
     assert found.exercised == {"/r/main.yml:3"}
 
 
-def test_tasks_of_a_playbook_that_was_made_for_one_run_are_not_kept() -> None:
+def test_tasks_of_a_playbook_generated_for_one_run_are_not_kept() -> None:
     record = make_record()
     for task in record.tasks.values():
         task.path = "/tmp/work/ns/one/project/main.json:1"  # noqa: S108 - a place, not a file
@@ -34,14 +34,14 @@ def test_tasks_of_a_playbook_that_was_made_for_one_run_are_not_kept() -> None:
     assert found.exercised == set()
 
 
-def test_a_patch_that_creates_needs_create_too() -> None:
+def test_patch_that_creates_needs_create_too() -> None:
     created = access_of(exchange("PATCH", f"{CONFIG_MAPS}/a", {}, config_map("1"), 201))
     changed = access_of(exchange("PATCH", f"{CONFIG_MAPS}/a", {}, config_map("1")))
     assert {each.verb for each in created.usages} == {"create", "patch"}
     assert {each.verb for each in changed.usages} == {"patch"}
 
 
-def test_the_kinds_that_a_primary_owns_are_dependents() -> None:
+def test_kinds_owned_by_a_primary_are_dependents() -> None:
     owned = config_map("1", ownerReferences=[{"uid": "uid-of-one"}])
     assert access_of(exchange("GET", f"{CONFIG_MAPS}/a", None, owned)).dependents == {("", "configmaps")}
     assert access_of(exchange("GET", f"{CONFIG_MAPS}/a", None, config_map("uid-of-one"))).dependents == set()
@@ -49,20 +49,20 @@ def test_the_kinds_that_a_primary_owns_are_dependents() -> None:
     assert access_of(replace(whole, response=gzip.compress(whole.response or b""))).dependents == {("", "configmaps")}
 
 
-def test_names_beyond_the_limit_stand_as_any() -> None:
+def test_names_beyond_the_limit_become_any() -> None:
     found = access_of(*[exchange("GET", f"{CONFIG_MAPS}/{number}") for number in range(MAX_NAMES + 10)])
     assert len(found.usages) == MAX_NAMES + 1
     assert Access("", "configmaps", "", "get", OWN, ANY) in found.usages
 
 
-def test_a_run_without_anything_new_is_told_from_one_with() -> None:
+def test_add_returns_whether_a_run_added_anything() -> None:
     found = AccessSet(DEMO, "/r")
     assert found.add(make_record(exchange("GET", f"{CONFIG_MAPS}/a")))
     assert not found.add(make_record(exchange("GET", f"{CONFIG_MAPS}/a")))
     assert found.add(make_record(exchange("GET", f"{CONFIG_MAPS}/a", status=403)))
 
 
-def test_impersonation_and_what_roles_and_bindings_give_are_kept() -> None:
+def test_impersonation_and_granted_roles_are_kept() -> None:
     as_eve = replace(exchange("GET", CONFIG_MAPS), impersonated=(("Impersonate-User", "eve"),))
     bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings"
     found = access_of(as_eve, exchange("POST", bindings, {"roleRef": {"name": "admin"}}))

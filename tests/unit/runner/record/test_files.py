@@ -24,7 +24,7 @@ def write(
     return files.write(record, document_of(record))
 
 
-def test_files_are_private_and_discovery_is_stored_once_beside_them(tmp_path: Path) -> None:
+def test_files_are_private_and_discovery_is_stored_once(tmp_path: Path) -> None:
     files = RecordFiles(tmp_path / "records", 1 << 20)
     write(files, 0)
     write(files, 1)
@@ -36,7 +36,7 @@ def test_files_are_private_and_discovery_is_stored_once_beside_them(tmp_path: Pa
     assert sorted(path.parent.name for path in found) == ["access", "discovery", "records", "records"]
 
 
-def test_the_oldest_records_are_removed_and_failures_last(tmp_path: Path) -> None:
+def test_oldest_records_are_removed_first_and_failures_last(tmp_path: Path) -> None:
     length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
     directory = tmp_path / "records"
     failed = write(RecordFiles(directory, 1 << 20), 0, "failed")
@@ -49,7 +49,7 @@ def test_the_oldest_records_are_removed_and_failures_last(tmp_path: Path) -> Non
     assert list(directory.glob("*.jsonl")) == [newest]
 
 
-def test_discovery_stays_as_long_as_a_record_may_refer_to_it(tmp_path: Path) -> None:
+def test_discovery_stays_while_a_record_may_refer_to_it(tmp_path: Path) -> None:
     length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
     directory = tmp_path / "records"
     files = RecordFiles(directory, int(2.5 * length))
@@ -67,7 +67,7 @@ def test_discovery_stays_as_long_as_a_record_may_refer_to_it(tmp_path: Path) -> 
     assert json.loads(last.read_text())["groupVersion"] == "v3"
 
 
-def test_a_record_that_somebody_has_removed_takes_no_room(tmp_path: Path) -> None:
+def test_record_removed_by_a_user_does_not_count(tmp_path: Path) -> None:
     length = write(RecordFiles(tmp_path / "measure", 1 << 20), 0).stat().st_size
     files = RecordFiles(tmp_path / "records", 2 * length)
     first, second = (write(files, number) for number in (0, 1))
@@ -76,7 +76,7 @@ def test_a_record_that_somebody_has_removed_takes_no_room(tmp_path: Path) -> Non
     assert sorted((tmp_path / "records").glob("*.jsonl")) == [first, third]
 
 
-def test_a_directory_of_another_user_in_a_shared_place_is_refused(
+def test_directory_of_another_user_in_a_shared_directory_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o1777)

@@ -32,7 +32,7 @@ def masked_by(mask: Mask, line: dict[str, str]) -> Any:
 @given(SECRET, TEXT, TEXT)
 @example('a "quoted" <é & あ>\n\\ 😀', "x", "")
 @example("'''''''''", "", "'")
-def test_a_value_is_found_in_every_spelling_and_its_length_is_kept(value: str, before: str, after: str) -> None:
+def test_value_is_found_in_each_spelling_and_keeps_its_length(value: str, before: str, after: str) -> None:
     whole = f"{before}{value}{after}"
     # With another quote beside it, a value that begins or ends with one stands there as YAML spells it.
     assume("'" not in value or value.replace("'", "''") not in whole)
@@ -62,7 +62,7 @@ def test_a_value_is_found_in_every_spelling_and_its_length_is_kept(value: str, b
     assert masked["again"] == encoded(encoded(placeholder))
 
 
-def test_what_stands_for_a_value_of_one_character_is_not_masked_again() -> None:
+def test_placeholder_of_one_character_is_not_masked_again() -> None:
     for _ in range(200):  # one placeholder in sixty is the value itself, and its base64 is that of the value then
         mask = Mask()
         placeholder = mask_body(mask, {"kind": "Secret", "data": {"a": encoded("1")}}, SECRETS, is_hidden=False)
@@ -70,7 +70,7 @@ def test_what_stands_for_a_value_of_one_character_is_not_masked_again() -> None:
         assert len(base64.b64decode(masked["data"]["a"])) == 1
 
 
-def test_a_short_value_is_found_in_base64_where_it_is_a_whole_text() -> None:
+def test_short_value_is_found_in_base64_as_a_whole_text() -> None:
     mask = Mask()
     secret = mask_body(mask, {"kind": "Secret", "data": {"a": encoded("abc")}}, SECRETS, is_hidden=False)
     assert mask.apply_to({"copied": encoded("abc"), "plain": "abc"}) == {
@@ -81,7 +81,7 @@ def test_a_short_value_is_found_in_base64_where_it_is_a_whole_text() -> None:
 
 
 @pytest.mark.parametrize("value", [b"correct horse", b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8"])
-def test_the_beginning_of_a_value_in_base64_does_not_stay_where_a_text_was_cut(value: bytes) -> None:
+def test_start_of_a_value_in_base64_is_removed_from_a_cut_text(value: bytes) -> None:
     mask = Mask()
     text = base64.b64encode(value).decode()
     mask_body(mask, {"kind": "Secret", "data": {"a": text}}, SECRETS, is_hidden=False)
@@ -97,7 +97,7 @@ def test_binary_values_are_found_in_base64(value: bytes) -> None:
     assert len(placeholder) == len(value)
 
 
-def test_a_longer_value_is_replaced_before_one_within_it() -> None:
+def test_longer_value_is_replaced_before_a_value_within_it() -> None:
     mask = Mask()
     inner, outer = mask.add("password"), mask.add("my-password-is-long")
     assert json.loads(mask.apply(to_line({"a": "my-password-is-long", "b": "the password"}))) == {
@@ -106,7 +106,7 @@ def test_a_longer_value_is_replaced_before_one_within_it() -> None:
     }
 
 
-def test_a_line_of_a_long_value_that_is_a_value_itself_is_found_in_every_spelling() -> None:
+def test_line_of_a_long_value_that_is_also_a_value_is_found_in_each_spelling() -> None:
     mask = Mask()
     mask.add("\n".join(f"planted-line-{number}" for number in range(100)))
     mask.add("planted-line-7")
@@ -115,7 +115,7 @@ def test_a_line_of_a_long_value_that_is_a_value_itself_is_found_in_every_spellin
     assert "planted" not in text
 
 
-def test_a_short_value_is_replaced_where_it_is_a_whole_text_and_not_as_a_key() -> None:
+def test_short_value_is_replaced_as_a_whole_text_and_not_as_a_key() -> None:
     mask = Mask()
     pin = mask.add("1234")
     assert json.loads(mask.apply(to_line({"a": "1234", "b": "12345", "1234": ["1234"]}))) == {
@@ -125,7 +125,7 @@ def test_a_short_value_is_replaced_where_it_is_a_whole_text_and_not_as_a_key() -
     }
 
 
-def test_lines_of_a_value_and_texts_in_json_are_values_too() -> None:
+def test_lines_of_a_value_and_strings_in_json_are_values_too() -> None:
     mask = Mask()
     mask.add("user: somebody\npassword: hunter2-hunter2\n")
     mask.add('{"auths": {"registry": {"password": "deep-inside"}}}')
@@ -135,13 +135,13 @@ def test_lines_of_a_value_and_texts_in_json_are_values_too() -> None:
 
 
 @pytest.mark.parametrize("value", ["default", "true", "kube-system", "ab"])
-def test_words_that_cannot_be_secrets_are_left(value: str) -> None:
+def test_harmless_words_are_not_masked(value: str) -> None:
     mask = Mask()
     mask.add(value)
     assert json.loads(mask.apply(to_line({"a": value}))) == {"a": value}
 
 
-def test_the_beginning_of_a_value_is_removed_where_a_text_was_cut() -> None:
+def test_start_of_a_value_is_removed_from_a_cut_text() -> None:
     mask = Mask()
     mask.add("planted-secret")
     assert mask.without_cut_value(f"failed with planted-se{CUT_MARK}") == f"failed with {CUT_MARK}"
@@ -149,7 +149,7 @@ def test_the_beginning_of_a_value_is_removed_where_a_text_was_cut() -> None:
     assert mask.without_cut_value("ends in planted-se") == "ends in planted-se"
 
 
-def test_one_word_can_stand_for_every_value() -> None:
+def test_redactor_replaces_each_value_with_the_same_word() -> None:
     mask = Mask()
     mask.add("correct horse")
     mask.add("abc")

@@ -1,18 +1,24 @@
-"""Marked secrets are planted wherever they can come from, pass the real proxy, and must not be in the record."""
+"""Marked secrets are planted in every source, place, and spelling, pass the real proxy, and aren't in the record."""
 
 import base64
+import html
 import json
+import re
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 from aiohttp import web
 
 from rolecall.cli.main import main
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
+from rolecall.runner.record.access import ANY, AccessSet
 from rolecall.runner.record.document import Document, document_of
 from rolecall.runner.record.reader import read_record
 from rolecall.runner.record.run_record import Bodies, Ending, RunRecord
@@ -27,6 +33,8 @@ PLAIN = "planted-Pa55word"
 ODD = 'planted "quoted" <é & あ>\nand a second planted line\\'
 OLD = "planted-before-the-last-apply"
 BINARY = b"planted\xff\x00binary"
+DIGITS = "90210471"
+SPACED = " ".join(f"planted-{number}" for number in range(12))
 PRIMARY = {
     "apiVersion": "demo.example.com/v1",
     "kind": "Demo",
@@ -100,9 +108,19 @@ def assert_hidden(document: Document, *values: str | bytes) -> None:
         json.loads(line)
 
 
-async def test_a_secret_that_is_read_is_hidden_wherever_it_is_copied_to(
-    api_server: ApiServer, recorded: Recorded
-) -> None:
+async def read(recorded: Recorded, api_server: ApiServer, *values: str) -> None:
+    """Let the run read a Secret with these values."""
+    api_server.objects[f"{SECRETS}/one"] = secret(**{f"key{number}": value for number, value in enumerate(values)})
+    await recorded.send("GET", f"{SECRETS}/one")
+
+
+def bodies(recorded: Recorded) -> list[Any]:
+    """Return the bodies of all requests as they are in the record."""
+    lines = map(json.loads, recorded.ended().text.splitlines())
+    return [line["request"]["json"] for line in lines if "request" in line]
+
+
+async def test_secret_that_was_read_is_hidden_in_all_copies(api_server: ApiServer, recorded: Recorded) -> None:
     api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN, odd=ODD, binary=BINARY)
     await recorded.send("GET", f"{SECRETS}/one")
     copies = config_map(
@@ -122,7 +140,7 @@ async def test_a_secret_that_is_read_is_hidden_wherever_it_is_copied_to(
     assert_hidden(recorded.ended(), PLAIN, ODD, BINARY)
 
 
-async def test_a_secret_that_is_written_or_patched_is_hidden(recorded: Recorded) -> None:
+async def test_written_or_patched_secret_is_hidden(recorded: Recorded) -> None:
     await recorded.send("POST", SECRETS, secret(plain=PLAIN))
     await recorded.send("POST", SECRETS, {**secret(), "stringData": {"odd": ODD}})
     await recorded.send("PUT", f"{SECRETS}/two", {**secret(), "stringData": {"x": "planted-by-put"}})
@@ -142,7 +160,7 @@ async def test_a_secret_that_is_written_or_patched_is_hidden(recorded: Recorded)
     assert_hidden(recorded.ended(), PLAIN, ODD, "planted-by-put", "planted-by-merge", "planted-by-apply")
 
 
-async def test_secrets_in_a_list_a_table_and_a_watch_are_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+async def test_secrets_in_list_table_and_watch_are_hidden(api_server: ApiServer, recorded: Recorded) -> None:
     async def answer(request: web.Request) -> web.Response:
         if "watch" in request.query:
             events = [{"type": "ADDED", "object": secret(a="planted-in-an-event")}] * 2
@@ -161,7 +179,7 @@ async def test_secrets_in_a_list_a_table_and_a_watch_are_hidden(api_server: ApiS
     assert_hidden(recorded.ended(), "planted-in-a-list", "planted-in-a-row", "planted-in-an-event")
 
 
-async def test_what_annotations_of_a_secret_say_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+async def test_annotations_of_a_secret_are_hidden(api_server: ApiServer, recorded: Recorded) -> None:
     applied = json.dumps({**secret(old=OLD), "stringData": {"b": ODD}}) + "\n"
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": applied, "example.com/hint": "planted-in-a-hint"}
     found = secret(new=PLAIN)
@@ -172,7 +190,7 @@ async def test_what_annotations_of_a_secret_say_is_hidden(api_server: ApiServer,
     assert_hidden(recorded.ended(), PLAIN, OLD, ODD)
 
 
-async def test_what_a_task_with_no_log_sends_and_gets_is_hidden(start_run: Callable[..., Run]) -> None:
+async def test_bodies_of_a_task_with_no_log_are_hidden(start_run: Callable[..., Run]) -> None:
     record = RunRecord(DEMO, PRIMARY, "7", Bodies(), 1 << 20)
     run = start_run(on_exchange=record.on_exchange)
     host = encoded("localhost").rstrip("=")
@@ -192,19 +210,16 @@ async def test_what_a_task_with_no_log_sends_and_gets_is_hidden(start_run: Calla
     assert first["request"]["json"]["data"]["short"] != "pin"
 
 
-async def test_values_of_the_environment_the_watch_and_the_object_are_hidden(recorded: Recorded) -> None:
+async def test_given_secrets_are_hidden(recorded: Recorded) -> None:
     recorded.record.obj = PRIMARY | {"spec": {"password": "planted-in-the-spec"}}
     await recorded.send("POST", CONFIG_MAPS, config_map(a="planted-in-the-spec", b="planted-in-the-environment"))
     document = recorded.ended(secrets=("planted-in-the-spec", "planted-in-the-environment"), watch={"vars": {"a": 1}})
     assert_hidden(document, "planted-in-the-spec", "planted-in-the-environment")
 
 
-async def test_errors_events_and_tasks_that_quote_a_secret_hide_it(api_server: ApiServer, recorded: Recorded) -> None:
-    async def refuse(_: web.Request) -> web.Response:
-        message = f"spec.a: Invalid value: {json.dumps(ODD)}: must not be {PLAIN}"
-        return web.json_response({"kind": "Status", "message": message}, status=422)
-
-    api_server.handlers["POST", CONFIG_MAPS] = refuse
+async def test_secret_in_errors_events_and_tasks_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
+    rejection = f"spec.a: Invalid value: {json.dumps(ODD)}: must not be {PLAIN}"
+    api_server.respond("POST", CONFIG_MAPS, {"kind": "Status", "message": rejection}, 422)
     api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN, odd=ODD)
     await recorded.send("GET", f"{SECRETS}/one")
     await recorded.send("POST", CONFIG_MAPS, config_map(a="1"))
@@ -216,17 +231,14 @@ async def test_errors_events_and_tasks_that_quote_a_secret_hide_it(api_server: A
     assert_hidden(recorded.ended("failed", f"could not use {PLAIN}", ODD), PLAIN, ODD)
 
 
-async def test_a_token_that_the_api_server_gives_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
-    async def issue(_: web.Request) -> web.Response:
-        return web.json_response({"kind": "TokenRequest", "status": {"token": "planted.token"}}, status=201)
-
+async def test_token_issued_by_the_api_server_is_hidden(api_server: ApiServer, recorded: Recorded) -> None:
     path = "/api/v1/namespaces/ns/serviceaccounts/default/token"
-    api_server.handlers["POST", path] = issue
+    api_server.respond("POST", path, {"kind": "TokenRequest", "status": {"token": "planted.token"}}, 201)
     await recorded.send("POST", path, {"kind": "TokenRequest", "spec": {}})
     assert_hidden(recorded.ended(), "planted.token")
 
 
-async def test_a_secret_in_a_format_that_cannot_be_masked_is_left_out(recorded: Recorded) -> None:
+async def test_secret_in_undecodable_format_is_omitted(recorded: Recorded) -> None:
     body = b"k8s\x00\n\x0c\n\x02v1\x12\x06Secret" + PLAIN.encode()
     await recorded.send("POST", SECRETS, body, Content_Type="application/vnd.kubernetes.protobuf")
     document = recorded.ended()
@@ -234,9 +246,7 @@ async def test_a_secret_in_a_format_that_cannot_be_masked_is_left_out(recorded: 
     assert "cannot be masked" in document.text
 
 
-async def test_a_value_has_the_same_placeholder_of_its_length_everywhere(
-    api_server: ApiServer, recorded: Recorded
-) -> None:
+async def test_value_has_one_placeholder_of_its_length(api_server: ApiServer, recorded: Recorded) -> None:
     api_server.objects[f"{SECRETS}/one"] = secret(plain=PLAIN)
     await recorded.send("GET", f"{SECRETS}/one")
     await recorded.send("POST", CONFIG_MAPS, config_map(plain=PLAIN, encoded=encoded(PLAIN)))
@@ -256,7 +266,7 @@ async def test_two_records_have_different_placeholders(api_server: ApiServer, re
     assert set(first).isdisjoint(second)
 
 
-async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
+async def test_secret_equal_to_a_word_of_the_format_does_not_break_the_record(
     api_server: ApiServer, recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = "exchange namespace message contentType answer request succeeded changed configmaps object status result"
@@ -286,7 +296,7 @@ async def test_a_secret_that_is_a_word_of_the_format_does_not_break_the_record(
     assert "namespace" not in capsys.readouterr().out
 
 
-async def test_a_secret_that_begins_with_the_end_of_an_escape_sequence_does_not_break_the_record(
+async def test_secret_starting_with_the_end_of_an_escape_sequence_does_not_break_the_record(
     api_server: ApiServer, recorded: Recorded, tmp_path: Path
 ) -> None:
     api_server.objects[f"{SECRETS}/one"] = secret(a="nplanted-one", b="1planted-two")
@@ -299,3 +309,189 @@ async def test_a_secret_that_begins_with_the_end_of_an_escape_sequence_does_not_
     copied = record.exchanges[1]["request"]["json"]["data"]
     assert "planted" not in copied["a"]
     assert len(copied["a"]) == len("nplanted-one, 1planted-two")
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        html.escape,
+        lambda value: html.escape(value, quote=False),
+        shlex.quote,
+        lambda value: re.sub("%..", lambda match: match[0].lower(), quote(value)),
+        lambda value: yaml.safe_dump({"a": value}, width=20),
+        lambda value: json.dumps({"a": yaml.safe_dump({"b": {"c": value}}, width=20)}),
+        lambda value: yaml.safe_dump({"a": f"{value}é"}, width=20),
+        lambda value: encoded(value).rstrip("="),
+        lambda value: encoded(value).replace("+", "-").replace("/", "_").rstrip("="),
+    ],
+    ids=["XML", "XML text", "shell", "URL", "YAML", "YAML in JSON", "quoted YAML", "base64", "base64url"],
+)
+@pytest.mark.parametrize("value", [PLAIN, SPACED, "planted <it's & that's>??>", "planted one\nplanted two\n"])
+async def test_secret_is_hidden_in_other_spellings(
+    spelled: Callable[[str], str], value: str, recorded: Recorded, api_server: ApiServer
+) -> None:
+    await read(recorded, api_server, value)
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=spelled(value)))
+    assert_hidden(recorded.ended())
+
+
+@pytest.mark.parametrize("width", [64, 76])
+@pytest.mark.parametrize("nested", [str, lambda text: json.dumps({"a": text})], ids=["plain", "in JSON"])
+@pytest.mark.parametrize("end", ["", "\n"], ids=["alone", "with a line end"])
+async def test_secret_is_hidden_in_base64_broken_into_lines(
+    width: int, nested: Callable[[str], str], end: str, recorded: Recorded, api_server: ApiServer
+) -> None:
+    """As ``base64`` and ``openssl`` print it."""
+    await read(recorded, api_server, SPACED)
+    text = encoded(SPACED + end)
+    broken = "\n".join(text[start : start + width] for start in range(0, len(text), width))
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=nested(broken)))
+    [body] = bodies(recorded)
+    shown = base64.b64decode(re.sub(r"\\n|\s|[^\w+/=]|\ba\b", "", body["data"]["a"]))
+    assert len(shown) == len(SPACED + end)
+    assert b"planted" not in shown
+
+
+async def test_secret_of_digits_is_hidden_as_a_number(recorded: Recorded, api_server: ApiServer) -> None:
+    await read(recorded, api_server, DIGITS)
+    await recorded.send("POST", CONFIG_MAPS, {"kind": "Demo", "spec": {"pin": int(DIGITS), "size": 3}})
+    record = recorded.ended()
+    assert DIGITS not in record.text
+    assert bodies(recorded)[0]["spec"]["size"] == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"stringData": {"pin": int(DIGITS)}},
+        {"data": PLAIN},
+        {"stringData": [PLAIN]},
+        {"datas": {"a": PLAIN}},
+        {"spec": {"pin": int(DIGITS), "text": PLAIN}},
+        {"metadata": {"name": "one", "annotations": PLAIN}},
+        {"metadata": {"name": "one", "annotations": {"mykubernetes.io/password": PLAIN}}},
+    ],
+    ids=lambda body: json.dumps(body)[:30],
+)
+async def test_secret_rejected_by_the_api_server_is_hidden(body: RawObject, recorded: Recorded) -> None:
+    await recorded.send("POST", SECRETS, {"apiVersion": "v1", "kind": "Secret", **body})
+    document = recorded.ended()
+    assert_hidden(document)
+    assert DIGITS not in document.text
+
+
+async def test_binary_text_in_yaml_is_hidden(recorded: Recorded) -> None:
+    body = f"kind: Secret\nstringData: {{a: !!binary {encoded(PLAIN)}}}\ndata: {{b: 2026-01-01, c: !!set {{{PLAIN}}}}}"
+    await recorded.send("PATCH", f"{SECRETS}/one", body.encode(), Content_Type="application/apply-patch+yaml")
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=PLAIN))
+    assert_hidden(recorded.ended(), PLAIN)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/data/a", "value": encoded(PLAIN)},
+        {"op": "add", "path": "/metadata", "value": {"name": "one", "annotations": {"hint": PLAIN}}},
+        {"op": "replace", "path": "", "value": {"data": {"a": encoded(PLAIN)}}},
+        {"op": "add", "path": "/data", "value": {"a": encoded(PLAIN)}},
+        {"op": "add", "path": "/dat", "value": {"a": PLAIN}},
+    ],
+    ids=lambda operation: f"{operation['op']} {operation['path']}",
+)
+async def test_json_patch_of_a_secret_is_hidden(operation: RawObject, recorded: Recorded) -> None:
+    await recorded.send("PATCH", f"{SECRETS}/one", [operation], Content_Type="application/json-patch+json")
+    document = recorded.ended()
+    assert_hidden(document, PLAIN)
+    assert bodies(recorded)[0][0]["path"] == operation["path"]
+
+
+async def test_secret_in_any_part_of_a_path_is_hidden(recorded: Recorded, api_server: ApiServer) -> None:
+    value = "planted/in a path"
+    await read(recorded, api_server, value, "planted-word")
+    for path in ("/api/v1/planted-word", "/apis/planted-word/v1/a", f"/api/v1/a/b/proxy/{quote(value).lower()}"):
+        await recorded.send("GET", path)
+    await recorded.send("GET", f"/metrics?{quote(value, safe='')}=planted-word")
+    assert_hidden(recorded.ended(), value)
+
+
+async def test_impersonated_user_is_hidden(recorded: Recorded, api_server: ApiServer) -> None:
+    await read(recorded, api_server, "planted-user")
+    await recorded.send("GET", CONFIG_MAPS, Impersonate_User="planted-user")
+    assert_hidden(recorded.ended())
+
+
+async def test_command_of_a_task_with_no_log_is_hidden(start_run: Callable[..., Run], recorded: Recorded) -> None:
+    record = recorded.record
+    run = start_run(on_exchange=record.on_exchange)
+    marked = {"Authorization": f"Bearer {run.credentials.secret}.task-2.{encoded('localhost').rstrip('=')}.hidden"}
+    hidden = Recorded(run, record)
+    query = "container=main&command=login&command=planted-password&stdout=true"
+    await hidden.send("GET", f"/api/v1/namespaces/ns/pods/one/exec?{query}", **marked)
+    await hidden.send("POST", CONFIG_MAPS, {"kind": "Demo", "spec": {"pin": int(DIGITS)}}, **marked)
+    document = hidden.ended()
+    assert_hidden(document)
+    assert DIGITS not in document.text
+    line = json.loads(document.text.splitlines()[1])
+    assert ["container", "main"] in line["query"]
+    assert [name for name, _ in line["query"]] == ["container", "command", "command", "stdout"]
+
+
+async def test_response_other_than_discovery_is_part_of_the_record(recorded: Recorded, api_server: ApiServer) -> None:
+    api_server.respond("GET", "/custom", {"password": "planted-elsewhere"})
+    await read(recorded, api_server, "planted-elsewhere")
+    await recorded.send("GET", "/custom")
+    document = recorded.ended()
+    assert_hidden(document)
+    assert document.discovery == {}
+
+
+async def test_secret_in_names_of_tasks_and_items_is_hidden(recorded: Recorded, api_server: ApiServer) -> None:
+    await read(recorded, api_server, PLAIN)
+    record = recorded.record
+    started = RunEvent(name="playbook_on_task_start", task_id="t", task=f"Log in with {PLAIN}")
+    item = RunEvent(name="runner_item_on_ok", task_id="t", host="h", item=json.dumps({"password": PLAIN}))
+    record.on_event(started)
+    record.on_event(item)
+    record.on_event(RunEvent(name="runner_on_ok", task_id="t", host="h"))
+    assert_hidden(recorded.ended())
+
+
+async def test_access_set_has_no_secret_as_a_name(recorded: Recorded, api_server: ApiServer) -> None:
+    await read(recorded, api_server, "planted-name", "planted-user")
+    await recorded.send("GET", f"{CONFIG_MAPS}/planted-name")
+    await recorded.send("GET", "/api/v1/namespaces/planted-name/configmaps", Impersonate_User="planted-user")
+    role = {"roleRef": {"kind": "ClusterRole", "name": "planted-name"}}
+    await recorded.send("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings", role)
+    document = recorded.ended()
+    access = AccessSet(DEMO, "/r")
+    access.add(recorded.record, document.hides)
+    written = json.dumps(access.to_json({}))
+    assert "planted" not in written
+    assert {(each.resource, each.name) for each in access.usages} >= {("configmaps", ANY), ("secrets", "one")}
+
+
+async def test_secret_of_many_lines_does_not_delay_a_record(recorded: Recorded, api_server: ApiServer) -> None:
+    """A bundle of certificates has thousands of lines, and each may stand alone."""
+    bundle = "\n".join(encoded(f"planted line {number:05} of a certificate authority") for number in range(4000))
+    await read(recorded, api_server, bundle)
+    await recorded.send("POST", CONFIG_MAPS, config_map(a=bundle, b="x" * 500_000))
+    started = time.process_time()
+    recorded.ended()
+    assert time.process_time() - started < 3.0
+
+
+async def test_reference_to_a_secret_is_shown(recorded: Recorded) -> None:
+    """A Secret that is a primary owns what its role makes; what identifies it is no secret."""
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "owned-by-it", "uid": "uid-of-owner", "controller": True}
+    sent = config_map(a="b")
+    sent["metadata"]["ownerReferences"] = [owner]
+    sent["about"] = {"kind": "Secret", "namespace": "the-namespace", "name": "owned-by-it", "fieldPath": "data.planted"}
+    await recorded.send("POST", CONFIG_MAPS, sent)
+    (body,) = bodies(recorded)
+    assert body["metadata"]["ownerReferences"] == [owner]
+    assert body["about"] == sent["about"]
+
+
+async def test_secret_without_metadata_is_hidden(recorded: Recorded) -> None:
+    await recorded.send("POST", CONFIG_MAPS, {"kind": "Secret", "name": "no-metadata", "stringData": {"a": PLAIN}})
+    assert_hidden(recorded.ended())

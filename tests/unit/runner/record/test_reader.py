@@ -59,7 +59,7 @@ BAD: dict[str, tuple[Callable[[str], str], str, int]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_record_is_refused_in_one_line_and_by_its_exit_code(
+def test_invalid_record_is_rejected_with_one_line_and_its_exit_code(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoil, reason, code = BAD[case]
@@ -75,7 +75,7 @@ def test_a_bad_record_is_refused_in_one_line_and_by_its_exit_code(
         assert printed.err.count("\n") == 1
 
 
-def test_a_record_that_lacks_a_field_is_refused_where_the_field_is_needed(
+def test_record_without_a_field_is_rejected_by_commands_that_need_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("1")))
@@ -85,7 +85,7 @@ def test_a_record_that_lacks_a_field_is_refused_where_the_field_is_needed(
     assert main(["record", "list", str(tmp_path)]) == 0
 
 
-def test_a_record_that_is_cut_within_a_character_is_cut_and_other_bytes_are_no_record(tmp_path: Path) -> None:
+def test_record_cut_within_a_character_is_truncated_and_other_bytes_are_not_a_record(tmp_path: Path) -> None:
     path = write_record(tmp_path / "one.jsonl", exchange("GET", CONFIG_MAPS, None, config_map("é")))
     content = path.read_bytes()
     path.write_bytes(content[: content.index("é".encode()) + 1])
@@ -94,7 +94,7 @@ def test_a_record_that_is_cut_within_a_character_is_cut_and_other_bytes_are_no_r
     assert main(["record", "show", str(path)]) == NotARecordError.exit_code
 
 
-def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_path_is_rejected_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "nothing"
     for command, reason in (
         (["record", "show", str(missing)], f"{missing}: cannot be read: No such file or directory"),
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, capsys: pyte
         assert printed.count("\n") == 1
 
 
-def test_each_kind_of_bad_record_has_its_own_exit_code_in_the_help_and_the_reference(
+def test_each_kind_of_invalid_record_has_an_exit_code_in_help_and_reference(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     codes = [kind.exit_code for kind in RecordError.__subclasses__()]
@@ -123,7 +123,7 @@ def test_each_kind_of_bad_record_has_its_own_exit_code_in_the_help_and_the_refer
             assert f"| {kind.exit_code} | {kind.meaning} |" in page
 
 
-def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_record_is_read_as_written(tmp_path: Path) -> None:
     odd = 'a\u2028b "quoted" \\ é'
     path = write_record(tmp_path / "one.jsonl", exchange("POST", CONFIG_MAPS, config_map(odd), config_map(odd), 201))
     record = read_record(path)
@@ -131,9 +131,7 @@ def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
     assert (record.kind, record.name, record.end["outcome"]) == ("Demo", "ns/one", "succeeded")
 
 
-def test_show_prints_tasks_with_their_requests_and_what_writes_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_prints_tasks_with_requests_and_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = config_map("1", resourceVersion="1"), config_map("2", resourceVersion="2")
     path = write_record(
         tmp_path / "one.jsonl",
@@ -153,7 +151,7 @@ def test_show_prints_tasks_with_their_requests_and_what_writes_changed(
     assert any("configmaps/b  404" in line for line in shown)
 
 
-def test_list_shows_whole_records_and_names_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_valid_records_and_reports_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(tmp_path / "1.jsonl")
     (tmp_path / "2.jsonl").write_text("")
     (tmp_path / "3.jsonl").write_text("something else")

@@ -12,7 +12,7 @@ DEPLOYMENT: RawObject = {
 }
 
 
-def test_a_changed_line_stands_below_what_it_belongs_to() -> None:
+def test_changed_line_is_below_its_parents() -> None:
     after = copy.deepcopy(DEPLOYMENT)
     after["spec"]["containers"][1]["image"] = "j:2"
     after["metadata"]["labels"]["c"] = "d"
@@ -32,11 +32,11 @@ def test_equal_objects_have_no_diff() -> None:
     assert diff_lines(DEPLOYMENT, copy.deepcopy(DEPLOYMENT)) == []
 
 
-def test_an_object_that_was_not_there_is_shown_whole() -> None:
+def test_new_object_is_shown_whole() -> None:
     assert diff_lines(None, {"kind": "A", "data": {"b": "c"}}) == ["+kind: A", "+data:", "+  b: c"]
 
 
-def test_lines_of_a_text_are_compared_one_by_one() -> None:
+def test_lines_of_a_string_are_compared_separately() -> None:
     before, after = {"data": {"f": "one\n\n  two\n"}}, {"data": {"f": "one\n\n  three\n"}}
     assert diff_lines(before, after) == [" data:", "   f: |", "     one", "-      two", "+      three"]
 
@@ -49,11 +49,11 @@ def test_equal_parts_are_written_in_full() -> None:
     ]
 
 
-def test_what_the_api_server_keeps_for_itself_is_left_out() -> None:
+def test_fields_of_the_api_server_are_omitted() -> None:
     assert without_server_fields(DEPLOYMENT)["metadata"] == {"name": "web", "labels": {"a": "b"}}
     assert without_server_fields({"data": {}}) == {"data": {}}
 
 
-def test_a_long_text_of_equal_lines_is_compared_in_time() -> None:
+def test_long_string_of_equal_lines_is_compared_quickly() -> None:
     before = {"data": {"f": "same\n" * 30_000}}
     assert diff_lines(before, {"data": {"f": "same\n" * 30_000 + "other\n"}})[-1] == "+    other"

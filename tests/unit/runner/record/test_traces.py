@@ -23,6 +23,8 @@ from rolecall.runner.record.traces import (
 from tests.collector import grpc_collector, http_collector
 
 NOBODY = "http://127.0.0.1:9"
+GENERAL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}
 IMPORTED = """
 import asyncio, sys
 import rolecall.runner.operator
@@ -49,40 +51,34 @@ def otel(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
+def test_without_an_endpoint_opentelemetry_is_not_imported() -> None:
     found = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
-async def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("rolecall.runner.record.spans")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+@pytest.mark.parametrize(
+    ("missing", "protocol", "fields"),
+    [
+        ("opentelemetry.sdk.trace", "", {"install": "pip install 'rolecall[otel]'"}),
+        ("opentelemetry.exporter.otlp.proto.grpc", "grpc", {"protocol": "grpc"}),
+        ("", "http/json", {"error": "OTEL_EXPORTER_OTLP_PROTOCOL: found 'http/json', expected http/protobuf or grpc"}),
+    ],
+    ids=["the extra", "the exporter", "a known protocol"],
+)
+async def test_without_a_prerequisite_one_line_is_logged_and_nothing_is_exported(
+    missing: str, protocol: str, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "rolecall.runner.record.spans", raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
     with capture_logs() as logs:
-        async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+        async with exporting(GENERAL | {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol}) as traces:
             assert traces is None
-    assert [line["install"] for line in warnings(logs)] == ["pip install 'rolecall[otel]'"]
-
-
-async def test_without_the_exporter_of_a_protocol_one_line_says_what_to_install(otel: pytest.MonkeyPatch) -> None:
-    otel.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc", None)
-    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-    with capture_logs() as logs:
-        async with exporting(asked) as traces:
-            assert traces is None
-    assert [line["protocol"] for line in warnings(logs)] == ["grpc"]
-
-
-async def test_an_unknown_protocol_is_said_and_stops_nothing() -> None:
-    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}
-    with capture_logs() as logs:
-        async with exporting(asked) as traces:
-            assert traces is None
-    assert ["http/json" in str(line["error"]) for line in warnings(logs)] == [True]
+    [line] = warnings(logs)
+    assert fields.items() <= line.items()
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-async def test_spans_reach_a_receiver_of_the_official_protocol_with_its_headers(
+async def test_spans_reach_a_receiver_of_the_official_protocol_with_headers(
     protocol: str, otel: pytest.MonkeyPatch
 ) -> None:
     with (http_collector if protocol == "http/protobuf" else grpc_collector)() as collector:
@@ -103,14 +99,14 @@ async def test_spans_reach_a_receiver_of_the_official_protocol_with_its_headers(
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in environment
 
 
-async def test_the_sampler_of_the_environment_decides(otel: pytest.MonkeyPatch) -> None:
+async def test_sampler_of_the_environment_applies(otel: pytest.MonkeyPatch) -> None:
     otel.setenv("OTEL_TRACES_SAMPLER", "always_off")
     async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
         assert traces is not None
         assert not traces.tracer.start_span("one").is_recording()
 
 
-async def test_a_collector_that_never_answers_does_not_keep_the_operator_from_stopping(
+async def test_unresponsive_collector_does_not_block_the_stop(
     otel: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, capture_logs() as logs:
@@ -123,7 +119,7 @@ async def test_a_collector_that_never_answers_does_not_keep_the_operator_from_st
     assert "The last spans are lost: the collector takes too long" in [line["event"] for line in logs]
 
 
-async def test_a_collector_that_is_not_there_is_said_once_and_holds_nothing_up(otel: pytest.MonkeyPatch) -> None:
+async def test_unavailable_collector_is_logged_once_and_blocks_nothing(otel: pytest.MonkeyPatch) -> None:
     otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
     otel.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
     otel.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
@@ -141,30 +137,24 @@ async def test_a_collector_that_is_not_there_is_said_once_and_holds_nothing_up(o
     assert len(said) < 6
 
 
-GENERAL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
-OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}
-
-
-@pytest.mark.parametrize("environment", [GENERAL, OF_TRACES, GENERAL | {"OTEL_SDK_DISABLED": "false"}])
-def test_an_endpoint_asks_for_traces(environment: dict[str, str]) -> None:
-    assert asks_for_traces(environment)
-
-
 @pytest.mark.parametrize(
-    "environment",
+    ("environment", "expected"),
     [
-        {},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": " "},
-        {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:4318"},
-        GENERAL | {"OTEL_SDK_DISABLED": "True"},
-        GENERAL | {"OTEL_TRACES_EXPORTER": "none"},
+        (GENERAL, True),
+        (OF_TRACES, True),
+        (GENERAL | {"OTEL_SDK_DISABLED": "false"}, True),
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, False),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:4318"}, False),
+        (GENERAL | {"OTEL_SDK_DISABLED": "True"}, False),
+        (GENERAL | {"OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_without_an_endpoint_or_turned_off_there_are_no_traces(environment: dict[str, str]) -> None:
-    assert not asks_for_traces(environment)
+def test_traces_need_an_endpoint_and_can_be_turned_off(environment: dict[str, str], *, expected: bool) -> None:
+    assert asks_for_traces(environment) is expected
 
 
-def test_the_protocol_of_traces_takes_precedence_and_http_is_the_default() -> None:
+def test_protocol_of_traces_takes_precedence_and_http_is_the_default() -> None:
     general = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     assert protocol_in({}) == "http/protobuf"
     assert protocol_in(general) == "grpc"
@@ -180,9 +170,7 @@ def test_the_protocol_of_traces_takes_precedence_and_http_is_the_default() -> No
         ({"OTEL_RESOURCE_ATTRIBUTES": "service.version=2"}, {"service.name": "rolecall"}),
     ],
 )
-def test_what_the_user_says_about_the_service_is_not_replaced(
-    environment: dict[str, str], expected: dict[str, str]
-) -> None:
+def test_service_attributes_of_the_user_are_not_replaced(environment: dict[str, str], expected: dict[str, str]) -> None:
     assert service_attributes(environment, "1") == expected
 
 
@@ -193,7 +181,7 @@ def test_traceparent_is_sent_unless_other_propagators_are_named(names: str, *, e
     assert propagates({"OTEL_PROPAGATORS": names}) is expected
 
 
-def test_headers_for_collectors_are_taken_out_and_nothing_else() -> None:
+def test_only_headers_for_collectors_are_removed() -> None:
     kept = GENERAL | {"OTEL_SERVICE_NAME": "mine", "HEADERS": "a"}
     hidden = {f"OTEL_EXPORTER_OTLP_{name}HEADERS": "token=secret" for name in ("", "TRACES_", "METRICS_", "LOGS_")}
     environment = kept | hidden
