@@ -13,7 +13,7 @@ from typing import TypeVar
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.status import Readiness, ReconcileOutcome, Stamp, finished
+from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, finished
 from rolecall.runner.runs.events import Counts
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
@@ -78,7 +78,7 @@ async def report(client: Client, where: Iterable[ObjectKey], status: RawObject) 
 def success() -> RawObject:
     """Return the status of a success that no later one of the same kind replaces."""
     outcome = ReconcileOutcome(counts=Counts(ok=1), completion="2999-01-01T00:00:00+00:00")
-    stamp = Stamp(datetime.now(UTC), 1)
+    stamp = ConditionContext(datetime.now(UTC), 1)
     return Readiness(is_on=True).after_run({}, finished({}, outcome, stamp), outcome, stamp)
 
 

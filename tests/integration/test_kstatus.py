@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rolecall.kube.references import RawObject
 from rolecall.runner.reconcile.status import (
+    ConditionContext,
     Readiness,
     ReconcileOutcome,
-    Stamp,
     Status,
     finished,
     interrupted,
@@ -36,9 +36,9 @@ class Moment:
     is_deleted: bool = False
 
     @property
-    def stamp(self) -> Stamp:
+    def stamp(self) -> ConditionContext:
         """The time, and the generation."""
-        return Stamp(START + timedelta(seconds=self.seconds), self.generation)
+        return ConditionContext(START + timedelta(seconds=self.seconds), self.generation)
 
     def running(self) -> "Moment":
         """Return the object during a run."""

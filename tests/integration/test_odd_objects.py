@@ -110,7 +110,7 @@ async def test_odd_specs_succeed_or_say_why_not(world: World, operator: Operator
     assert len(large["status"]["report"]) == 700_000
 
     too_large = await world.wait_for(odd, "too-large-a-result", lambda obj: is_true(obj, "Successful"), PATIENCE)
-    assert "the mapped status was refused" in condition(too_large, "Successful")["message"]
+    assert "the mapped status was rejected" in condition(too_large, "Successful")["message"]
     assert "report" not in too_large["status"]
 
     binary = await world.wait_for(

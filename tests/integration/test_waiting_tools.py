@@ -15,7 +15,7 @@ import pytest
 
 from rolecall.kube.metadata import metadata_of
 from rolecall.kube.references import GVK, RawObject
-from rolecall.runner.reconcile.status import Status, without_ours
+from rolecall.runner.reconcile.status import Status, without_ready_conditions
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.controlplane.binaries import find_binaries
 from tests.integration.operators import EVERY_NAMESPACE, Operator, copy_project
@@ -131,7 +131,7 @@ def assert_written_with_the_others(seen: list[RawObject]) -> None:
 
 
 def _rest(obj: RawObject) -> Status:
-    return without_ours(obj.get("status") or {})
+    return without_ready_conditions(obj.get("status") or {})
 
 
 async def test_a_podscaler_is_current_only_once_its_pods_are_there(

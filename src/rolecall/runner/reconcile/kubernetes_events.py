@@ -1,14 +1,12 @@
-"""Writes Kubernetes Events about primaries.
+"""Kubernetes Events about primaries: failures, recoveries, and runs that changed something.
 
 Events are for people (``kubectl describe``), so they never block anything: they are written in the background and
-dropped when there are too many, and an API server that refuses them causes one line in the log. Equal Events become
-one Event with a count. Each object has an allowance that refills slowly, so that a loop cannot flood its namespace.
-No Event is written about an object of the kind Event.
+dropped if there are too many, and missing permissions cause one log line. Equal Events become one Event with a count.
+Each object has an allowance that refills slowly, so that a loop can't flood its namespace. No Event is written about an
+object of the kind Event.
 
-Which reconciles become Kubernetes Events: failures, recoveries, and runs that changed something.
-
-The Events of a failure and of a change say what started the run, so that in a loop of two controllers you see who
-wakes whom. A run that found everything in order causes no Event, so an idle cluster has none. The log has every run.
+The Events of a failure and of a change name the causes of the run, so that users see which controllers trigger each
+other in a loop. A run that changed nothing causes no Event, so an idle cluster has none. The log has every run.
 """
 
 import asyncio
@@ -38,16 +36,16 @@ COMPONENT = "rolecall"
 MESSAGE_LIMIT_BYTES = 1024
 NAME_LIMIT = 253
 BURST, REFILL_SECONDS = 15.0, 30.0
-"""How many Events an object may cause at once, and the time until it may cause one more."""
+"""The number of Events that an object may cause immediately, and the time until it may cause one more."""
 _MUTE_SECONDS = 600.0
-_MOST_WAITING = 256
-_MOST_REMEMBERED = 2048
+_MAX_WAITING = 256
+_MAX_REMEMBERED = 2048
 _LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class EventSpec:
-    """What an Event says about an object; equal Events are counted, not repeated."""
+    """The contents of an Event; equal Events are counted, not repeated."""
 
     type: str
     reason: str
@@ -56,7 +54,7 @@ class EventSpec:
 
 @dataclass(slots=True)
 class _Written:
-    """An Event that the API server has."""
+    """An Event on the API server."""
 
     name: str
     count: int
@@ -70,20 +68,20 @@ class EventRecorder:
     client: Client
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
+    _waiting: asyncio.Queue[tuple[RawObject, EventSpec]] = field(default_factory=lambda: asyncio.Queue(_MAX_WAITING))
     _written: OrderedDict[tuple[str, EventSpec], _Written] = field(default_factory=OrderedDict)
     _allowances: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
     _muted_until: float = float("-inf")
 
-    def record(self, obj: RawObject, happening: EventSpec) -> None:
-        """Queue an Event about an object, unless there are too many. Returns at once."""
+    def record(self, obj: RawObject, spec: EventSpec) -> None:
+        """Queue an Event about an object, unless there are too many. Never blocks."""
         if _is_event(obj) or self.monotonic() < self._muted_until:
             return
         if not self._take_from_allowance(uid_of(obj)):
-            logger.debug("Event dropped: too many for this object", reason=happening.reason)
+            logger.debug("Event dropped: too many for this object", reason=spec.reason)
             return
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait((_reference(obj), happening))
+            self._waiting.put_nowait((_reference(obj), spec))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["EventRecorder"]:
@@ -100,25 +98,25 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            reference, happening = await self._waiting.get()
+            reference, spec = await self._waiting.get()
             try:
-                await self._write(reference, happening)
+                await self._write(reference, spec)
             except KubeError as error:
-                self._note_trouble(error)
+                self._report_error(error)
             finally:
                 self._waiting.task_done()
 
-    async def _write(self, reference: RawObject, happening: EventSpec) -> None:
-        known = self._written.pop((reference["uid"], happening), None)
+    async def _write(self, reference: RawObject, spec: EventSpec) -> None:
+        known = self._written.pop((reference["uid"], spec), None)
         written = await self._count_up(reference, known) if known else None
         if written is None:
-            written = await self._create(reference, happening)
-        self._written[reference["uid"], happening] = written
-        while len(self._written) > _MOST_REMEMBERED:
+            written = await self._create(reference, spec)
+        self._written[reference["uid"], spec] = written
+        while len(self._written) > _MAX_REMEMBERED:
             self._written.popitem(last=False)
 
     async def _count_up(self, reference: RawObject, known: _Written) -> _Written | None:
-        """Raise the count of an Event; None when it has expired, as Events do after an hour."""
+        """Increment the count of an Event; return None if it has expired, as Events do after an hour."""
         key = ObjectKey(_namespace(reference), known.name)
         try:
             await self.client.patch(EVENT, key, {"count": known.count + 1, "lastTimestamp": self._stamp()})
@@ -126,7 +124,7 @@ class EventRecorder:
             return None
         return _Written(known.name, known.count + 1, known.first)
 
-    async def _create(self, reference: RawObject, happening: EventSpec) -> _Written:
+    async def _create(self, reference: RawObject, spec: EventSpec) -> _Written:
         stamp = self._stamp()
         suffix = f".{secrets.token_hex(8)}"
         name = reference["name"][: NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
@@ -136,9 +134,9 @@ class EventRecorder:
                 "kind": EVENT.kind,
                 "metadata": {"name": name, "namespace": _namespace(reference)},
                 "involvedObject": reference,
-                "type": happening.type,
-                "reason": happening.reason,
-                "message": cut(happening.message, MESSAGE_LIMIT_BYTES),
+                "type": spec.type,
+                "reason": spec.reason,
+                "message": cut(spec.message, MESSAGE_LIMIT_BYTES),
                 "count": 1,
                 "firstTimestamp": stamp,
                 "lastTimestamp": stamp,
@@ -157,11 +155,11 @@ class EventRecorder:
         left = min(BURST, left + (now - since) / REFILL_SECONDS)
         is_allowed = left >= 1
         self._allowances[uid] = (left - 1 if is_allowed else left, now)
-        while len(self._allowances) > _MOST_REMEMBERED:
+        while len(self._allowances) > _MAX_REMEMBERED:
             self._allowances.popitem(last=False)
         return is_allowed
 
-    def _note_trouble(self, error: KubeError) -> None:
+    def _report_error(self, error: KubeError) -> None:
         if not isinstance(error, ForbiddenError) or "being terminated" in error.message:
             logger.debug("Could not write an Event", error=str(error))
             return
@@ -217,11 +215,11 @@ class EventReporter:
             self.record(context.obj, EventSpec(NORMAL, "Reconciled", tasks + _started_by(context)))
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known about an object that is gone."""
+        """Drop the state of a deleted object."""
         self._failing.pop(key, None)
 
 
 def _started_by(context: ReconcileContext) -> str:
-    """Return which changes of objects started the run; empty for timers and retries, so that their Events are equal."""
-    told = [cause.text for cause in context.causes if cause.resource_version]
-    return f"; started by {', '.join(told)}" if told else ""
+    """Return the changes that started the run; empty for timers and retries, so that their Events are equal."""
+    names = [cause.text for cause in context.causes if cause.resource_version]
+    return f"; started by {', '.join(names)}" if names else ""

@@ -1,13 +1,13 @@
-"""Why a change does not wake: a run must not be started by what it did, or by what it has already seen.
+"""Which changes don't trigger a primary: those that its own run made, or that its run has already seen.
 
-A run changes objects, and the API server reports each change to everybody, the operator included. An event like that
+A run changes objects, and the API server reports each change to every client, including the operator. Such an event
 must not start the next run of the same primary, which would never end, yet must start runs of other primaries that
-look at the same object. Three rules apply, in this order:
+depend on the same object. Three rules apply, in this order:
 
-1. A version that a run of the same primary wrote does not wake it, nor does the deletion of an object by that run. The
-   exception is a run that changed its primary's own spec without asking for a requeue.
-2. A version of the primary that the last run started from, or an older one, does not wake it.
-3. Everything else wakes.
+1. A version that a run of the same primary wrote doesn't trigger it, nor does the deletion of an object by that run.
+   The exception is a run that changed its primary's own spec without requesting a requeue.
+2. A version of the primary that the last run started from, or an older one, doesn't trigger it.
+3. Everything else triggers it.
 """
 
 import math
@@ -22,7 +22,7 @@ from rolecall.runner.controller.work_queue import Cause
 
 Request = tuple[GVK, ObjectKey]
 KEEP_SECONDS = 600.0
-"""How long a write is remembered. An older event comes from a list, and lists show no versions in between."""
+"""The time for which writes are remembered. Older events come from lists, which have no versions in between."""
 
 _REMOVED = "removed"
 _NEVER_STARTED = ("", "", -math.inf)
@@ -37,10 +37,10 @@ class PrimaryCause(Cause):
 
 @dataclass(slots=True)
 class OwnWrites:
-    """The versions that the runs of each primary wrote lately; ``now`` is a monotonic clock in seconds.
+    """The versions that the runs of each primary wrote recently; ``now`` is a monotonic clock in seconds.
 
-    An event of any other version is somebody else's. What is forgotten after a while costs one run too many at worst.
-    ``is_complete`` is false if runs of other replicas write too, which are not known here.
+    Any other version was written by another client. A forgotten version costs at most one unnecessary run.
+    ``is_complete`` is false if runs of other replicas write too, which aren't known here.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -74,7 +74,7 @@ class OwnWrites:
         return [request for request, versions in self._versions.items() if (uid, resource_version) in versions]
 
     def forget(self, request: Request) -> None:
-        """Drop what is known about a primary that is gone."""
+        """Drop the state of a deleted primary."""
         self._versions.pop(request, None)
 
     def _remember(self, request: Request, uid: str, version: str) -> None:
@@ -92,7 +92,7 @@ class OwnWrites:
 
 @dataclass(slots=True)
 class SelfTriggers:
-    """Decides for the primaries of one kind which causes their own runs are behind."""
+    """Decides for the primaries of one kind which causes their own runs have produced."""
 
     gvk: GVK
     own_writes: OwnWrites
@@ -106,39 +106,36 @@ class SelfTriggers:
         self._requested_requeue.discard(key)
 
     def requeue_requested(self, key: ObjectKey) -> None:
-        """Remember that the run itself said when to come back."""
+        """Remember that the run itself requested the next run."""
         self._requested_requeue.add(key)
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is known about a primary that is gone."""
+        """Drop the state of a deleted primary."""
         self._started.pop(key, None)
         self._requested_requeue.discard(key)
         self.own_writes.forget((self.gvk, key))
 
     def may_be_in_loop(self, key: ObjectKey, cause: Cause) -> bool:
-        """Return whether a run may have written the changed object since the last run of this primary began.
+        """Return whether a run may have written the changed object since the last run of this primary started.
 
-        Primaries that trigger each other without end do so by what their runs write.
+        Primaries that trigger each other in a loop do so by the writes of their runs.
         """
         _, _, started_at = self._started.get(key, _NEVER_STARTED)
         return self.own_writes.may_have_written(cause.uid, started_at)
 
     def is_self_trigger(self, key: ObjectKey, cause: Cause) -> bool:
-        """Return whether a run of this primary would only meet again what its last run did or saw."""
+        """Return whether a run of this primary would only find changes that its last run made or saw."""
         if not cause.resource_version:
             return False
         is_primary = isinstance(cause, PrimaryCause)
         if cause.is_removal and not is_primary and self.own_writes.has_removed((self.gvk, key), cause.uid):
             return True
         if self.own_writes.contains((self.gvk, key), cause.uid, cause.resource_version):
-            changed_spec = isinstance(cause, PrimaryCause) and cause.changed_spec
-            return not changed_spec or key in self._requested_requeue
-        return is_primary and self._was_read(key, cause)
-
-    def _was_read(self, key: ObjectKey, cause: Cause) -> bool:
+            return not (isinstance(cause, PrimaryCause) and cause.changed_spec) or key in self._requested_requeue
+        # Rule 2
         uid, version, _ = self._started.get(key, _NEVER_STARTED)
-        # Versions of one object are ordered since Kubernetes 1.35; any other text is compared for equality alone.
-        if uid != cause.uid:
+        # Versions of one object are ordered since Kubernetes 1.35; other strings are only compared for equality.
+        if not is_primary or uid != cause.uid:
             return False
         if version.isdigit() and cause.resource_version.isdigit():
             return int(cause.resource_version) <= int(version)

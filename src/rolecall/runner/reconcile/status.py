@@ -1,22 +1,16 @@
 """The status of a primary: pure functions from the old status and the outcome of a run to the new status.
 
-Reasons and messages are the Go runner's, so that tools which wait for them keep working. Two things differ: every exit
-has a true condition, and nothing is written without need. Keys and conditions of others are kept as they are.
+Reasons and messages of ``Running``, ``Successful``, and ``Failure`` are the Go runner's, so that tools which wait for
+them keep working. Two things differ: every exit has a true condition, and nothing is written without need. Keys and
+conditions of other clients are kept as they are. A condition keeps its position in the list, and its
+``lastTransitionTime`` as long as its status stays the same.
 
-The conditions of a primary: their types, and the list of them while it is changed.
-
-Conditions of other controllers are kept as they are. A condition keeps its place in the list, and its
-``lastTransitionTime`` for as long as its status stays the same.
-
-The conditions by which tools tell whether an object is finished: ``Ready``, ``Reconciling`` and ``Stalled``.
-
-They follow the rules of kstatus and the API conventions, and are set on top of the Go runner's conditions, in the same
-write. They change only with the outcome of a run, and when a run begins for a generation that no run has judged yet: a
-run of an unchanged generation leaves them as they are, and so does a run that the operator interrupts. All three share
-one reason, and name the generation.
-
-A condition of these types with another reason is the role's own. It stays, unless a run has failed and it says
-otherwise. Everything is computed from the old status, so an operator that restarts goes on where it was.
+``Ready``, ``Reconciling``, and ``Stalled`` follow the rules of kstatus and the API conventions, in the same write. They
+change only with the outcome of a run, and when a run starts for a generation that has no outcome yet: a run of an
+unchanged generation leaves them as they are, and so does an interrupted run. All three share one reason, and name the
+generation. A condition of these types with another reason belongs to the role. It stays, unless a run has failed and
+the condition contradicts this. Everything is computed from the old status, so an operator that restarts continues where
+it stopped.
 """
 
 import copy
@@ -37,17 +31,34 @@ RUNNING, SUCCESSFUL, FAILURE, PAUSED = "Running", "Successful", "Failure", "Paus
 IN_PROGRESS, INTERRUPTED = "Running", "Interrupted"
 """The reasons of ``Running`` during a run, and after a run that the operator interrupted."""
 
+READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
+RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED = "RunInProgress", "RunSucceeded", "RunFailed"
+RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET = "RunRequeued", "RunsPaused", "NotReadyYet"
+
+STALLED_AFTER = timedelta(seconds=30)
+"""Five retries with the default backoff: by then, the things that a run waits for often exist."""
+
+_TYPES = (READY, RECONCILING, STALLED)
+_REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
+_SUCCESS = "The last run succeeded"
+_REQUEUE = "The last run succeeded and requested another run"
+_PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
+_RETRY = "The last run failed and is retried: "
+
+REFRESH_AFTER = timedelta(minutes=10)
+_VOLATILE = ("ansibleResult", "lastTransitionTime")
+
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """The time of a new status, and the generation of the object that it is about."""
+class ConditionContext:
+    """The time of a new status, and the generation of the object that it describes."""
 
     now: datetime
     generation: int
 
     @property
     def text(self) -> str:
-        """The time as Kubernetes writes it, in whole seconds."""
+        """The time in the format of Kubernetes, in seconds."""
         return self.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -72,11 +83,11 @@ def parse_time(text: object) -> datetime | None:
 
 
 class ConditionList:
-    """The conditions of a status, to be changed one by one; ``items`` is the new list."""
+    """The conditions of a status while they are changed; ``items`` is the new list."""
 
-    def __init__(self, status: Status, stamp: Stamp) -> None:
+    def __init__(self, status: Status, context: ConditionContext) -> None:
         self.items = copy.deepcopy(conditions_of(status))
-        self._stamp = stamp
+        self._context = context
 
     def remove(self, kind: str) -> None:
         """Remove a condition, if there is one of that type."""
@@ -86,7 +97,7 @@ class ConditionList:
         """Change the status of an existing condition; its reason, message and result stay."""
         for item in self.items:
             if item.get("type") == kind and item.get("status") != value:
-                item.update(status=value, lastTransitionTime=self._stamp.text)
+                item.update(status=value, lastTransitionTime=self._context.text)
 
     def restore(self, condition: dict[str, Any]) -> None:
         """Replace the condition of the same type, if there is one, by an earlier version of it."""
@@ -95,10 +106,10 @@ class ConditionList:
         ]
 
     def observe(self, kind: str) -> None:
-        """Note in a condition which generation it is about, if the kind counts them."""
+        """Set the generation that a condition describes, if the kind has generations."""
         for item in self.items:
-            if item.get("type") == kind and self._stamp.generation:
-                item["observedGeneration"] = self._stamp.generation
+            if item.get("type") == kind and self._context.generation:
+                item["observedGeneration"] = self._context.generation
 
     def put(self, kind: str, value: str, reason: str, message: str, result: dict[str, Any] | None = None) -> None:
         """Set a condition, or add it at the end."""
@@ -109,17 +120,13 @@ class ConditionList:
             "status": value,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._stamp.text,
+            "lastTransitionTime": old["lastTransitionTime"] if old and keeps_time else self._context.text,
             **({"ansibleResult": result} if result else {}),
         }
         if old is None:
             self.items.append(new)
         else:
             self.items[self.items.index(old)] = new
-
-
-REFRESH_AFTER = timedelta(minutes=10)
-_VOLATILE = ("ansibleResult", "lastTransitionTime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,40 +149,40 @@ class ReconcileOutcome:
     unready: str | None = None
 
 
-def running(old: Status, stamp: Stamp) -> Status:
+def running(old: Status, context: ConditionContext) -> Status:
     """Return the status during a run; an earlier failure stays visible until the run has ended."""
-    conditions = ConditionList(old, stamp)
+    conditions = ConditionList(old, context)
     conditions.remove(PAUSED)
     conditions.change_status(SUCCESSFUL, "False")
     conditions.put(RUNNING, "True", IN_PROGRESS, "Running reconciliation")
     return {**old, "conditions": conditions.items}
 
 
-def paused(old: Status, stamp: Stamp) -> Status:
+def paused(old: Status, context: ConditionContext) -> Status:
     """Return the status of a paused object; the result of the last run stays."""
-    conditions = ConditionList(old, stamp)
+    conditions = ConditionList(old, context)
     conditions.change_status(RUNNING, "False")
     conditions.put(PAUSED, "True", "Paused", f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"')
     return {**old, "conditions": conditions.items}
 
 
-def interrupted(old: Status, before: Status, message: str, stamp: Stamp) -> Status:
+def interrupted(old: Status, before: Status, message: str, context: ConditionContext) -> Status:
     """Return the status after a run that the operator interrupted, which is neither a success nor a failure.
 
     ``before`` is the status from before the run. Its ``Successful`` is restored if it is about the generation of the
     run; a result of an older generation stays marked as outdated.
     """
-    conditions = ConditionList(old, stamp)
+    conditions = ConditionList(old, context)
     conditions.put(RUNNING, "False", INTERRUPTED, cut(message))
     successful = condition_of(before, SUCCESSFUL)
-    if successful is not None and before.get("observedGeneration", stamp.generation) == stamp.generation:
+    if successful is not None and before.get("observedGeneration", context.generation) == context.generation:
         conditions.restore(successful)
     return {**old, "conditions": conditions.items}
 
 
-def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
+def finished(old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
     """Return the status after a run."""
-    conditions = ConditionList(old, stamp)
+    conditions = ConditionList(old, context)
     conditions.remove(PAUSED)
     result = _ansible_result(outcome)
     if outcome.failure is None:
@@ -191,7 +198,7 @@ def finished(old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
         **old,
         **outcome.mapped,
         "conditions": conditions.items,
-        **({"observedGeneration": stamp.generation} if stamp.generation else {}),
+        **({"observedGeneration": context.generation} if context.generation else {}),
     }
 
 
@@ -214,13 +221,13 @@ def should_write(old: Status, new: Status, now: datetime) -> bool:
     """
     if old == new:
         return False
-    if not says_the_same(old, new):
+    if not is_equivalent(old, new):
         return True
     completed = _completion(old)
     return completed is None or now - completed >= REFRESH_AFTER
 
 
-def says_the_same(old: Status, new: Status) -> bool:
+def is_equivalent(old: Status, new: Status) -> bool:
     """Return whether two statuses differ at most in times and counts."""
     return _essence(old, like=old) == _essence(new, like=old)
 
@@ -228,16 +235,16 @@ def says_the_same(old: Status, new: Status) -> bool:
 def map_result(mapping: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status fields that the mapping finds in the result of a run.
 
-    A field whose path has no match is left out, so its old value stays. Several matches become a list.
+    A field whose path has no match is omitted, so its old value stays. Several matches become a list.
     """
     found = {name: values_at(path, document) for name, path in mapping.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in found.items() if values}
 
 
 def unready_reason(path: JSONPath, document: Mapping[str, Any]) -> str:
-    """Return why an object is not ready, empty if it is: everything that the path finds must be true.
+    """Return why an object isn't ready, empty if it is: all values at the path must be true.
 
-    Ansible turns values into text in some places, so the text ``true`` counts as true, in any case.
+    Ansible converts some values to strings, so the string ``true`` in any case counts as true.
     """
     values = values_at(path, document)
     if not values:
@@ -247,7 +254,7 @@ def unready_reason(path: JSONPath, document: Mapping[str, Any]) -> str:
 
 
 def run_document(summary: RunSummary) -> dict[str, object]:
-    """Return what ``$.run`` shows to the status mapping."""
+    """Return the value of ``$.run`` for the status mapping."""
     return {
         "status": summary.status,
         "rc": summary.rc,
@@ -267,7 +274,7 @@ def _ansible_result(outcome: ReconcileOutcome) -> dict[str, Any] | None:
 
 
 def _essence(status: Status, *, like: Status) -> Status:
-    """Return the part of a status that must differ to be worth a write; ``like`` is the old status."""
+    """Return the part of a status whose changes are worth a write; ``like`` is the old status."""
     known = {str(item.get("type")) for item in conditions_of(like) if "observedGeneration" in item}
     conditions = sorted((_core(item, known) for item in conditions_of(status)), key=lambda item: str(item.get("type")))
     dropped = {"conditions"} if "observedGeneration" in like else {"conditions", "observedGeneration"}
@@ -281,33 +288,18 @@ def _core(condition: dict[str, Any], with_generation: set[str]) -> dict[str, Any
 
 
 def _completion(status: Status) -> datetime | None:
-    """Return when the last run that the status reports was completed."""
+    """Return the completion time of the last run that the status reports."""
     results = ((condition_of(status, kind) or {}).get("ansibleResult") for kind in (RUNNING, FAILURE))
     times = (parse_time(result.get("completion")) for result in results if isinstance(result, dict))
     return max((time for time in times if time), default=None)
 
 
-READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
-RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED = "RunInProgress", "RunSucceeded", "RunFailed"
-RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET = "RunRequeued", "RunsPaused", "NotReadyYet"
-
-STALLED_AFTER = timedelta(seconds=30)
-"""Five retries with the default backoff: what a run waits for has often come by then."""
-
-_TYPES = (READY, RECONCILING, STALLED)
-_REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
-_SUCCESS = "The last run succeeded"
-_REQUEUE = "The last run succeeded and asked for another one"
-_PAUSE = f'Nothing runs as long as the annotation {PAUSED_ANNOTATION} is "true"'
-_RETRY = "The last run failed and is tried again: "
-
-
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Adds the conditions to each status of one kind; if they are off, removes those that an operator has left.
+    """Adds ``Ready`` and the others to each status of one kind; if they are off, removes those of an earlier operator.
 
-    ``stalled_after`` is how long runs must have failed before an object counts as stalled. Every method takes the
-    status of the object before, and the new one to which the conditions are added.
+    ``stalled_after`` is the time for which runs must have failed before an object is stalled. Every method takes the
+    old status of the object, and the new one to which the conditions are added.
     """
 
     is_on: bool
@@ -315,32 +307,31 @@ class Readiness:
 
     @classmethod
     def of_watch(cls, watch: Watch, *, default: bool) -> "Readiness":
-        """Return what a watch asks for; ``default`` is whether the conditions are on if it says nothing."""
+        """Return the settings of a watch; ``default`` is whether the conditions are on without its own setting."""
         is_on = default if watch.ready_conditions is None else watch.ready_conditions
         seconds = watch.stalled_after_seconds
         return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
 
-    def while_running(self, old: Status, new: Status, stamp: Stamp) -> Status:
+    def while_running(self, old: Status, new: Status, context: ConditionContext) -> Status:
         """Return the status during a run."""
         if not self.is_on:
-            return without_ours(new)
-        return new if _is_judged(old, stamp) else _unjudged(new, stamp, RUN_IN_PROGRESS, "The run is in progress")
+            return without_ready_conditions(new)
+        return new if _is_judged(old, context) else _unjudged(new, context, RUN_IN_PROGRESS, "The run is in progress")
 
-    def while_paused(self, old: Status, new: Status, stamp: Stamp) -> Status:
+    def while_paused(self, old: Status, new: Status, context: ConditionContext) -> Status:
         """Return the status of a paused object; an edit in the meantime shows in its generation."""
         if not self.is_on:
-            return without_ours(new)
-        is_known = condition_of(old, READY) is not None or old.get("observedGeneration") == stamp.generation
-        return new if is_known else _unjudged(new, stamp, RUNS_PAUSED, _PAUSE)
+            return without_ready_conditions(new)
+        is_known = condition_of(old, READY) is not None or old.get("observedGeneration") == context.generation
+        return new if is_known else _unjudged(new, context, RUNS_PAUSED, _PAUSE)
 
-    def after_run(self, old: Status, new: Status, outcome: ReconcileOutcome, stamp: Stamp) -> Status:
+    def after_run(self, old: Status, new: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
         if not self.is_on:
-            return without_ours(new)
-        conditions = _Three(new, stamp)
+            return without_ready_conditions(new)
+        conditions = _ReadyConditions(new, context)
         if outcome.failure is not None:
-            has_stalled = _is_role_stalled(old) or self._has_stalled(old, outcome, stamp)
-            conditions.fail(outcome.failure, has_stalled=has_stalled)
+            conditions.fail(outcome.failure, has_stalled=self._has_stalled(old, outcome, context))
         elif outcome.unready:
             conditions.put(NOT_READY_YET, ("False", "True", "False"), (outcome.unready, outcome.unready))
         elif outcome.unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
@@ -349,36 +340,42 @@ class Readiness:
             conditions.put(RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, ""))
         return conditions.status
 
-    def _has_stalled(self, old: Status, outcome: ReconcileOutcome, stamp: Stamp) -> bool:
-        """Return whether another retry is not expected to help."""
-        if outcome.is_final or not self.stalled_after:
+    def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
+        """Return whether no further retry is expected to help a failed object; only this method decides it."""
+        was_stalled = _is_true(old, STALLED)
+        if outcome.is_final or not self.stalled_after or (was_stalled and _is_roles(condition_of(old, STALLED))):
             return True
-        if not _has_failed_before(old, stamp):
+        # Only failures of the same generation count.
+        if not _is_true(old, FAILURE) or old.get("observedGeneration", context.generation) != context.generation:
             return False
-        since = _not_ready_since(old)
-        return _is_true(old, STALLED) or (since is not None and stamp.now - since >= self.stalled_after)
+        # Ready may have been False for longer than these runs have failed, and Failure may have been True for longer.
+        ready, failure = condition_of(old, READY) or {}, condition_of(old, FAILURE) or {}
+        since, failed_since = (parse_time(each.get("lastTransitionTime")) for each in (ready, failure))
+        if was_stalled or ready.get("status") != "False" or since is None or failed_since is None:
+            return was_stalled
+        return context.now - max(since, failed_since) >= self.stalled_after
 
 
-class _Three:
-    """The three conditions of a new status, to be set together."""
+class _ReadyConditions:
+    """``Ready``, ``Reconciling``, and ``Stalled`` of a new status, which are set together."""
 
-    def __init__(self, new: Status, stamp: Stamp) -> None:
+    def __init__(self, new: Status, context: ConditionContext) -> None:
         self._new = new
-        self._stamp = stamp
-        self._conditions = ConditionList(new, stamp)
+        self._context = context
+        self._conditions = ConditionList(new, context)
 
     @property
     def status(self) -> Status:
         return {**self._new, "conditions": self._conditions.items}
 
     def put(self, reason: str, values: tuple[str, str, str], messages: tuple[str, str]) -> None:
-        """Set Ready, Reconciling and Stalled, but none that the role has written; the messages are of the first two."""
+        """Set all three, except those that the role has written; the messages are of Ready and Reconciling."""
         for kind, value, message in zip(_TYPES, values, (*messages, ""), strict=True):
             if not _is_roles(condition_of(self._new, kind)):
                 self._set(kind, value, reason, message)
 
     def fail(self, failure: str, *, has_stalled: bool) -> None:
-        """Set the three after a failure; what the role has written stays if it says the same."""
+        """Set all three after a failure; conditions of the role stay if they have the same status."""
         retry = "" if has_stalled else _RETRY + failure
         values = ("False", "False", "True") if has_stalled else ("False", "True", "False")
         for kind, value, message in zip(_TYPES, values, (failure, retry, failure if has_stalled else ""), strict=True):
@@ -391,14 +388,14 @@ class _Three:
         self._conditions.observe(kind)
 
 
-def _unjudged(new: Status, stamp: Stamp, reason: str, message: str) -> Status:
-    """Return the status of an object of whose generation nothing is known yet."""
-    conditions = _Three(new, stamp)
+def _unjudged(new: Status, context: ConditionContext, reason: str, message: str) -> Status:
+    """Return the status of an object whose generation has no outcome yet."""
+    conditions = _ReadyConditions(new, context)
     conditions.put(reason, ("Unknown", "True", "False"), (message, message))
     return conditions.status
 
 
-def without_ours(status: Status) -> Status:
+def without_ready_conditions(status: Status) -> Status:
     """Return a status without those of the three conditions that the operator has written."""
     found = status.get("conditions")
     if not isinstance(found, list):
@@ -415,37 +412,19 @@ def _is_ours(condition: object) -> bool:
 
 
 def _is_roles(condition: dict[str, Any] | None) -> bool:
-    """Return whether the role has written one of the three conditions itself."""
+    """Return whether the role has written one of the three conditions."""
     return condition is not None and not _is_ours(condition)
-
-
-def _is_role_stalled(old: Status) -> bool:
-    return _is_roles(condition_of(old, STALLED)) and _is_true(old, STALLED)
 
 
 def _is_true(status: Status, kind: str) -> bool:
     return (condition_of(status, kind) or {}).get("status") == "True"
 
 
-def _is_judged(old: Status, stamp: Stamp) -> bool:
-    """Return whether the conditions are about this generation already."""
+def _is_judged(old: Status, context: ConditionContext) -> bool:
+    """Return whether the conditions describe this generation already."""
     ready = condition_of(old, READY)
     if ready is not None and ready.get("reason") == RUNS_PAUSED:
         return False
     observed = (ready or {}).get("observedGeneration", old.get("observedGeneration"))
-    # The schema of a CRD may drop the generation; then a result is all that is known.
-    return ready is not None if observed is None else bool(observed == stamp.generation)
-
-
-def _has_failed_before(old: Status, stamp: Stamp) -> bool:
-    """Return whether the run before this one failed too, for the same generation."""
-    return _is_true(old, FAILURE) and bool(old.get("observedGeneration", stamp.generation) == stamp.generation)
-
-
-def _not_ready_since(old: Status) -> datetime | None:
-    """Return since when runs of this generation have failed: Ready may be False for longer, and Failure True."""
-    ready, failure = condition_of(old, READY) or {}, condition_of(old, FAILURE) or {}
-    if ready.get("status") != "False":
-        return None
-    since, failed_since = (parse_time(each.get("lastTransitionTime")) for each in (ready, failure))
-    return max(since, failed_since) if since and failed_since else None
+    # The schema of a CRD may drop the generation; then only a result is known.
+    return ready is not None if observed is None else bool(observed == context.generation)

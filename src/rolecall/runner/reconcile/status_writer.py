@@ -1,21 +1,13 @@
-"""Writes the status of a primary, and repeats the write until it succeeds or cannot.
+"""Reads and writes the primaries of one kind and their status, and repeats writes that must not get lost.
+
+An object may be deleted and recreated at any time. The outcome of a run belongs to the object that the run worked for:
+another object of the same name counts as not found. With leader election, nothing is written once another replica may
+be the leader.
 
 A new status is computed from the object as it is at that moment and written with its resourceVersion, so no change of
-another client is lost. After a conflict the object is read again; while the API server is down the write is retried.
-A run is never repeated because its status could not be written.
-
-Retries of writes that must not get lost: the status and the finalizers of a primary.
-
-The result of a run is worth nothing if nobody sees it, and no run should be repeated because a write failed. So after
-a conflict the object is read and written again, and an API server that is down is waited for. A server that answers
-but keeps refusing, for example because a webhook is broken or because of one conflict after the other, blocks a worker
-for a minute at most.
-
-Reads and writes the primaries of one kind as the objects that they are, not as whatever has their name.
-
-An object may be deleted and made anew at any time, for example while the API server cannot be reached. The outcome of
-a run belongs to the object that the run worked for: another object of the same name counts as not found. And with
-leader election nothing is written once another replica may be the leader.
+another client is lost. After a conflict, the object is read and written again; while the API server is unavailable, the
+write is retried. A run is never repeated because its status could not be written. A server that responds but keeps
+rejecting, for example because a webhook is broken, blocks a worker for a minute at most.
 """
 
 import asyncio
@@ -34,24 +26,34 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
 from rolecall.runner.reconcile import status as new_status
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.status import Readiness, ReconcileOutcome, Stamp, Status, without_ours
+from rolecall.runner.reconcile.status import (
+    ConditionContext,
+    Readiness,
+    ReconcileOutcome,
+    Status,
+    without_ready_conditions,
+)
 from rolecall.system.logs import get_logger
 
 logger = get_logger("persistence")
+status_logger = get_logger("status")
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.1, 2.0
-REFUSED_SECONDS = 60.0
-TOO_MANY_REQUESTS, FIRST_SERVER_ERROR = 429, 500
+REJECTED_SECONDS = 60.0
+TOO_MANY_REQUESTS, FIRST_CLIENT_ERROR, FIRST_SERVER_ERROR = 429, 400, 500
+NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, TOO_MANY_REQUESTS})
+"""Not authenticated, not found, conflict, gone, too many requests: a status with other values has the same error."""
+
 Written = TypeVar("Written")
 
 
 async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
     """Call ``write``, which reads and then writes, until it succeeds; return what it returns.
 
-    Raises KubeError for an answer that waiting does not change: gone, forbidden, invalid, or refused for a minute. If
-    ``may_pass`` is true for the error, a later attempt may succeed.
+    Raise KubeError for a response that waiting doesn't change: not found, forbidden, invalid, or rejected for a minute.
+    If ``may_pass`` is true for the error, a later attempt may succeed.
     """
     delay = FIRST_DELAY_SECONDS
-    refused_since: float | None = None
+    rejected_since: float | None = None
     while True:
         try:
             return await write()
@@ -60,10 +62,10 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
                 raise
             now = time.monotonic()
             if isinstance(error, UnreachableError):
-                refused_since = None
+                rejected_since = None
             else:
-                refused_since = now if refused_since is None else refused_since
-                if now - refused_since >= REFUSED_SECONDS:
+                rejected_since = now if rejected_since is None else rejected_since
+                if now - rejected_since >= REJECTED_SECONDS:
                     raise
             logger.info("Write failed, retrying", error=str(error), delay_seconds=delay)
         await asyncio.sleep(delay)
@@ -71,7 +73,7 @@ async def write_with_retry(write: Callable[[], Awaitable[Written]]) -> Written:
 
 
 def may_pass(error: KubeError) -> bool:
-    """Return whether the cause of an error may pass by itself."""
+    """Return whether the cause of an error may be temporary."""
     if isinstance(error, ConflictError | UnreachableError):
         return True
     if isinstance(error, TooLargeError) or not isinstance(error, ApiError):
@@ -81,7 +83,7 @@ def may_pass(error: KubeError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Primaries:
-    """The primaries of one kind; ``may_write`` says whether this replica is still the one that may write."""
+    """The primaries of one kind; ``may_write`` returns whether this replica may still write."""
 
     client: Client
     gvk: GVK
@@ -89,7 +91,7 @@ class Primaries:
     may_write: Callable[[], bool] = lambda: True
 
     async def read_again(self, obj: RawObject) -> RawObject:
-        """Return a primary as it is now. Raises NotFoundError if it is gone, also if another one has its name."""
+        """Return a primary as it is now. Raise NotFoundError if it was deleted, even if another has its name."""
         key = ObjectKey.of_object(obj)
         found = await self.client.get(self.gvk, key)
         if uid_of(found) != uid_of(obj):
@@ -105,18 +107,13 @@ class Primaries:
         return written
 
 
-status_writer_logger = get_logger("status")
-_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
-_NOT_FOR_THE_VALUES = frozenset({401, 404, 409, 410, 429})
-"""Not authenticated, not found, conflict, gone, too many requests."""
-
 Update = Callable[[RawObject, Status], Status]
 """Computes the new status from the object and its old status."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusWriter:
-    """Writes the status of the objects of one kind, with ``Ready`` and its like if these are on."""
+    """Writes the status of the objects of one kind, with ``Ready`` and the others if these are on."""
 
     primaries: Primaries
     readiness: Readiness = field(default_factory=lambda: Readiness(is_on=False))
@@ -124,7 +121,7 @@ class StatusWriter:
     async def mark_running(self, primary: RawObject) -> RawObject | None:
         """Mark a run as in progress and return the object as written; None if it was deleted or cannot be written.
 
-        No run depends on this mark, so the write is tried once.
+        No run depends on this mark, so the write is attempted once.
         """
 
         def update(obj: RawObject, old: Status) -> Status:
@@ -134,7 +131,7 @@ class StatusWriter:
         try:
             return await self._write_once(primary, update)
         except KubeError as error:
-            status_writer_logger.info("Could not mark the object as running", error=str(error))
+            status_logger.info("Could not mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:
@@ -154,8 +151,8 @@ class StatusWriter:
         generation = generation_of(primary)
 
         def update(_obj: RawObject, old: Status) -> Status:
-            new = new_status.interrupted(old, before, message, Stamp(datetime.now(UTC), generation))
-            return new if self.readiness.is_on else without_ours(new)
+            new = new_status.interrupted(old, before, message, ConditionContext(datetime.now(UTC), generation))
+            return new if self.readiness.is_on else without_ready_conditions(new)
 
         return await self._write_until_done(primary, update)
 
@@ -167,20 +164,18 @@ class StatusWriter:
 
         def update_with(outcome: ReconcileOutcome) -> Update:
             def update(_obj: RawObject, old: Status) -> Status:
-                stamp = Stamp(datetime.now(UTC), generation)
+                stamp = ConditionContext(datetime.now(UTC), generation)
                 return self.readiness.after_run(old, new_status.finished(old, outcome, stamp), outcome, stamp)
 
             return update
 
         if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
-            text = (
-                f"{', '.join(sorted(unfit))}: found a number that is infinite or NaN, expected one that JSON can hold"
-            )
-            outcome = _without_mapped(outcome, unfit, text)
+            reason = "found a number that is infinite or NaN, expected one that JSON can hold"
+            outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
             return await self._write_until_done(primary, update_with(outcome))
         except ApiError as error:
-            if not outcome.mapped or not _refuses_values(error):
+            if not outcome.mapped or not _rejects_values(error):
                 raise
             outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
             return await self._write_until_done(primary, update_with(outcome))
@@ -199,15 +194,15 @@ class StatusWriter:
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)
         if "status" not in resource.subresources:
-            status_writer_logger.warning(
+            status_logger.warning(
                 "Kind has no status subresource; set manageStatus: false or add the subresource to the CRD"
             )
             return obj
         return await self.primaries.replace({**obj, "status": new}, "status")
 
 
-def _stamp(obj: RawObject) -> Stamp:
-    return Stamp(datetime.now(UTC), generation_of(obj))
+def _stamp(obj: RawObject) -> ConditionContext:
+    return ConditionContext(datetime.now(UTC), generation_of(obj))
 
 
 def _status_of(obj: RawObject) -> dict[str, Any]:
@@ -215,14 +210,14 @@ def _status_of(obj: RawObject) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _refuses_values(error: ApiError) -> bool:
-    """Return whether another status of the same object may be accepted where this one was refused."""
-    is_own_fault = _FIRST_CLIENT_ERROR <= error.status < _FIRST_SERVER_ERROR
-    return isinstance(error, TooLargeError) or (is_own_fault and error.status not in _NOT_FOR_THE_VALUES)
+def _rejects_values(error: ApiError) -> bool:
+    """Return whether another status of the same object may be accepted where this one was rejected."""
+    is_client_error = FIRST_CLIENT_ERROR <= error.status < FIRST_SERVER_ERROR
+    return isinstance(error, TooLargeError) or (is_client_error and error.status not in NOT_FOR_THE_VALUES)
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether a value is without numbers that JSON does not have, at any depth."""
+    """Return whether a value has no numbers that JSON can't represent, at any depth."""
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):
@@ -231,9 +226,9 @@ def _is_finite(value: object) -> bool:
 
 
 def _without_mapped(outcome: ReconcileOutcome, fields: set[str], why: str) -> ReconcileOutcome:
-    """Return an outcome without some of its mapped fields, with a message that says so."""
-    status_writer_logger.warning("Mapped status was refused", error=why, fields=sorted(fields))
-    remark = f"the mapped status was refused: {why}"
+    """Return an outcome without some of its mapped fields, with a message that reports this."""
+    status_logger.warning("Mapped status was rejected", error=why, fields=sorted(fields))
+    remark = f"the mapped status was rejected: {why}"
     mapped = {name: value for name, value in outcome.mapped.items() if name not in fields}
     if outcome.failure is None:
         return replace(outcome, mapped=mapped, remark="; ".join(filter(None, (outcome.remark, remark))))

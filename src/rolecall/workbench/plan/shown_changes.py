@@ -16,7 +16,7 @@ from rolecall.kube.references import GVK, SECRET, ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.proxy.bodies import decode, objects_in
 from rolecall.runner.proxy.request_info import RequestInfo, parse
-from rolecall.runner.reconcile.status import says_the_same
+from rolecall.runner.reconcile.status import is_equivalent
 from rolecall.runner.record.masking import Mask, decode_base64
 from rolecall.runner.record.run_record import RunRecord
 from rolecall.runner.record.secret_values import (
@@ -231,7 +231,7 @@ def findings_of(plan: Plan) -> tuple[Findings, ...]:
 
 def _status(plan: ObjectPlan, texts: ShownTexts) -> tuple[RawObject | None, RawObject | None] | None:
     before, after = dict(plan.status_before), dict(plan.status_after)
-    if plan.stopped_at or before == after or (before and says_the_same(before, after)):
+    if plan.stopped_at or before == after or (before and is_equivalent(before, after)):
         return None
     return _pair(_without_times(before), _without_times(after), texts.shown)
 

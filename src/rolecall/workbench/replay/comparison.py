@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rolecall.kube.references import ObjectKey
-from rolecall.runner.reconcile.status import says_the_same, without_ours
+from rolecall.runner.reconcile.status import is_equivalent, without_ready_conditions
 from rolecall.runner.record.reader import Line, StoredRecord
 from rolecall.runner.record.run_record import Ending, RunRecord
 from rolecall.workbench.plan.model import ExitCode, TaskName, worst_of
@@ -306,10 +306,13 @@ def _status(equality: Equality, record: StoredRecord, ending: Ending) -> tuple[d
     ``Ready`` and similar conditions don't count: they follow from the outcome, the time and the watch.
     """
     recorded = record.end["status"]
-    before = {"status": recorded and without_ours(recorded), "requeueAfterSeconds": record.end["requeueAfterSeconds"]}
-    status = None if ending.status is None else without_ours(dict(ending.status))
+    before = {
+        "status": recorded and without_ready_conditions(recorded),
+        "requeueAfterSeconds": record.end["requeueAfterSeconds"],
+    }
+    status = None if ending.status is None else without_ready_conditions(dict(ending.status))
     found = equality.unified_status(before["status"], status)
-    if before["status"] and found and says_the_same(before["status"], found):
+    if before["status"] and found and is_equivalent(before["status"], found):
         found = before["status"]  # counts of tasks don't matter
     unified = {"status": found, "requeueAfterSeconds": ending.requeue_after_seconds}
     return None if unified == before else (before, unified)

@@ -121,7 +121,7 @@ class ReconcilerContract:
         assert "small" not in thing["status"]
         state, _, message = (await rig.conditions())["Successful"]
         assert state == "True"
-        assert message.startswith("Last reconciliation succeeded; the mapped status was refused: ")
+        assert message.startswith("Last reconciliation succeeded; the mapped status was rejected: ")
         assert "status.small" in message
         assert rig.runs == 1
 

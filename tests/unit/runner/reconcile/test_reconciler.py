@@ -734,7 +734,7 @@ async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
 async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_retry, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(write_retry, "REJECTED_SECONDS", 0.0)
 
     async def break_down() -> None:
         cluster.troubles = [("replace status", BROKEN)]

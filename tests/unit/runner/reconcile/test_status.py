@@ -14,9 +14,9 @@ from rolecall.runner.config.content import RoleContent
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.reconcile.status import (
     STALLED_AFTER,
+    ConditionContext,
     Readiness,
     ReconcileOutcome,
-    Stamp,
     Status,
     condition_of,
     finished,
@@ -26,7 +26,7 @@ from rolecall.runner.reconcile.status import (
     should_mark_running,
     should_write,
     unready_reason,
-    without_ours,
+    without_ready_conditions,
 )
 from rolecall.runner.runs.events import MESSAGE_LIMIT_BYTES, Counts
 from tests.integration.things import THING
@@ -34,7 +34,7 @@ from tests.unit.json_values import JSON, STATUS
 
 EARLIER = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NOW = EARLIER + timedelta(minutes=1)
-STAMP = Stamp(NOW, generation=3)
+STAMP = ConditionContext(NOW, generation=3)
 THEN, NOW_TEXT = "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"
 COMPLETION = "2026-01-01T12:01:00.25+00:00"
 SUCCESS = ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=COMPLETION)
@@ -51,13 +51,13 @@ def succeeded(at: datetime = EARLIER, **outcome: Any) -> Status:
     """Return the status of an object whose last run succeeded."""
     completion = at.isoformat()
     return finished(
-        {}, ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=completion, **outcome), Stamp(at, 3)
+        {}, ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=completion, **outcome), ConditionContext(at, 3)
     )
 
 
 def test_times_are_written_in_whole_seconds_of_utc() -> None:
     local = datetime(2026, 1, 1, 14, 1, 0, 999, tzinfo=timezone(timedelta(hours=2)))
-    assert Stamp(local, 1).text == NOW_TEXT
+    assert ConditionContext(local, 1).text == NOW_TEXT
 
 
 def test_a_first_success_sets_the_three_conditions_of_the_go_runner() -> None:
@@ -103,7 +103,7 @@ def test_a_failure_after_a_success_ends_running_and_keeps_what_it_said() -> None
 
 
 def test_a_success_after_a_failure_clears_it() -> None:
-    failure = conditions(finished(finished({}, FAILURE, Stamp(EARLIER, 3)), SUCCESS, STAMP))["Failure"]
+    failure = conditions(finished(finished({}, FAILURE, ConditionContext(EARLIER, 3)), SUCCESS, STAMP))["Failure"]
     assert failure == {
         "type": "Failure",
         "status": "False",
@@ -119,7 +119,9 @@ def test_a_play_that_never_began_has_no_result() -> None:
 
 
 def test_the_message_of_a_failure_is_always_the_latest() -> None:
-    status = finished(finished({}, FAILURE, Stamp(EARLIER, 3)), ReconcileOutcome(failure="something else"), STAMP)
+    status = finished(
+        finished({}, FAILURE, ConditionContext(EARLIER, 3)), ReconcileOutcome(failure="something else"), STAMP
+    )
     assert conditions(status)["Failure"]["message"] == "something else"
     assert conditions(status)["Failure"]["lastTransitionTime"] == THEN
 
@@ -136,7 +138,7 @@ def test_messages_are_cut(outcome: ReconcileOutcome) -> None:
 
 
 def test_running_marks_a_run_and_leaves_an_earlier_failure_visible() -> None:
-    old = finished(succeeded(), FAILURE, Stamp(EARLIER, 3))
+    old = finished(succeeded(), FAILURE, ConditionContext(EARLIER, 3))
     new = conditions(running(old, STAMP))
     assert (new["Running"]["status"], new["Running"]["reason"]) == ("True", "Running")
     assert new["Running"]["message"] == "Running reconciliation"
@@ -159,7 +161,7 @@ def test_running_does_not_say_that_the_generation_was_observed() -> None:
 
 
 def test_the_time_of_a_condition_stays_while_its_status_does() -> None:
-    new = conditions(finished(running(succeeded(), Stamp(EARLIER, 3)), SUCCESS, STAMP))
+    new = conditions(finished(running(succeeded(), ConditionContext(EARLIER, 3)), SUCCESS, STAMP))
     assert new["Running"]["lastTransitionTime"] == THEN
     assert new["Successful"]["lastTransitionTime"] == NOW_TEXT
 
@@ -191,7 +193,7 @@ def test_mapped_values_replace_fields_but_never_the_conditions() -> None:
 
 
 def test_a_kind_that_counts_no_generation_observes_none() -> None:
-    assert "observedGeneration" not in finished({}, SUCCESS, Stamp(NOW, 0))
+    assert "observedGeneration" not in finished({}, SUCCESS, ConditionContext(NOW, 0))
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILURE])
@@ -248,7 +250,9 @@ def test_a_status_that_differs_only_in_times_and_counts_is_no_news_for_ten_minut
 def test_a_failing_object_is_refreshed_ten_minutes_after_its_last_run_not_its_last_success() -> None:
     long_ago = EARLIER - timedelta(hours=1)
     old = finished(
-        succeeded(long_ago), ReconcileOutcome("no", Counts(failures=1), EARLIER.isoformat()), Stamp(EARLIER, 3)
+        succeeded(long_ago),
+        ReconcileOutcome("no", Counts(failures=1), EARLIER.isoformat()),
+        ConditionContext(EARLIER, 3),
     )
     new = finished(old, ReconcileOutcome("no", Counts(failures=1), NOW.isoformat()), STAMP)
     assert not should_write(old, new, NOW)
@@ -268,7 +272,7 @@ def test_a_status_that_is_the_same_to_the_letter_is_never_written() -> None:
         finished(succeeded(), FAILURE, STAMP),
         running(succeeded(), STAMP),
         succeeded(mapped={"pods": 4}),
-        finished(succeeded(), SUCCESS, Stamp(NOW, 4)),
+        finished(succeeded(), SUCCESS, ConditionContext(NOW, 4)),
         succeeded(remark="refused"),
     ],
     ids=["outcome", "running", "mapped value", "generation", "message"],
@@ -331,7 +335,9 @@ def test_a_pause_is_a_condition_and_what_came_of_the_last_run_stays() -> None:
     assert told["message"] == 'Nothing runs as long as the annotation rolecall.dev/paused is "true"'
     assert conditions(status)["Running"]["status"] == "False"
     assert conditions(status)["Successful"] == conditions(old)["Successful"]
-    assert not should_write(status, paused(status, Stamp(NOW + timedelta(hours=1), 3)), NOW + timedelta(hours=1))
+    assert not should_write(
+        status, paused(status, ConditionContext(NOW + timedelta(hours=1), 3)), NOW + timedelta(hours=1)
+    )
 
 
 def test_a_pause_that_is_over_leaves_no_condition() -> None:
@@ -343,7 +349,7 @@ def test_a_pause_that_is_over_leaves_no_condition() -> None:
 
 @given(STATUS, st.dictionaries(st.text(), JSON, max_size=2), st.none() | st.text(), st.integers(0, 2**63))
 def test_no_status_is_too_odd(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
-    stamp = Stamp(NOW, generation)
+    stamp = ConditionContext(NOW, generation)
     outcome = ReconcileOutcome(failure, Counts(), COMPLETION, mapped)
     before = copy.deepcopy(old)
     for new in (running(old, stamp), paused(old, stamp), finished(old, outcome, stamp)):
@@ -396,22 +402,22 @@ OFF = Readiness(is_on=False)
 NEVER_RUN: Status = {"observedGeneration": -1}
 
 
-def at(seconds: float = 0, generation: int = 1) -> Stamp:
+def at(seconds: float = 0, generation: int = 1) -> ConditionContext:
     """Return the time so many seconds after the start, and the generation."""
-    return Stamp(START + timedelta(seconds=seconds), generation)
+    return ConditionContext(START + timedelta(seconds=seconds), generation)
 
 
-def run(old: Status, stamp: Stamp, readiness: Readiness = ON) -> Status:
+def run(old: Status, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status while a run is marked."""
     return readiness.while_running(old, running(old, stamp), stamp)
 
 
-def pause(old: Status, stamp: Stamp, readiness: Readiness = ON) -> Status:
+def pause(old: Status, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status of a paused object."""
     return readiness.while_paused(old, paused(old, stamp), stamp)
 
 
-def end(old: Status, outcome: ReconcileOutcome, stamp: Stamp, readiness: Readiness = ON) -> Status:
+def end(old: Status, outcome: ReconcileOutcome, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status after a run."""
     return readiness.after_run(old, finished(old, outcome, stamp), outcome, stamp)
 
@@ -488,7 +494,7 @@ def test_a_failure_is_retried_and_says_why() -> None:
     assert three(status) == RETRIED
     assert (condition_of(status, "Ready") or {})["message"] == "Task 'Boom': no"
     told = (condition_of(status, "Reconciling") or {})["message"]
-    assert told == "The last run failed and is tried again: Task 'Boom': no"
+    assert told == "The last run failed and is retried: Task 'Boom': no"
 
 
 def test_failures_stall_an_object_once_retries_have_not_helped_for_long_enough() -> None:
@@ -694,7 +700,7 @@ def test_switching_off_removes_what_the_operator_wrote_and_nothing_else() -> Non
 
 @pytest.mark.parametrize("found", [None, "none", {"a": 1}])
 def test_a_status_without_a_list_of_conditions_has_nothing_to_remove(found: object) -> None:
-    assert without_ours({"conditions": found}) == {"conditions": found}
+    assert without_ready_conditions({"conditions": found}) == {"conditions": found}
 
 
 @pytest.mark.parametrize(
@@ -738,5 +744,5 @@ def test_no_status_is_too_odd_of_readiness(old: Status, generation: int, failure
     outcome = ReconcileOutcome(failure, requests_requeue=flag, is_final=flag)
     for new in (run(old, stamp), pause(old, stamp), end(old, outcome, stamp)):
         assert not should_write(new, new, stamp.now)
-        assert end(old, outcome, stamp, OFF) == without_ours(finished(old, outcome, stamp))
+        assert end(old, outcome, stamp, OFF) == without_ready_conditions(finished(old, outcome, stamp))
     assert old == before

@@ -43,7 +43,7 @@ async def test_a_refused_value_is_told_of_beside_the_failure(
     thing = await world.get(THING, "one")
     first, second = condition(thing, "Failure")["message"].splitlines()
     assert first == "Task 'Boom': no"
-    assert second.startswith("the mapped status was refused: status.small")
+    assert second.startswith("the mapped status was rejected: status.small")
     assert "small" not in thing["status"]
 
 
@@ -117,7 +117,7 @@ async def test_whatever_the_reason_values_that_are_refused_are_left_out(
     await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
     thing = await world.get(THING, "one")
     assert condition(thing, "Successful")["status"] == "True"
-    assert f"the mapped status was refused: {error.message}" in condition(thing, "Successful")["message"]
+    assert f"the mapped status was rejected: {error.message}" in condition(thing, "Successful")["message"]
     assert "small" not in thing["status"]
 
 
@@ -137,7 +137,7 @@ async def test_a_number_that_json_does_not_have_is_left_out_alone(
     await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}), 1)
     thing = await world.get(THING, "one")
     message = condition(thing, "Successful")["message"]
-    assert "the mapped status was refused: deep: found a number that is infinite or NaN" in message
+    assert "the mapped status was rejected: deep: found a number that is infinite or NaN" in message
     assert thing["status"]["small"] == 1
     assert "deep" not in thing["status"]
 
@@ -150,7 +150,7 @@ async def test_values_that_do_not_fit_are_left_out_and_told_of(
     await writer.write(one, ReconcileOutcome(failure, mapped={"small": 1}), 1)
     thing = await world.get(THING, "one")
     message = condition(thing, "Failure" if failure else "Successful")["message"]
-    assert "the mapped status was refused: etcdserver: request is too large" in message
+    assert "the mapped status was rejected: etcdserver: request is too large" in message
     assert "small" not in thing["status"]
 
 
