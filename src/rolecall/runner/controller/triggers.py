@@ -28,25 +28,6 @@ Term = tuple[Attribute, ...]
 _NAME_KEY = ""  # no label has an empty key
 
 
-def generation_changed(change: Change) -> bool:
-    """Return whether an update has a new generation, or, for a kind without generations, a new resourceVersion.
-
-    Creation and deletion always pass.
-    """
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return True
-    if old.generation == new.generation == 0:
-        return old.resource_version != new.resource_version
-    return old.generation != new.generation
-
-
-def annotations_changed(change: Change) -> bool:
-    """Return whether an update changed an annotation. Creation and deletion always pass."""
-    old, new = change.old, change.new
-    return old is None or new is None or old.annotations_digest != new.annotations_digest
-
-
 def dependent_changed(change: Change) -> bool:
     """Return whether a dependent was deleted, or updated in more than its status. Creation never passes."""
     if change.type is ChangeType.ADDED:
@@ -71,13 +52,15 @@ class PrimaryPredicate:
 
     def __call__(self, change: Change) -> bool:
         """Return whether the change passes."""
-        is_selected = self.selector.matches(change.entry.labels) or (self.has_finalizer and change.entry.is_deleting)
-        return is_selected and (
-            generation_changed(change)
-            or change.has_changed(self.fields)
-            or (change.old is not None and not self.selector.matches(change.old.labels))
-            or (self.watch_annotations and annotations_changed(change))
-        )
+        old, new, entry = change.old, change.new, change.entry
+        if not self.selector.matches(entry.labels) and not (self.has_finalizer and entry.is_deleting):
+            return False
+        if old is None or new is None or change.has_changed(self.fields) or not self.selector.matches(old.labels):
+            return True
+        if old.generation == new.generation == 0:  # a kind without generations
+            return old.resource_version != new.resource_version
+        has_changed_annotations = old.annotations_digest != new.annotations_digest
+        return old.generation != new.generation or (self.watch_annotations and has_changed_annotations)
 
 
 class ReferenceIndex:

@@ -1,4 +1,4 @@
-"""A fake API server in memory, with the three requests that informers make, and every type of failure on demand."""
+"""A fake API server in memory, with the three requests of informers, and every type of failure on demand."""
 
 import asyncio
 import copy
@@ -17,7 +17,7 @@ _Event = tuple[str, RawObject] | Exception | None
 class FakeServer:
     """A ``ListerWatcher`` for one kind; ``failure`` makes every call and stream fail.
 
-    ``broken_kinds`` makes those of one kind fail, ``undiscoverable_kinds`` already the look at what is served. With
+    ``broken_kinds`` makes those of one kind fail, ``undiscoverable_kinds`` its discovery. With
     ``expiring`` a list expires after its first page.
     """
 
@@ -41,7 +41,7 @@ class FakeServer:
     def put(self, name: str, namespace: str = "default", **fields: Any) -> RawObject:
         """Create or change an object; ``fields`` are its spec, status, labels, annotations, owners or uid.
 
-        With ``unreadable`` the object comes with its metadata alone.
+        With ``unreadable`` the object comes with its metadata only.
         """
         self.version += 1
         key = ObjectKey(namespace if self.namespaced else "", name)

@@ -19,8 +19,8 @@ CAUSE = Cause("test")
 GADGET = GVK("example.com", "v1", "Gadget")
 
 
-class Campaign:
-    """A leadership that the test gives and takes."""
+class FakeLeadership:
+    """A leadership that the test grants and revokes."""
 
     def __init__(self, log: list[str]) -> None:
         self.won = asyncio.Event()
@@ -30,7 +30,7 @@ class Campaign:
 
     @property
     def is_leading(self) -> bool:
-        """Tell whether it is won and not lost."""
+        """Return whether it is won and not lost."""
         return self.won.is_set() and not self.lost.is_set()
 
     async def run(self) -> None:
@@ -43,20 +43,20 @@ class Campaign:
         await self.won.wait()
 
     async def release(self) -> None:
-        """Note when it is given back."""
+        """Record when it is released."""
         self.log.append(f"release, leading: {self.is_leading}")
 
 
 class Operator:
     """A manager with one controller, whose reconciles wait for ``gate``, on a server with one object."""
 
-    def __init__(self, *, grace_seconds: float = 0.2, has_campaign: bool = False) -> None:
+    def __init__(self, *, grace_seconds: float = 0.2, has_leadership: bool = False) -> None:
         self.server = FakeServer()
         self.server.put("web")
         self.clock = ManualClock()
         self.log: list[str] = []
-        self.campaign = Campaign(self.log)
-        leadership = self.campaign if has_campaign else None
+        self.leadership = FakeLeadership(self.log)
+        leadership = self.leadership if has_leadership else None
         self.manager = Manager(self.server, None, self.clock, leadership, grace_seconds)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(self.clock)
         self.controller = Controller("widget-v1-controller", self.queue, 1, self.reconcile)
@@ -67,7 +67,7 @@ class Operator:
         self.ignores_cancellation = False
 
     async def reconcile(self, request: ObjectKey, _causes: tuple[Cause, ...]) -> Result:
-        """Note how the reconcile starts and ends."""
+        """Record how the reconcile starts and ends."""
         self.log.append(f"start {request}")
         try:
             await self.gate.wait()
@@ -196,14 +196,14 @@ async def test_stop_lets_a_running_reconcile_finish() -> None:
 
 
 async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_immediately() -> None:
-    operator = Operator(grace_seconds=3600, has_campaign=True)
-    operator.campaign.won.set()
+    operator = Operator(grace_seconds=3600, has_leadership=True)
+    operator.leadership.won.set()
     operator.gate.clear()
     async with running(operator) as task:
         operator.manager.stop()
         await settle()
         assert operator.log == ["start default/web"]
-        operator.campaign.lost.set()
+        operator.leadership.lost.set()
         await asyncio.wait_for(task, 60)
     assert operator.log[1] == "cancel default/web, 1 streams"
 
@@ -266,18 +266,18 @@ async def test_stop_without_a_run_does_nothing(operator: Operator) -> None:
 
 @pytest.fixture
 async def elected() -> Operator:
-    operator = Operator(has_campaign=True)
-    operator.campaign.won.set()
+    operator = Operator(has_leadership=True)
+    operator.leadership.won.set()
     return operator
 
 
 async def test_only_workers_wait_for_the_leadership() -> None:
-    operator = Operator(has_campaign=True)
+    operator = Operator(has_leadership=True)
     async with running(operator):
         assert operator.manager.has_settled
         assert operator.server.streams == 1
         assert operator.log == []
-        operator.campaign.won.set()
+        operator.leadership.won.set()
         await settle()
         assert operator.log == ["start default/web", "end default/web"]
 
@@ -291,8 +291,8 @@ async def test_leadership_is_released_after_the_last_reconcile(elected: Operator
 
 
 async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
-    operator = Operator(has_campaign=True, grace_seconds=0.01)
-    operator.campaign.won.set()
+    operator = Operator(has_leadership=True, grace_seconds=0.01)
+    operator.leadership.won.set()
     operator.gate.clear()
     operator.ignores_cancellation = True
     async with running(operator) as task:
@@ -304,13 +304,13 @@ async def test_leadership_is_kept_while_a_reconcile_does_not_end() -> None:
 
 
 async def test_lost_leadership_ends_reconciles_within_the_time_left() -> None:
-    operator = Operator(has_campaign=True, grace_seconds=3600)
-    operator.campaign.won.set()
-    operator.campaign.seconds_left = 0.01
+    operator = Operator(has_leadership=True, grace_seconds=3600)
+    operator.leadership.won.set()
+    operator.leadership.seconds_left = 0.01
     operator.gate.clear()
     operator.ignores_cancellation = True
     async with running(operator) as task:
-        operator.campaign.lost.set()
+        operator.leadership.lost.set()
         with pytest.raises(LeadershipLostError):
             await asyncio.wait_for(task, 60)
     assert operator.log[1].startswith("cancel default/web")
@@ -319,8 +319,8 @@ async def test_lost_leadership_ends_reconciles_within_the_time_left() -> None:
 
 
 async def test_follower_stops_immediately() -> None:
-    operator = Operator(has_campaign=True)
-    operator.campaign.seconds_left = float("-inf")
+    operator = Operator(has_leadership=True)
+    operator.leadership.seconds_left = float("-inf")
     async with running(operator) as task:
         operator.manager.stop()
         await task

@@ -9,9 +9,7 @@ from rolecall.runner.config.watches import ReferenceType, Trigger
 from rolecall.runner.controller.triggers import (
     PrimaryPredicate,
     TriggerIndex,
-    annotations_changed,
     dependent_changed,
-    generation_changed,
     requests_for_annotation,
     requests_for_owner,
 )
@@ -88,24 +86,23 @@ def test_each_of_several_label_maps_matches() -> None:
     assert found(index, None, NGINX) == [X]
 
 
-def test_labels_of_another_namespace_do_not_match() -> None:
-    index = labels_index()
-    index.update_primary(ObjectKey("other", "x"), foo(selector={"app": "nginx"}))
-    assert found(index, None, NGINX) == []
-
-
-def test_cluster_scoped_primary_matches_in_all_namespaces() -> None:
-    index = labels_index()
-    index.update_primary(ObjectKey("", "x"), foo(selector={"app": "nginx"}))
-    for namespace in ("default", "other", ""):
-        assert found(index, None, make_object(namespace=namespace, labels={"app": "nginx"})) == [ObjectKey("", "x")]
-
-
-def test_cluster_scoped_object_matches_primaries_of_all_namespaces() -> None:
-    index = names_index()
-    index.update_primary(X, foo(names="web"))
-    index.update_primary(ObjectKey("other", "x"), foo(names="web"))
-    assert found(index, None, make_object(namespace="")) == [X, ObjectKey("other", "x")]
+@pytest.mark.parametrize(
+    ("primary", "namespace", "matches"),
+    [
+        (X, "default", True),
+        (X, "other", False),
+        (X, "", True),
+        (ObjectKey("", "x"), "default", True),
+        (ObjectKey("", "x"), "", True),
+    ],
+)
+def test_references_match_in_the_same_namespace_and_across_scopes(
+    primary: ObjectKey, namespace: str, *, matches: bool
+) -> None:
+    for index in (labels_index(), names_index()):
+        index.update_primary(primary, foo(selector={"app": "nginx"}, names="web"))
+        other = make_object(namespace=namespace, labels={"app": "nginx"})
+        assert found(index, None, other) == ([primary] if matches else [])
 
 
 def test_changed_or_removed_primary_matches_by_its_present_references() -> None:
@@ -139,12 +136,6 @@ def test_path_with_several_values_gives_several_names() -> None:
     index.update_primary(X, foo(volumes=[{"secret": {"name": "db"}}, {"config": {}}, {"secret": {"name": "web"}}]))
     assert found(index, None, make_object()) == [X]
     assert found(index, None, make_object("other")) == []
-
-
-def test_a_name_in_another_namespace_does_not_match() -> None:
-    index = names_index()
-    index.update_primary(X, foo(names="web"))
-    assert found(index, None, make_object(namespace="other")) == []
 
 
 @pytest.mark.parametrize(
@@ -280,38 +271,6 @@ def updated(**fields: Any) -> RawObject:
 @pytest.mark.parametrize(
     ("old", "new", "counts"),
     [
-        (None, WEB, True),
-        (WEB, None, True),
-        (WEB, updated(generation=2), True),
-        (WEB, updated(status={"a": 1}), False),
-        (WEB, updated(labels={"a": "b"}), False),
-        (make_object(), make_object(resourceVersion="2"), True),
-        (make_object(generation=0), make_object(generation=0), False),
-        (make_object(), make_object(generation=1, resourceVersion="2"), True),
-    ],
-)
-def test_generation_changed(old: RawObject | None, new: RawObject | None, *, counts: bool) -> None:
-    assert generation_changed(make_change(old, new)) is counts
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "counts"),
-    [
-        (None, WEB, True),
-        (WEB, None, True),
-        (WEB, updated(annotations={"a": "b"}), True),
-        (make_object(annotations={"a": "b"}), make_object(annotations={"a": "c"}), True),
-        (make_object(annotations={"a": "b"}), make_object(annotations={"a": "b"}, labels={"c": "d"}), False),
-        (WEB, updated(annotations={}), False),
-    ],
-)
-def test_annotations_changed(old: RawObject | None, new: RawObject | None, *, counts: bool) -> None:
-    assert annotations_changed(make_change(old, new)) is counts
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "counts"),
-    [
         (None, WEB, False),
         (WEB, None, True),
         (WEB, updated(status={"a": 1}), False),
@@ -333,7 +292,10 @@ def test_dependent_changed(old: RawObject | None, new: RawObject | None, *, coun
         (WEB, updated(annotations={"a": "b"}), False),
         (WEB, updated(finalizers=["x"]), False),
         (WEB, updated(status={"a": 1}), False),
+        (WEB, updated(labels={"a": "b"}), False),
         (make_object(), make_object(resourceVersion="2"), True),
+        (make_object(generation=0), make_object(generation=0), False),
+        (make_object(), make_object(generation=1, resourceVersion="2"), True),
     ],
 )
 def test_primary_change_counts_as_in_the_go_runner(
@@ -342,10 +304,17 @@ def test_primary_change_counts_as_in_the_go_runner(
     assert PrimaryPredicate()(make_change(old, new)) is counts
 
 
-def test_watched_annotations_of_a_primary_count() -> None:
-    predicate = PrimaryPredicate(watch_annotations=True)
-    assert predicate(make_change(WEB, updated(annotations={"a": "b"})))
-    assert not predicate(make_change(WEB, updated(labels={"a": "b"})))
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        (WEB, updated(annotations={"a": "b"}), True),
+        (updated(annotations={"a": "b"}), updated(annotations={"a": "c"}), True),
+        (updated(annotations={"a": "b"}), updated(annotations={"a": "b"}, labels={"c": "d"}), False),
+        (WEB, updated(annotations={}), False),
+    ],
+)
+def test_changed_annotation_counts_if_annotations_are_watched(old: RawObject, new: RawObject, *, counts: bool) -> None:
+    assert PrimaryPredicate(watch_annotations=True)(make_change(old, new)) is counts
 
 
 def test_watched_field_counts_without_a_new_generation() -> None:

@@ -1,4 +1,4 @@
-"""``/tini`` of the images with real processes: what it passes on, what it reaps, and how it ends."""
+"""``/tini`` of the images with real processes: forwarded signals, reaped orphans, and exit codes."""
 
 import os
 import pty
@@ -44,7 +44,7 @@ def nothing_ignored() -> Iterator[None]:
 
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a command below the init process, which is yielded, and leave nothing behind."""
+    """Start a command below the init process, which is yielded, and kill all processes at the end."""
     with subprocess.Popen([*TINI, "--", *command], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

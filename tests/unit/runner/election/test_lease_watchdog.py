@@ -1,4 +1,4 @@
-"""The guard with real processes: what it kills, when, and how it ends."""
+"""The guard with real processes: killed processes, times, and exit codes."""
 
 import signal
 import subprocess
@@ -34,7 +34,7 @@ WITH_CHILDREN = GUARDED + "guard = start_guard()\nstart_children()\n"
 
 @contextmanager
 def guarded(script: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a script that becomes an operator with a guard; yield the guard's process, and leave nothing behind."""
+    """Run a script that becomes an operator with a guard; yield the guard, and kill all processes at the end."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -61,7 +61,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process is there that is not a zombie."""
+    """Return whether a process exists that isn't a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

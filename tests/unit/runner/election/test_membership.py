@@ -1,4 +1,4 @@
-"""What a replica decides from the Leases that it sees; every look is at a time that the test says."""
+"""The decisions of a replica about the Leases that it sees; the test determines the time of every look."""
 
 from collections import Counter
 from typing import Any
@@ -23,7 +23,7 @@ def lease(name: str, holder: str, version: int = 1, preferred_holder: str = "") 
 
 
 class Looks:
-    """A replica, and the Leases that it sees."""
+    """A replica and the Leases that it sees."""
 
     def __init__(self, identity: str = "me_1") -> None:
         self.membership = Membership(election(identity), NAMES)
@@ -47,7 +47,7 @@ class Looks:
         self.put(f"lock-shard-{index}-of-4", holder, version, preferred_holder)
 
     def look(self, now: float) -> list[Write]:
-        """Look, and return what to write."""
+        """Look, and return the writes."""
         self.membership.see(NAMES.view(self.leases.values()), now, now)
         return list(self.membership.decide(now))
 
@@ -60,7 +60,7 @@ class Looks:
         self.membership.written(write, now)
 
     def live(self, start: int, end: int, *others: str) -> None:
-        """Let seconds pass in which the group Lease and those of other members are renewed."""
+        """Let seconds pass, in which the Leases of the group and of other members are renewed."""
         for now in range(start, end):
             self.group(version=now)
             for other in others:

@@ -1,4 +1,4 @@
-"""Replicas that share work die, freeze, stop, start and are cut off at random: each shard has one that works for it.
+"""Replicas of a group die, freeze, stop, start and are cut off at random: one replica works for each shard.
 
 Everything but the API server, the network and the clocks is real. The seed and the number of steps can be set::
 
@@ -22,7 +22,7 @@ CALM_SECONDS, LONGEST_GAP = 90.0, 45.0
 
 
 class Simulation:
-    """Replicas, what happens to them, and what must hold."""
+    """Replicas, faults, and invariants."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)  # noqa: S311 - no secret
@@ -45,12 +45,12 @@ class Simulation:
             assert self.ledger.violations == []
             self.replicas = [each for each in self.replicas if not each.is_dead]
             if self.chance.random() < 0.25:
-                self._disturb()
+                self._inject_fault()
             if self.chance.random() < 0.004:
                 await self.calm_down()
         await self.calm_down()
 
-    def _disturb(self) -> None:
+    def _inject_fault(self) -> None:
         name = self.chance.choice(
             ["start"] * 6 + ["kill"] * 2 + ["stop"] * 2 + ["freeze"] * 2 + ["cut"] * 2 + ["outage", "other"]
         )
@@ -58,7 +58,7 @@ class Simulation:
         getattr(self, f"_{name}")()
 
     def _start(self) -> None:
-        """Start a replica; some do not belong to the others, and must wait for their end."""
+        """Start a replica; some have another number of shards and must wait for the end of the others."""
         self._start_one(self.chance.choice([self.count] * 5 + [SHARDS, 5, 0]))
 
     def _start_one(self, count: int) -> None:
@@ -90,7 +90,7 @@ class Simulation:
             self._cut_off(each)
 
     def _other(self) -> None:
-        """Go over to another number of shards, or to none, or back."""
+        """Switch to another number of shards, or to none, or back."""
         if self.chance.random() < 0.3:
             self.count = self.chance.choice([SHARDS, SHARDS, 5, 0])
             for each in self.replicas[1:]:
@@ -105,28 +105,28 @@ class Simulation:
         return self.chance.choice([0.3, 3.0, 8.0, 20.0]) * self.chance.uniform(0.5, 1.5)
 
     async def calm_down(self) -> None:
-        """Let nothing happen for a while: every shard has a holder soon, and they share evenly at last."""
+        """Stop all faults for a while: every shard has a holder soon, and in the end they share evenly."""
         for each in self.replicas:
             each.can_go_on.set()
             each.network.is_cut = False
             each.network.is_good = True
             if each.count != self.count:
                 each.stop()
-        began = self.now
+        started = self.now
         wanted = max(1, self.count)
         while (missing := wanted - sum(count == self.count for count, _ in self.ledger.working)) > 0:
             await self._keep(3)
-            gap = self.now - began
-            assert gap < LONGEST_GAP, f"{missing} shards have had nobody for {gap:.0f} s"
-        self.calms.append(self.now - began)
-        while self.now < began + CALM_SECONDS:
+            gap = self.now - started
+            assert gap < LONGEST_GAP, f"{missing} shards have had no replica for {gap:.0f} s"
+        self.calms.append(self.now - started)
+        while self.now < started + CALM_SECONDS:
             await self._keep(3)
         self._check_balance(wanted)
         for each in self.replicas:
             each.network.is_good = False
 
     async def _keep(self, wanted: int) -> None:
-        """Start replicas in the place of those that have ended, as a Deployment does."""
+        """Replace ended replicas, as a Deployment does."""
         await asyncio.sleep(0.25)
         self.replicas = [each for each in self.replicas if not each.is_dead]
         if sum(not each.is_stopping for each in self.replicas) < wanted:
@@ -142,7 +142,6 @@ class Simulation:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_shard_has_exactly_one_replica_despite_random_faults(seed: int) -> None:
-    """Nobody works beside another, and after every disturbance each shard has a replica again."""
     simulation = Simulation(seed)
     loop = VirtualTimeLoop()
     failures: list[str] = []
@@ -156,7 +155,7 @@ def test_each_shard_has_exactly_one_replica_despite_random_faults(seed: int) -> 
         loop.run_until_complete(asyncio.sleep(1))
         loop.close()
     assert failures == []
-    print(  # noqa: T201 - for whoever asks for a long run
+    print(  # noqa: T201 - for long runs
         f"\n{STEPS} steps, {seconds:.0f} s of simulated time, {simulation.server.writes} writes, "
         f"{simulation.ledger.taken} shards taken, {simulation.born} replicas, {simulation.events}; "
         f"all shards held after {max(simulation.calms):.0f} s at most, {len(simulation.calms)} times"

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Asks the real selector without waiting, and moves the time instead."""
+    """Moves the time instead of waiting."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -21,7 +21,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("nothing is scheduled: the simulation would wait for ever")
+            raise RuntimeError("nothing is scheduled: the simulation would wait indefinitely")
         self.time += timeout
         return []
 
@@ -33,7 +33,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Runs everything at once, each thing at its time; signals and other threads do not reach it."""
+    """Runs every callback immediately, in the order of their times; it gets no signals and no calls from threads."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
