@@ -53,7 +53,7 @@ class ChattyStarter:
     """Starts ``bench/chatty_run.py`` as the process of each run."""
 
     async def start(self, spec: RunSpec) -> RunProcess:
-        """Start it; see ``runner.Starter``."""
+        """Start it; see ``process.Starter``."""
         return await asyncio.create_subprocess_exec(
             *(sys.executable, str(PROJECT / "bench" / "chatty_run.py")),
             *(str(spec.workspace.artifacts(spec.ident)), str(EVENTS)),

@@ -1,8 +1,8 @@
-"""What an API server serves, as bytes that the processes of a run read without decoding all of it.
+"""The groups, versions, and resources of an API server, as bytes that a run reads without decoding all of them.
 
 An index of groups and versions is followed by the resources of each version. A process decodes the index and the few
-versions that it needs: what a reconcile costs does not grow with the number of CustomResourceDefinitions. Nothing here
-imports more than the standard library, because the fork server loads it.
+versions that it needs: the cost of a reconcile doesn't grow with the number of CustomResourceDefinitions. This module
+imports only the standard library, because the fork server loads it.
 """
 
 import json
@@ -14,16 +14,16 @@ from typing import Any, Final, Self
 _LENGTH_BYTES: Final = 8
 _CHANGED: Final = b"\1"
 
-Place = Sequence[int]
-"""Where the resources of a version are: offset and length."""
+Position = Sequence[int]
+"""Offset and length of the resources of a version."""
 
 
 def encode(groups: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]] | None]], version: Mapping[str, Any]) -> bytes:
-    """Return the bytes for the versions of each group, the preferred one first, and for the answer of ``/version``.
+    """Return the bytes for the versions of each group, the preferred one first, and for the response of ``/version``.
 
-    Resources are those of an APIResourceList; None says that the API server has to be asked for them.
+    Resources are those of an APIResourceList; None means that a run has to query the API server for them.
     """
-    index: dict[str, dict[str, Place | None]] = {}
+    index: dict[str, dict[str, Position | None]] = {}
     parts: list[bytes] = []
     offset = 0
     for group, versions in groups.items():
@@ -41,33 +41,33 @@ def encode(groups: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]] | None]
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryImage:
-    """The decoded index, and the bytes with the resources behind it."""
+    """The decoded index, and the bytes with the resources after it."""
 
-    groups: Mapping[str, Mapping[str, Place | None]]
+    groups: Mapping[str, Mapping[str, Position | None]]
     version: Mapping[str, Any]
     _data: bytes
     _start: int
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what ``encode`` wrote. Raises ValueError."""
+        """Decode the output of ``encode``. Raises ValueError."""
         start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
         index = json.loads(data[_LENGTH_BYTES:start])
         return cls(index["groups"], index["version"], data, start)
 
     def resources(self, group: str, version: str) -> list[dict[str, Any]] | None:
-        """Return the resources of a version; None if the API server has to be asked for them."""
-        place = self.groups.get(group, {}).get(version)
-        if place is None:
+        """Return the resources of a version; None if the run has to query the API server for them."""
+        position = self.groups.get(group, {}).get(version)
+        if position is None:
             return None
-        first = self._start + place[0]
-        found: list[dict[str, Any]] = json.loads(self._data[first : first + place[1]])
+        first = self._start + position[0]
+        found: list[dict[str, Any]] = json.loads(self._data[first : first + position[1]])
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiscovery:
-    """What one run knows of its API server, until it is told that it has changed what is served.
+    """The discovery of one run, valid until the run changes what is served.
 
     ``descriptor`` is that of a file of one byte, which the operator sets. All processes of the run share it.
     """
@@ -77,7 +77,7 @@ class RunDiscovery:
 
     @classmethod
     def receive(cls, image: int, descriptor: int) -> Self:
-        """Read the image behind a descriptor, which is closed; programs do not inherit the other. Raises ValueError."""
+        """Read the image from a descriptor and close it; programs don't inherit the other. Raises ValueError."""
         with os.fdopen(image, "rb") as file:
             data = os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - its only form
@@ -90,5 +90,5 @@ class RunDiscovery:
 
 
 def mark_changed(descriptor: int) -> None:
-    """Tell the processes of a run that what is served has changed."""
+    """Notify the processes of a run that the served resources have changed."""
     os.pwrite(descriptor, _CHANGED, 0)

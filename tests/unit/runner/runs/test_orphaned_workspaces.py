@@ -23,7 +23,7 @@ def workspace(root: Path, key: ObjectKey, gvk: GVK = THING) -> Path:
 
 @pytest.fixture
 def informer(cluster: FakeCluster) -> Informer:
-    """Give an informer that knows all there is: nothing, until a test says otherwise."""
+    """Give a synced informer without objects."""
     informer = Informer(cluster, THING)
     informer.on_list_complete(None, set(), "")
     return informer

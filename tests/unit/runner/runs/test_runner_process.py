@@ -38,9 +38,9 @@ def test_input_survives_the_way_to_the_process_and_hides_secrets_in_print() -> N
     assert "s3cret" not in repr(run_input)
 
 
-def configured(folder: Path, cmdline: str = "", **play: Any) -> Any:
+def configured(directory: Path, cmdline: str = "", **play: Any) -> Any:
     """Return ansible-runner's configuration for a play in a workspace of its own."""
-    workspace = Workspace(folder / "runner", GVK("a.example.com", "v1", "Thing"), ObjectKey("default", "one"))
+    workspace = Workspace(directory / "runner", GVK("a.example.com", "v1", "Thing"), ObjectKey("default", "one"))
     workspace.prepare("7", Inputs({"size": 1}, cmdline=cmdline))
     return configure(RunnerInput("7", str(workspace.path), **play)).config
 
@@ -109,25 +109,25 @@ STORE = r"""
 import sys
 from pathlib import Path
 from rolecall.runner.runs.runner_process import ArtifactsTooLargeError, EventFiles
-folder, limit, repeats, count = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "repeats", int(sys.argv[4])
+directory, limit, repeats, count = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "repeats", int(sys.argv[4])
 printed = sys.argv[5] * 1000
-events = folder / "job_events"
+events = directory / "job_events"
 events.mkdir()
 files = EventFiles(events, limit, output_in_events=repeats)
 try:
     for number in range(count):
         print(files.store({"uuid": "a", "counter": number, "stdout": printed, "start_line": number}))
-        with (folder / "stdout").open("a", newline="") as stdout:  # as ansible-runner does
+        with (directory / "stdout").open("a", newline="") as stdout:  # as ansible-runner does
             stdout.write(printed + "\r\n")
-    (folder / "large").write_bytes(b"x" * 50_000)
+    (directory / "large").write_bytes(b"x" * 50_000)
 except (ArtifactsTooLargeError, OSError) as error:
     print(error)
 """
 
 
-def store(folder: Path, limit_bytes: int, output: str, count: int, *, letter: str = "x") -> list[str]:
+def store(directory: Path, limit_bytes: int, output: str, count: int, *, letter: str = "x") -> list[str]:
     """Store events that print a letter a thousand times each, then write a file of 50 KB; return the output."""
-    command = [sys.executable, "-c", STORE, str(folder), str(limit_bytes), output, str(count), letter]
+    command = [sys.executable, "-c", STORE, str(directory), str(limit_bytes), output, str(count), letter]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -1,9 +1,9 @@
-"""Gives each task credentials that name it, so that the record of a run tells which task sent a request.
+"""Gives each task credentials that name it, so that the record of a run shows which task sent a request.
 
-Ansible calls ``v2_runner_on_start`` right before it forks the process of a task. Whatever this callback puts into the
-environment then is what the task, its modules and its lookups find there: the run's secret with the task's id and host
-appended, and a kubeconfig with the same. Between tasks the environment is the run's own. Warm and cold runs do the
-same. Ansible loads this file by its path, and it does nothing unless the operator asks for it.
+Ansible calls ``v2_runner_on_start`` right before it forks the process of a task. The task, its modules, and its lookups
+inherit the environment that this callback sets then: the run's secret with the task's id and host appended, and a
+kubeconfig with the same. Between tasks the environment is the run's own. Warm and cold runs work the same way. Ansible
+loads this file by its path, and it is disabled unless the operator requests it.
 """
 
 import base64
@@ -47,7 +47,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         """Name the task that is about to start."""
         name = base64.urlsafe_b64encode(host.get_name().encode()).decode().rstrip("=")
-        # A template cannot be evaluated here; what may be hidden is taken for hidden.
+        # A template can't be evaluated here: a task that might be hidden counts as hidden.
         mark = ".hidden" if task.no_log else ""
         secret = f"{self._own[_SECRET]}.{task._uuid}.{name}{mark}"  # noqa: SLF001 - what events call task_uuid
         os.environ.update(dict.fromkeys(_KUBECONFIGS, self._write_kubeconfig(secret)), **{_SECRET: secret})
