@@ -269,74 +269,56 @@ async def test_debug_logs_include_the_whole_output_and_the_success(launcher: Lau
     ]
 
 
-TASKS = LogEvents.TASKS
+NOTHING, TASKS, OUTPUT, EVERYTHING = LogEvents
+START = "playbook_on_task_start"
+
+
+def rendered(event: RunEvent, log_events: LogEvents) -> str:
+    """Return the log line of an event as text, empty if there is none."""
+    if not (line := log_line(event, log_events)):
+        return ""
+    level, message, fields = line
+    return " ".join([f"{level}: {message}", *(f"{name}={value}" for name, value in fields.items())])
 
 
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (
-            RunEvent("playbook_on_task_start", task="A", full_name="thing : A", action="k8s"),
-            ("info", "Task started", {"task": "A", "full_name": "thing : A", "action": "k8s"}),
-        ),
-        (
-            RunEvent("runner_on_ok", task="A", action="debug", host="h", message="hi"),
-            ("info", "Task said", {"task": "A", "host": "h", "said": "hi"}),
-        ),
-        (
-            RunEvent("runner_item_on_ok", task="A", item="x", changed=True),
-            ("info", "Item done", {"task": "A", "item": "x", "changed": True}),
-        ),
-        (
-            RunEvent("runner_item_on_failed", task="A", item="x", message="no"),
-            ("error", "Item failed", {"task": "A", "item": "x", "reason": "no"}),
-        ),
-        (
-            RunEvent("runner_on_failed", task="A", message="no", task_path="p:1"),
-            ("error", "Task failed", {"task": "A", "reason": "no", "path": "p:1"}),
-        ),
-        (
-            RunEvent("runner_on_failed", task="A", message=HIDDEN, censored=True),
-            ("error", "Task failed", {"task": "A", "reason": HIDDEN}),
-        ),
-        (
-            RunEvent("runner_on_failed", task="A", message="no", ignored=True),
-            ("info", "Task failed (ignored)", {"task": "A", "reason": "no"}),
-        ),
-        (
-            RunEvent("runner_on_unreachable", task="A", host="h", message="no"),
-            ("error", "Host unreachable", {"task": "A", "host": "h", "reason": "no"}),
-        ),
-        (RunEvent("verbose", stdout="x"), None),
-        (RunEvent("runner_on_ok", task="A", action="k8s"), None),
-        (RunEvent("runner_on_ok", task="A", action="debug"), None),
-        (RunEvent("playbook_on_task_start", task="A", action="ansible.builtin.set_fact"), None),
+        (RunEvent(START, full_name="thing : A", action="k8s"), "info: Task started full_name=thing : A action=k8s"),
+        (RunEvent(START, action="ansible.builtin.set_fact"), ""),
+        (RunEvent("runner_on_ok", task="A", action="debug", message="hi"), "info: Task said task=A said=hi"),
+        (RunEvent("runner_on_ok", action="debug"), ""),
+        (RunEvent("runner_on_ok", action="k8s"), ""),
+        (RunEvent("runner_item_on_ok", item="x", changed=True), "info: Item done item=x changed=True"),
+        (RunEvent("runner_item_on_failed", item="x", message="no"), "error: Item failed item=x reason=no"),
+        (RunEvent("runner_on_failed", message="no", task_path="p:1"), "error: Task failed reason=no path=p:1"),
+        (RunEvent("runner_on_failed", message=HIDDEN, censored=True), f"error: Task failed reason={HIDDEN}"),
+        (RunEvent("runner_on_failed", message="no", ignored=True), "info: Task failed (ignored) reason=no"),
+        (RunEvent("runner_on_unreachable", host="h", message="no"), "error: Host unreachable host=h reason=no"),
+        (RunEvent("verbose", stdout="x"), ""),
     ],
 )
-def test_tasks_are_logged(event: RunEvent, line: tuple[str, str, dict[str, object]] | None) -> None:
-    assert log_line(event, TASKS) == line
+def test_tasks_are_logged(event: RunEvent, line: str) -> None:
+    assert rendered(event, TASKS) == line
 
 
 @pytest.mark.parametrize("log_events", LogEvents)
 def test_recap_is_always_logged(log_events: LogEvents) -> None:
-    line = log_line(RunEvent("playbook_on_stats", stdout="ok=1"), log_events)
-    assert line == ("info", "Recap", {"stdout": "ok=1"})
+    assert rendered(RunEvent("playbook_on_stats", stdout="ok=1"), log_events) == "info: Recap stdout=ok=1"
 
 
-def test_nothing_logs_no_tasks() -> None:
-    assert log_line(RunEvent("runner_on_failed", task="A"), LogEvents.NOTHING) is None
-
-
-def test_output_logs_only_the_output_of_tasks() -> None:
-    fields = {"event_type": "runner_on_ok", "task": "A", "stdout": PRINTED.stdout}
-    assert log_line(replace(PRINTED, message="fine"), LogEvents.OUTPUT) == ("info", "Ansible event", fields)
-    assert log_line(RunEvent("runner_on_start", task="A"), LogEvents.OUTPUT) is None
-    assert log_line(RunEvent("verbose", stdout="Using ansible.cfg"), LogEvents.OUTPUT) is None
-
-
-def test_everything_logs_each_event_with_its_output() -> None:
-    line = log_line(RunEvent("verbose", stdout="config file = None"), LogEvents.EVERYTHING)
-    assert line == ("info", "Ansible event", {"event_type": "verbose", "stdout": "config file = None"})
+@pytest.mark.parametrize(
+    ("log_events", "event", "line"),
+    [
+        (NOTHING, RunEvent("runner_on_failed", task="A"), ""),
+        (OUTPUT, PRINTED, "info: Ansible event task=A event_type=runner_on_ok stdout=ok: [localhost]"),
+        (OUTPUT, RunEvent("runner_on_start", task="A"), ""),
+        (OUTPUT, RunEvent("verbose", stdout="Using ansible.cfg"), ""),
+        (EVERYTHING, RunEvent("verbose", stdout="x"), "info: Ansible event event_type=verbose stdout=x"),
+    ],
+)
+def test_events_are_logged_as_requested(log_events: LogEvents, event: RunEvent, line: str) -> None:
+    assert rendered(event, log_events) == line
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -
     files, progress = PlanFiles(directory), PlanProgress(Journal(directory))
     runs_commands = environment.get(RUN_COMMANDS_VARIABLE) == "1"
     actions = TaskActions(progress, files, environment, runs_commands=runs_commands)
-    hooks = _Hooks(progress, actions, clock)
+    hooks = _Hooks(progress, clock)
     for owner, name, wrapper in (
         (task_executor.TaskExecutor, "run", hooks.run),
-        (task_executor.TaskExecutor, "_get_action_handler_with_module_context", hooks.get_action),
-        (action_plugins.ActionBase, "_execute_module", hooks.execute_module),
+        (task_executor.TaskExecutor, "_get_action_handler_with_module_context", actions.get_action),
+        (action_plugins.ActionBase, "_execute_module", actions.execute_module),
         (strategy.StrategyBase, "_queue_task", hooks.queue_task),
         (strategy.StrategyBase, "_execute_meta", hooks.execute_meta),
         (strategy.StrategyBase, "_process_pending_results", hooks.process_results),
@@ -60,10 +60,9 @@ def install(directory: Path, environment: Mapping[str, str], clock: TaskClock) -
 class _Hooks:
     """Wrappers of methods of ansible-core; each receives the original first."""
 
-    def __init__(self, progress: PlanProgress, actions: TaskActions, clock: TaskClock) -> None:
+    def __init__(self, progress: PlanProgress, clock: TaskClock) -> None:
         self._progress = progress
         self._journal = progress.journal
-        self._actions = actions
         self._clock = clock
 
     def run(self, original: Callable[[Any], Any], executor: Any) -> Any:
@@ -77,20 +76,6 @@ class _Hooks:
             return result
         executor._task.ignore_errors = False  # noqa: SLF001 - as above
         return _failure(self._progress.ended.message)
-
-    def get_action(self, original: Callable[..., Any], executor: Any, templar: Any) -> Any:
-        """Decide about the action of a task."""
-        if hasattr(task_executor, "remove_omit"):
-            _complete_arguments(executor, templar)
-        return self._actions.action_for(executor, lambda: original(executor, templar))
-
-    def execute_module(
-        self, original: Callable[..., Any], action: Any, module_name: str | None = None, *args: Any, **options: Any
-    ) -> Any:
-        """Check the modules that an action plugin starts: a role can replace those, and choose those for facts."""
-        task = action._task  # noqa: SLF001 - as the original does
-        self._actions.check_module(module_name or task.action, task)
-        return original(action, module_name, *args, **options)
 
     def queue_task(
         self, original: Callable[..., Any], base: Any, host: Any, task: Any, *args: Any, **options: Any
@@ -126,24 +111,6 @@ class _Hooks:
             manager.terminate()
             Display().error(str(ended))
         return int(manager.RUN_FAILED_HOSTS) if self._journal.has_ended else result
-
-
-def _complete_arguments(executor: Any, templar: Any) -> None:
-    """Add the defaults of its module to a task, and remove omitted arguments, because the verdict depends on them.
-
-    ansible-core before 2.19 does both after it has found the action.
-    """
-    task = executor._task  # noqa: SLF001 - no public way
-    loader = executor._shared_loader_obj.module_loader  # noqa: SLF001 - as above
-    module = loader.find_plugin_with_context(task.action, collection_list=task.collections)
-    name = module.resolved_fqcn if module.resolved and module.action_plugin else task.resolved_action
-    groups = task._parent._play._action_groups  # noqa: SLF001 - as the original
-    arguments = task_executor.get_action_args_with_defaults(
-        name, task.args, task.module_defaults, templar, action_groups=groups
-    )
-    omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
-    task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
-    task.module_defaults = []  # otherwise arguments that the plan removes would come back
 
 
 def _failure(message: str) -> Any:

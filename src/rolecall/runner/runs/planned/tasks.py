@@ -123,11 +123,13 @@ class TaskActions:
         self._environment = environment
         self._runs_commands = runs_commands
 
-    def action_for(self, executor: Any, find: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+    def get_action(self, original: Callable[..., tuple[Any, Any]], executor: Any, templar: Any) -> tuple[Any, Any]:
         """Return the action and the module of a task: those that Ansible would find, or a replacement.
 
         Raises PlanEnded and OSError.
         """
+        if hasattr(task_executor, "remove_omit"):
+            _complete_arguments(executor, templar)
         task, connection, name = executor._task, executor._connection, _action_name(executor)  # noqa: SLF001 - no public way
         own = {**self._environment, **{key: os.environ.get(key, "") for key in _TASK_VARIABLES}}
         given = task.environment if isinstance(task.environment, list) else [task.environment]
@@ -145,7 +147,7 @@ class TaskActions:
             self._prepare(name, task, connection, verdict.category)
         except TooLargeError as error:
             return self._withheld_action(name, executor, Verdict(ActionCategory.WITHHELD, str(error))), None
-        action, module = find()
+        action, module = original(executor, templar)
         if verdict.category is not ActionCategory.COMPUTES:
             self._map_result(action, name, task)
         elif name == "ansible.builtin.pause":  # it must neither sleep nor prompt: a run has a terminal
@@ -154,13 +156,21 @@ class TaskActions:
             plugin.display = _NonInteractiveDisplay(plugin.display)  # type: ignore[attr-defined]
         return action, module
 
-    def check_module(self, requested: str, task: Any) -> None:
-        """End the plan if an action starts an unknown module, or one of a role. Raises PlanEnded."""
+    def execute_module(
+        self, original: Callable[..., Any], action: Any, module_name: str | None = None, *args: Any, **options: Any
+    ) -> Any:
+        """End the plan if an action starts an unknown module, or one of a role. Raises PlanEnded.
+
+        A role can replace the modules that an action plugin starts, and choose those that gather facts.
+        """
+        task = action._task  # noqa: SLF001 - as the original does
+        requested = module_name or task.action
         module = loader.module_loader.find_plugin_with_context(requested, collection_list=task.collections)
         name = name_of(module.plugin_resolved_path) if module.resolved else ""
         if not (self._runs_commands or is_known(name)):
             used = self._progress.withhold(name or requested, classify(TaskFacts(name), {}))
             self._progress.end(used, f"starts the module {name or requested}")
+        return original(action, module_name, *args, **options)
 
     def check_lookup(self, name: str, verdict: Verdict) -> None:
         """End the plan because of a withheld lookup, unless ``--run-commands`` runs it. Raises PlanEnded."""
@@ -229,6 +239,24 @@ def _action_name(executor: Any) -> str:
         paths.append(action.plugin_resolved_path)
     names = [name_of(path) for path in paths]
     return names[0] if names and all(names) else ""
+
+
+def _complete_arguments(executor: Any, templar: Any) -> None:
+    """Add the defaults of its module to a task, and remove omitted arguments, because the verdict depends on them.
+
+    ansible-core before 2.19 does both after it has found the action.
+    """
+    task = executor._task  # noqa: SLF001 - no public way
+    loader = executor._shared_loader_obj.module_loader  # noqa: SLF001 - as above
+    module = loader.find_plugin_with_context(task.action, collection_list=task.collections)
+    name = module.resolved_fqcn if module.resolved and module.action_plugin else task.resolved_action
+    groups = task._parent._play._action_groups  # noqa: SLF001 - as the original
+    arguments = task_executor.get_action_args_with_defaults(
+        name, task.args, task.module_defaults, templar, action_groups=groups
+    )
+    omitted = executor._job_vars.get("omit")  # noqa: SLF001 - as the original
+    task.args = arguments if omitted is None else task_executor.remove_omit(arguments, omitted)
+    task.module_defaults = []  # otherwise arguments that the plan removes would come back
 
 
 POLL_SECONDS = 0.2
