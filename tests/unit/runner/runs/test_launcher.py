@@ -161,11 +161,12 @@ async def test_main_playbook_is_copied_to_the_project_directory(launcher: Launch
 @pytest.mark.parametrize(
     ("flag", "watch", "limit"), [(0.0, None, None), (9.0, None, 9.0), (9.0, 5.0, 5.0), (9.0, 0.0, None)]
 )
-async def test_timeout_of_the_watch_overrides_the_flag(
+async def test_flags_and_watch_set_timeout_and_tolerance(
     launcher: Launcher, recorder: Recorder, flag: float, watch: float | None, limit: float | None
 ) -> None:
-    await run(launcher, settings=Settings(run_timeout_seconds=flag), timeout_seconds=watch)
-    assert recorder.job.timeout_seconds == limit
+    settings = Settings(run_timeout_seconds=flag, unreachable_ok=bool(flag))
+    await run(launcher, settings=settings, timeout_seconds=watch)
+    assert (recorder.job.timeout_seconds, recorder.job.unreachable_ok) == (limit, bool(flag))
 
 
 @pytest.mark.parametrize(("flag", "watch", "marked"), [(True, None, True), (True, False, False), (False, True, True)])
@@ -176,26 +177,16 @@ async def test_mark_unsafe_of_the_watch_overrides_the_flag(
     assert recorder.extra_vars["podCount"] == ({"__ansible_unsafe": "{{ 2 }}"} if marked else "{{ 2 }}")
 
 
-@pytest.mark.parametrize("flag", [False, True])
-async def test_unreachable_ok_is_passed_on(launcher: Launcher, recorder: Recorder, *, flag: bool) -> None:
-    await run(launcher, settings=Settings(unreachable_ok=flag))
-    assert recorder.job.unreachable_ok is flag
-
-
 @pytest.mark.parametrize(
     ("text", "verbosity"),
     [("0", 0), ("5", 5), ("-1", -1), ("+1", 1), ("9", 7), ("100000000", 7)]
-    + [(invalid, 2) for invalid in ("loud", "", " 1", "1_0", "1.0")],
+    + [(invalid, 1) for invalid in (None, "loud", "", " 1", "1_0", "1.0")],
 )
-async def test_annotation_sets_the_verbosity(launcher: Launcher, recorder: Recorder, text: str, verbosity: int) -> None:
-    await run(launcher, thing(verbosity=text))
+async def test_annotation_overrides_the_verbosity_of_the_watch(
+    launcher: Launcher, recorder: Recorder, text: str | None, verbosity: int
+) -> None:
+    await run(launcher, thing() if text is None else thing(verbosity=text), verbosity=1)
     assert recorder.job.verbosity == verbosity
-
-
-async def test_annotation_overrides_the_verbosity_of_the_watch(launcher: Launcher, recorder: Recorder) -> None:
-    await run(launcher, verbosity=0)
-    await run(launcher, thing(verbosity="3"), verbosity=0)
-    assert [job.verbosity for job in recorder.jobs] == [0, 3]
 
 
 @pytest.mark.parametrize(("text", "keep"), [(None, 3), ("1", 1), ("0", 100), ("-1", 100), ("1000", 100), ("few", 3)])
