@@ -144,7 +144,7 @@ e2e: setup ## Image and deployment on a real cluster: KUBECONFIG, LOAD (loads im
 	$(RUN) pytest tests/e2e -x --timeout 1800
 
 # What runs do is compared with what was planned before; the integration tests have a small part of it.
-PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_by_chance.py) tests/plan_proof
+PROOFS := $(addprefix tests/integration/,test_plan.py test_plan_stories.py test_plan_random.py) tests/plan_proof
 ROLES_BY_CHANCE ?= 100
 
 .PHONY: plan-proof

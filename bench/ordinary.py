@@ -22,7 +22,7 @@ from bench.report import Samples
 from bench.stage import Stage, progress
 from bench.subjects import Subject
 from bench.widgets import WIDGET
-from tests.integration.planned_roles import TEMPLATE, setup_of, tasks_of
+from tests.integration.random_roles import TEMPLATE, setup_of, tasks_of
 from tests.integration.things import DEFINITION
 
 from rolecall.kube.errors import ConflictError

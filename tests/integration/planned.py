@@ -17,7 +17,7 @@ from rolecall.cli.parsing import Parser, add_flags, ansible_defaults_for, settin
 from rolecall.cli.plan import FLAGS
 from rolecall.kube.client import Client
 from rolecall.kube.errors import NotFoundError
-from rolecall.kube.references import GVK, ObjectKey
+from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import load_watches
 from rolecall.runner.runs.process import ProcessRunner
@@ -32,8 +32,17 @@ from rolecall.workbench.replay.writes import RunLines
 from tests.integration.world import World, names
 
 NAMESPACE = GVK("", "v1", "Namespace")
+COMMON = '- name: Run the tasks of the case\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
+"""A role whose objects name their case."""
+NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
+"""The variables of such a role."""
 ObjectId = tuple[str, ObjectKey]
 """A kind and the key of an object."""
+
+
+def primary(gvk: GVK, name: str, **spec: object) -> RawObject:
+    """Return an object to reconcile."""
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Plans beside what follows: the objects of a namespace are planned, then an operator reconciles them for real.
+"""Plans compared with reality: the objects of a namespace are planned, then an operator reconciles them.
 
 The writes of the plan are compared with those in the records of the operator, as ``rolecall replay`` compares: method,
 target and body, generated values in their order and times by their offset.
@@ -20,6 +20,7 @@ from rolecall.workbench.replay.comparison import Compared, compare
 from rolecall.workbench.replay.writes import RunLines, Write, writes_of
 from tests.integration.operators import Operator
 from tests.integration.planned import KeptPlan, ObjectId, Project, joined, plan_of
+from tests.integration.sandboxes import Clusters
 from tests.integration.world import PATIENCE, eventually
 
 FIRST_RUN_SECONDS = 90.0
@@ -102,11 +103,11 @@ class Proof:
         return compare(real, writes_of(joined(self.planned)), has_ended_early=True)
 
 
-async def prove(project: Project, sandbox: Sandbox, reader: Path, kubeconfig: Path) -> dict[ObjectId, Proof]:
+async def prove(project: Project, sandbox: Sandbox, clusters: Clusters) -> dict[ObjectId, Proof]:
     """Plan all objects of a namespace, let an operator reconcile them, and return both by kind and key."""
-    kept = await plan_of(project, sandbox, reader)
+    kept = await plan_of(project, sandbox, clusters.reader)
     assert set(kept.requests) == {"GET"}
-    return await follow(project, kept, kubeconfig)
+    return await follow(project, kept, clusters.operator)
 
 
 async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[ObjectId, Proof]:

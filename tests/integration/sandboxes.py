@@ -2,14 +2,18 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
+from rolecall.kube.client import Client
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.project.demo_inputs import Applier
+from tests.integration.world import World
 
 READ_ONLY = """
 apiVersion: v1
@@ -58,6 +62,33 @@ async def sandbox(sandbox_plane: ControlPlane) -> AsyncIterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def reader_kubeconfig(defined: ControlPlane) -> Path:
-    """Give the kubeconfig of an account that may read everything, and do nothing else."""
+    """Give the kubeconfig of an account that is only permitted to read."""
     Applier(defined.kubeconfig).apply(list(yaml.safe_load_all(READ_ONLY)))
     return defined.service_account_kubeconfig("default", "reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The cluster, the control plane of the sandbox, and the kubeconfig of an account that is only permitted to read.
+
+    An operator has the kubeconfig ``operator``, that of the cluster's administrator by default.
+    """
+
+    real: ControlPlane
+    plane: ControlPlane
+    reader: Path
+    operator: Path
+
+    @asynccontextmanager
+    async def opened(self, namespace: str, *, is_new: bool = True) -> AsyncIterator[tuple[World, Sandbox]]:
+        """Yield a namespace of the cluster, which is created first if it is new, and the sandbox."""
+        async with await Client.connect(str(self.real.kubeconfig)) as client, sandbox_in(self.plane) as sandbox:
+            if is_new:
+                await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            yield World(client, namespace), sandbox
+
+
+@pytest.fixture(scope="module")
+def clusters(defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
+    """Give the cluster with a sandbox."""
+    return Clusters(defined, sandbox_plane, reader_kubeconfig, defined.kubeconfig)

@@ -18,26 +18,23 @@ from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.model import ExitCode, Plan
 from rolecall.workbench.plan.output import document_of, lines_of
-from rolecall.workbench.plan.sandbox import sandbox_in
 from rolecall.workbench.plan.shown_changes import Findings, findings_of
 from tests.integration.definitions import CRD
 from tests.integration.plan_cases import CASES, COPY, DEPLOYMENTS, FINALIZING, PASSWORD, SETUP
-from tests.integration.planned import KeptPlan, ObjectId, Project, clear, plan_of
+from tests.integration.planned import COMMON, NAMES, KeptPlan, ObjectId, Project, clear, plan_of, primary
 from tests.integration.proofs import Proof, follow
-from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS, THING
 from tests.integration.world import CONFIG_MAP, DEPLOYMENT, EVENT, PATIENCE, POD, REPLICA_SET, World
 
 pytestmark = pytest.mark.core
 
-__all__ = ["reader_kubeconfig", "sandbox_plane"]
+__all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 SECRET, SERVICE = GVK("", "v1", "Secret"), GVK("", "v1", "Service")
 FINALIZER = "test.rolecall.dev/finalizer"
 PLAIN, FINAL = KINDS[0], KINDS[1]
-COMMON = '- name: Do what the object asks for\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
-NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
 SHARED = Shared(
     {
         "plain": Role(COMMON, NAMES),
@@ -54,11 +51,6 @@ COMPARED = set(CASES) - {"secret"}
 """A record has placeholders for what a run reads from Secrets, and a plan does not."""
 
 IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied", "present"})
-
-
-def manifest(gvk: GVK, name: str, **spec: object) -> RawObject:
-    """Return an object of a kind of ``SHARED``."""
-    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
@@ -96,44 +88,40 @@ class After:
 
 
 @pytest.fixture(scope="module")
-def before(project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Before:
+def before(project: Project, clusters: Clusters) -> Before:
     """Give the plan of all cases."""
 
     async def plan() -> Before:
-        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
-            world = World(client, project.namespace)
+        async with clusters.opened(project.namespace) as (world, sandbox):
             await prepare(world)
             first = await versions_in(world)
-            kept = await plan_of(project, sandbox, reader_kubeconfig)
+            kept = await plan_of(project, sandbox, clusters.reader)
             return Before(kept, (first, await versions_in(world)))
 
     return asyncio.run(plan())
 
 
 @pytest.fixture(scope="module")
-def after(
-    before: Before, project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path
-) -> After:
-    """Give what the operator did, and the plan of the same objects afterwards."""
+def after(before: Before, project: Project, clusters: Clusters) -> After:
+    """Give the runs of the operator, and the plan of the same objects afterwards."""
 
     async def do() -> After:
-        proofs = await follow(project, before.kept, defined.kubeconfig)
-        async with sandbox_in(sandbox_plane) as sandbox:
-            return After(proofs, await plan_of(project, sandbox, reader_kubeconfig))
+        proofs = await follow(project, before.kept, clusters.operator)
+        async with clusters.opened(project.namespace, is_new=False) as (_, sandbox):
+            return After(proofs, await plan_of(project, sandbox, clusters.reader))
 
     return asyncio.run(do())
 
 
 async def prepare(world: World) -> None:
     """Make what is there before, and an object for each case."""
-    await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
     await world.create(SETUP)
     for name in DEPLOYMENTS:
         await world.wait_for(DEPLOYMENT, name, is_available, PATIENCE)
-    await world.create(yaml.safe_dump_all([manifest(PLAIN, name, case=name) for name in CASES]))
-    ending = manifest(FINAL, "ending")
+    await world.create(yaml.safe_dump_all([primary(PLAIN, name, case=name) for name in CASES]))
+    ending = primary(FINAL, "ending")
     ending["metadata"]["finalizers"] = [FINALIZER]
-    await world.create(yaml.safe_dump_all([ending, manifest(FINAL, "living")]))
+    await world.create(yaml.safe_dump_all([ending, primary(FINAL, "living")]))
     await world.delete(FINAL, "ending")
 
 
@@ -155,7 +143,7 @@ def found_for(plan: Plan, name: str) -> Findings:
 
 
 @pytest.mark.parametrize("case", sorted(COMPARED))
-def test_the_planned_writes_are_those_of_the_run_that_follows(after: After, project: Project, case: str) -> None:
+def test_planned_writes_equal_those_of_the_next_run(after: After, project: Project, case: str) -> None:
     proof = after.proofs[PLAIN.kind, ObjectKey(project.namespace, case)].of_common_runs()
     assert proof.differences == []
     assert proof.surplus == 0
@@ -163,25 +151,23 @@ def test_the_planned_writes_are_those_of_the_run_that_follows(after: After, proj
 
 
 @pytest.mark.parametrize("name", ["ending", "living"])
-def test_what_a_finalizer_does_is_planned(after: After, project: Project, name: str) -> None:
+def test_run_of_a_finalizer_is_planned(after: After, project: Project, name: str) -> None:
     proof = after.proofs[FINAL.kind, ObjectKey(project.namespace, name)]
     assert proof.differences == []
     assert len(proof.planned_writes) == 1
 
 
-def test_a_plan_changes_nothing_and_only_reads(before: Before) -> None:
+def test_plan_only_reads(before: Before) -> None:
     assert set(before.kept.requests) == {"GET"}
     assert before.versions[0] == before.versions[1]
 
 
 @pytest.mark.parametrize("case", IDEMPOTENT)
-def test_what_was_done_is_not_planned_again(after: After, case: str) -> None:
+def test_completed_changes_are_not_planned_again(after: After, case: str) -> None:
     assert found_for(after.kept.plan, case).result == ExitCode.SAME
 
 
-def test_a_refusal_of_the_api_server_is_planned_as_the_failure_that_it_is(
-    before: Before, after: After, project: Project
-) -> None:
+def test_rejected_write_is_planned_as_a_failure(before: Before, after: After, project: Project) -> None:
     found = found_for(before.kept.plan, "invalid")
     assert found.result == ExitCode.FAILED
     assert "Make what is refused" in found.failure

@@ -96,7 +96,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-def test_a_plan_of_everything_sends_nothing_but_reads(audited: Audited, project: Path) -> None:
+def test_plan_of_everything_sends_only_reads(audited: Audited, project: Path) -> None:
     document, verbs = plan(audited, project, "--all")
 
     assert [each["name"] for each in document["objects"]] == ["one"]
@@ -105,7 +105,7 @@ def test_a_plan_of_everything_sends_nothing_but_reads(audited: Audited, project:
 
 
 @pytest.mark.timeout(300)
-def test_a_plan_of_files_takes_them_for_applied_and_sends_nothing_but_reads(audited: Audited, project: Path) -> None:
+def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None:
     edited = EXISTING.replace("replicas: 1", "replicas: 3")
     (project / "edited.yaml").write_text(f"{edited}---{NEW}")
     document, verbs = plan(audited, project, "-f", "edited.yaml")
@@ -121,7 +121,7 @@ def test_a_plan_of_files_takes_them_for_applied_and_sends_nothing_but_reads(audi
     assert "get" in verbs
 
 
-def test_a_request_that_writes_would_be_found(audited: Audited) -> None:
+def test_audit_log_shows_a_write(audited: Audited) -> None:
     """The test of the tests above: the log shows what the account does."""
     script = f"""
 import asyncio

@@ -21,7 +21,7 @@ from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from rolecall.workbench.plan.sandbox_sources import LiveSource
 from rolecall.workbench.project.demo_inputs import Applier
 from tests.integration.definitions import define, definition, undefine
-from tests.integration.planned import Project, clear
+from tests.integration.planned import NAMES, Project, clear, primary
 from tests.integration.sandboxes import READ_ONLY, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS
@@ -39,7 +39,6 @@ TASKS = """
   kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-asked", namespace: "{{ ns }}"}}
 """
-NAMES = 'vars: {me: "{{ ansible_operator_meta.name }}", ns: "{{ ansible_operator_meta.namespace }}"}'
 SHARED = Shared({"asking": Role(TASKS, NAMES)})
 """Objects name a kind and its versions, and their role asks for the objects of that kind."""
 
@@ -112,8 +111,7 @@ def in_world(command: Command, defined: ControlPlane, *manifests: RawObject) -> 
 
 def asking(asked: str, *versions: str) -> RawObject:
     """Return an object whose role asks for a kind in versions."""
-    spec = {"asked": asked, "versions": list(versions)}
-    return {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": {"name": "one"}, "spec": spec}
+    return primary(KIND, "one", asked=asked, versions=list(versions))
 
 
 async def remove(defined: ControlPlane, gvk: GVK, name: str) -> None:
@@ -122,24 +120,24 @@ async def remove(defined: ControlPlane, gvk: GVK, name: str) -> None:
         await client.delete(gvk, ObjectKey("", name))
 
 
-def test_a_role_that_is_not_there_is_named(command: Command) -> None:
+def test_missing_role_is_reported(command: Command) -> None:
     shutil.move(command.project.folder / "roles/asking", command.project.folder / "roles/moved")
     assert "asking" in command.refusal(KIND.kind, "one")
     shutil.move(command.project.folder / "roles/moved", command.project.folder / "roles/asking")
 
 
-def test_an_object_that_is_gone_is_named_with_what_to_do(command: Command) -> None:
+def test_missing_object_is_reported_with_a_remedy(command: Command) -> None:
     expected = f"{KIND.kind} {command.project.namespace}/gone was not found; to plan an object that does not exist yet"
     assert command.refusal(KIND.kind, "gone").startswith(expected)
 
 
-def test_a_kind_that_is_not_in_the_watches_file_is_named_with_those_that_are(command: Command) -> None:
+def test_unwatched_kind_is_reported_with_the_watched_kinds(command: Command) -> None:
     line = command.refusal("Elephant", "one")
     assert line.startswith("'Elephant' is not in ")
     assert line.endswith(f"which has {KIND.kind}")
 
 
-def test_a_cluster_that_is_not_there_is_named(command: Command, tmp_path: Path) -> None:
+def test_unreachable_cluster_is_reported(command: Command, tmp_path: Path) -> None:
     kubeconfig = yaml.safe_load(command.kubeconfig.read_text())
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     command.kubeconfig = tmp_path / "nowhere.kubeconfig"
@@ -147,7 +145,7 @@ def test_a_cluster_that_is_not_there_is_named(command: Command, tmp_path: Path) 
     assert "https://127.0.0.1:1" in command.refusal(KIND.kind, "one")
 
 
-def test_a_list_that_the_account_must_not_read_ends_the_plan(command: Command, defined: ControlPlane) -> None:
+def test_forbidden_list_ends_the_plan(command: Command, defined: ControlPlane) -> None:
     account = {"name": "few", "namespace": command.project.namespace}
     rules = [
         {"apiGroups": [KIND.group, "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
@@ -168,7 +166,7 @@ def test_a_list_that_the_account_must_not_read_ends_the_plan(command: Command, d
     assert "a plan needs permission to read it" in out
 
 
-def test_a_list_too_large_to_import_ends_the_plan(
+def test_list_too_large_to_import_ends_the_plan(
     command: Command, defined: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "LiveSource", partial(LiveSource, max_list_bytes=4 << 20))
@@ -206,7 +204,7 @@ def converted(defined: ControlPlane) -> Iterator[GVK]:
     asyncio.run(remove())
 
 
-def test_a_kind_with_a_conversion_webhook_can_be_used_in_one_version_only(
+def test_kind_with_conversion_webhook_is_usable_in_one_version(
     command: Command, defined: ControlPlane, converted: GVK
 ) -> None:
     one, two = (f"{converted.group}/{version}" for version in ("v2", "v1"))
@@ -219,7 +217,7 @@ def test_a_kind_with_a_conversion_webhook_can_be_used_in_one_version_only(
     assert f"converteds.{converted.group} is requested in the versions v2 and v1: the webhook" in out
 
 
-def test_an_aggregated_api_is_not_in_a_sandbox(command: Command, defined: ControlPlane) -> None:
+def test_aggregated_api_is_not_in_a_sandbox(command: Command, defined: ControlPlane) -> None:
     group = f"a{uuid.uuid4().hex[:8]}.rolecall.dev"
     spec = {
         "group": group,

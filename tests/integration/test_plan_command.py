@@ -112,7 +112,7 @@ def comparable(writes: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.timeout(600)
-async def test_a_run_does_what_was_planned_and_then_nothing_is_left(
+async def test_run_writes_as_planned_and_the_next_plan_is_empty(
     world: World, defined: ControlPlane, reader: Path, tmp_path: Path
 ) -> None:
     copy_project(tmp_path, "watches.yaml", "roles", "ansible.cfg")

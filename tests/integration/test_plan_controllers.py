@@ -46,9 +46,7 @@ def change(gvk: GVK, namespace: str, name: str, *, is_deletion: bool, count: int
     return ControllerChange(gvk, ObjectKey(namespace, name), is_deletion, count)
 
 
-async def test_pods_that_a_larger_number_of_replicas_gets_are_told(
-    importer: Importer, sandbox: Sandbox, world: World
-) -> None:
+async def test_pods_of_more_replicas_are_reported(importer: Importer, sandbox: Sandbox, world: World) -> None:
     before = await sandbox.client.get(DEPLOYMENT, world.key("web"))
     there = World(sandbox.client, world.namespace)
     await there.patch(DEPLOYMENT, "web", {"spec": {"replicas": 5}})
@@ -59,9 +57,7 @@ async def test_pods_that_a_larger_number_of_replicas_gets_are_told(
     ]
 
 
-async def test_what_is_deleted_with_a_deployment_is_told_by_its_names(
-    importer: Importer, sandbox: Sandbox, world: World
-) -> None:
+async def test_objects_deleted_with_a_deployment_are_named(importer: Importer, sandbox: Sandbox, world: World) -> None:
     before = await sandbox.client.get(DEPLOYMENT, world.key("web"))
     await sandbox.client.delete(DEPLOYMENT, world.key("web"))
 
@@ -72,5 +68,5 @@ async def test_what_is_deleted_with_a_deployment_is_told_by_its_names(
     ]
 
 
-async def test_where_nothing_was_changed_controllers_do_nothing(importer: Importer, world: World) -> None:
+async def test_controllers_do_nothing_without_changes(importer: Importer, world: World) -> None:
     assert await controller_changes(importer, [ObjectPlan(FOO, world.key("one"))]) == ()

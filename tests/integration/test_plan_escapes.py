@@ -3,23 +3,19 @@
 import asyncio
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import yaml
 
-from rolecall.kube.client import Client
-from rolecall.kube.references import GVK
 from rolecall.workbench.controlplane import ControlPlane
 from rolecall.workbench.plan.model import ObjectPlan
-from rolecall.workbench.plan.sandbox import sandbox_in
-from tests.integration.planned import Project, clear, plan_of
-from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
+from tests.integration.planned import COMMON, Project, clear, plan_of, primary
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.shared import Role, Shared
 from tests.integration.things import KINDS
-from tests.integration.world import CONFIG_MAP, World, names
+from tests.integration.world import CONFIG_MAP, names
 
-__all__ = ["reader_kubeconfig", "sandbox_plane"]
+__all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 MARK = """
     definition:
@@ -97,7 +93,6 @@ TRIES: Mapping[str, str] = {
 }
 """Ways to write past the sandbox, by their names."""
 
-COMMON = '- name: Try to get out\n  ansible.builtin.include_tasks: "{{ case }}.yml"\n'
 HARMLESS = frozenset({"server"})
 """What runs, because the run's own kubeconfig takes precedence: its write goes to the sandbox."""
 
@@ -122,39 +117,24 @@ def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> 
 
 
 def planned(
-    project: Project,
-    defined: ControlPlane,
-    sandbox_plane: ControlPlane,
-    reader: Path,
-    tries: list[str],
-    **asked: object,
+    project: Project, clusters: Clusters, tries: list[str], **asked: object
 ) -> tuple[dict[str, ObjectPlan], set[str]]:
     """Plan tries in a new namespace; return the plans, and the ConfigMaps that there are in the cluster."""
 
     async def plan() -> tuple[dict[str, ObjectPlan], set[str]]:
-        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
-            world = World(client, project.namespace)
-            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
-            await client.create(space)
+        async with clusters.opened(project.namespace) as (world, sandbox):
             for name in tries:
-                await world.create(yaml.safe_dump(manifest(KINDS[0], name)))
-            kept = await plan_of(project, sandbox, reader, everything=True, **asked)
+                await world.create(yaml.safe_dump(primary(KINDS[0], name, case=name)))
+            kept = await plan_of(project, sandbox, clusters.reader, everything=True, **asked)
             return {each.key.name: each for each in kept.plan.objects}, set(names(await world.objects(CONFIG_MAP)))
 
     found = asyncio.run(plan())
-    asyncio.run(clear(project, defined.kubeconfig))
+    asyncio.run(clear(project, clusters.operator))
     return found
 
 
-def manifest(gvk: GVK, name: str) -> dict[str, object]:
-    """Return an object whose role tries one way."""
-    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}, "spec": {"case": name}}
-
-
-def test_no_way_past_the_sandbox_changes_anything(
-    project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path
-) -> None:
-    plans, there = planned(project, defined, sandbox_plane, reader_kubeconfig, list(TRIES))
+def test_no_way_past_the_sandbox_changes_anything(project: Project, clusters: Clusters) -> None:
+    plans, there = planned(project, clusters, list(TRIES))
     assert {name for name in there if name.startswith("escaped")} == set()
     held = {name for name, plan in plans.items() if plan.withheld or plan.stopped_at}
     assert held == set(TRIES) - HARMLESS
@@ -163,10 +143,8 @@ def test_no_way_past_the_sandbox_changes_anything(
 
 
 @pytest.mark.parametrize("name", ["command", "script", "module"])
-def test_the_same_ways_lead_out_when_commands_are_allowed(
-    project: Project, defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path, name: str
-) -> None:
-    """So the test above would see it."""
+def test_the_same_ways_escape_when_commands_are_allowed(project: Project, clusters: Clusters, name: str) -> None:
+    """So the test above would notice it."""
     other = Project(project.folder, f"{project.namespace}-{name}")
-    _, there = planned(other, defined, sandbox_plane, reader_kubeconfig, [name], runs_commands=True)
+    _, there = planned(other, clusters, [name], runs_commands=True)
     assert f"escaped-{name}" in there

@@ -3,23 +3,20 @@
 import asyncio
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from rolecall.kube.client import Client
 from rolecall.kube.references import ObjectKey, RawObject
-from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import Sandbox, sandbox_in
 from tests.integration.operators import copy_project
 from tests.integration.planned import ObjectId, Project, clear
 from tests.integration.proofs import Proof, prove
-from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 from tests.integration.test_rbac import FOREIGN, SAMPLES
-from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, PATIENCE, POD_SCALER, REPLICA_SET, World
+from tests.integration.world import DEPLOYMENT, FOO, HIKAWA, PATIENCE, POD_SCALER, REPLICA_SET
 
-__all__ = ["reader_kubeconfig", "sandbox_plane"]
+__all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 NEW = (
     (FOO.kind, "one"),
@@ -44,9 +41,7 @@ class Stories:
 def stories(
     tmp_path_factory: pytest.TempPathFactory,
     account_kubeconfig: Path,
-    defined: ControlPlane,
-    sandbox_plane: ControlPlane,
-    reader_kubeconfig: Path,
+    clusters: Clusters,
 ) -> Iterator[Stories]:
     """Give the stories, planned and done step by step."""
     folder = tmp_path_factory.mktemp("stories")
@@ -54,25 +49,20 @@ def stories(
     project = Project(folder, f"stories-{uuid.uuid4().hex[:8]}")
 
     async def tell() -> Stories:
-        async with await Client.connect(str(defined.kubeconfig)) as client, sandbox_in(sandbox_plane) as sandbox:
-            world = World(client, project.namespace)
-            return await _told(project, sandbox, world, (reader_kubeconfig, account_kubeconfig))
+        async with clusters.opened(project.namespace) as (world, sandbox):
+            await world.create(FOREIGN)
+            await world.create(SAMPLES)
+            await world.wait_for(DEPLOYMENT, "foreign", is_ready, PATIENCE)
+            await world.wait_for(REPLICA_SET, "counted", is_ready, PATIENCE)
+            restricted = replace(clusters, operator=account_kubeconfig)
+            new = await prove(project, sandbox, restricted)
+            await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
+            await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
+            await world.wait_for(DEPLOYMENT, "made", is_ready, PATIENCE)
+            return Stories(world.namespace, new, await prove(project, sandbox, restricted))
 
     yield asyncio.run(tell())
-    asyncio.run(clear(project, defined.kubeconfig))
-
-
-async def _told(project: Project, sandbox: Sandbox, world: World, kubeconfigs: tuple[Path, Path]) -> Stories:
-    await world.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.namespace}})
-    await world.create(FOREIGN)
-    await world.create(SAMPLES)
-    await world.wait_for(DEPLOYMENT, "foreign", is_ready, PATIENCE)
-    await world.wait_for(REPLICA_SET, "counted", is_ready, PATIENCE)
-    new = await prove(project, sandbox, *kubeconfigs)
-    await world.patch(POD_SCALER, "one", {"spec": {"count": 1}})
-    await world.patch(DEPLOYMENT, "made", {"spec": {"replicas": 3}})
-    await world.wait_for(DEPLOYMENT, "made", is_ready, PATIENCE)
-    return Stories(world.namespace, new, await prove(project, sandbox, *kubeconfigs))
+    asyncio.run(clear(project, clusters.operator))
 
 
 def is_ready(obj: RawObject) -> bool:
@@ -81,20 +71,20 @@ def is_ready(obj: RawObject) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "name"), NEW)
-def test_a_new_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
+def test_new_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
     proof = stories.new[kind, ObjectKey(stories.namespace, name)]
     assert proof.differences == []
     assert proof.planned_writes
 
 
 @pytest.mark.parametrize(("kind", "name"), CHANGED)
-def test_a_changed_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
+def test_changed_object_is_reconciled_as_planned(stories: Stories, kind: str, name: str) -> None:
     proof = stories.changed[kind, ObjectKey(stories.namespace, name)]
     assert proof.differences == []
     assert proof.surplus == 0
     assert proof.planned_writes
 
 
-def test_what_was_not_changed_is_planned_to_stay(stories: Stories) -> None:
+def test_unchanged_objects_have_no_planned_writes(stories: Stories) -> None:
     writers = {(kind, key.name) for (kind, key), proof in stories.changed.items() if proof.planned_writes}
     assert not writers & {(REPLICA_SET.kind, "counted"), (HIKAWA.kind, "one")}

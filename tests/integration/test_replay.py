@@ -85,7 +85,7 @@ async def project(
     yield Project(folder)
 
 
-async def test_unchanged_roles_do_the_same_again_where_there_is_no_network(project: Project) -> None:
+async def test_unchanged_roles_replay_equally_without_network(project: Project) -> None:
     records = project.records
     assert {kind_of(path) for path in records} == {"foo", "hikawa", "podscaler", "replicaset"}
     done = await asyncio.to_thread(project.replay, *map(str, records), "--output", "json", prefix=ALONE)
@@ -101,7 +101,7 @@ CHANGES = (
 )
 
 
-async def test_a_changed_role_is_found_in_every_record_that_it_concerns(project: Project, tmp_path: Path) -> None:
+async def test_changed_role_is_found_in_every_affected_record(project: Project, tmp_path: Path) -> None:
     changed = project.changed(tmp_path / "changed")
     concerned = [await asyncio.to_thread(changed.change, *each) for each in CHANGES]
     assert all(concerned)

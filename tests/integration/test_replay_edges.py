@@ -85,7 +85,7 @@ async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, di
     return done.returncode, found
 
 
-async def test_a_replay_ends_at_a_command_unless_it_may_run(things: Things) -> None:
+async def test_replay_ends_at_a_command_unless_permitted(things: Things) -> None:
     await things["asks"].create()
     await things["asks"].succeeds()
     record = await record_of(things, "asks", 1)
@@ -96,7 +96,7 @@ async def test_a_replay_ends_at_a_command_unless_it_may_run(things: Things) -> N
     assert (code, found["result"]) == (0, "same"), found
 
 
-async def test_the_run_of_a_finalizer_is_replayed_with_its_own_role(things: Things) -> None:
+async def test_finalizer_run_is_replayed_with_its_role(things: Things) -> None:
     await things["ends"].create()
     await things["ends"].succeeds()
     await things["ends"].delete()
@@ -110,7 +110,7 @@ async def test_the_run_of_a_finalizer_is_replayed_with_its_own_role(things: Thin
     assert (code, found["result"]) == (2, "other writes"), found
 
 
-async def test_a_replay_says_that_an_answer_was_left_out_of_its_record(things: Things) -> None:
+async def test_replay_reports_a_response_missing_from_its_record(things: Things) -> None:
     data = "x" * (1 << 20)
     for number in range(MUCH):
         await things.world.create(
@@ -131,7 +131,7 @@ async def test_a_replay_says_that_an_answer_was_left_out_of_its_record(things: T
     assert "the list of configmaps" in json.dumps(found["questions"])
 
 
-async def test_a_replay_uses_the_recorded_settings_of_the_operator(things: Things) -> None:
+async def test_replay_uses_the_recorded_settings(things: Things) -> None:
     await things["depends"].create()
     await things["depends"].succeeds()
     record = await record_of(things, "depends", 1)

@@ -9,7 +9,7 @@ from tests.outcomes import check
 GUIDE = guide("docs/guides/replay.md")
 
 
-def test_every_command_of_the_guide_ends_and_prints_as_the_guide_says(tmp_path: Path) -> None:
+def test_commands_of_the_guide_print_the_shown_output(tmp_path: Path) -> None:
     write_files(GUIDE.text, tmp_path / "files")
     start = "rolecall cluster start --name production"
     before = {"mkdir website": f"cd {tmp_path}", start: f"cp -R {tmp_path}/files/. ."}

@@ -46,7 +46,7 @@ async def importer(sandbox: Sandbox, reader_kubeconfig: Path) -> AsyncIterator[I
         yield sandbox.importer(LiveSource(client))
 
 
-async def test_an_imported_object_is_the_same_with_uid_status_and_managed_fields(
+async def test_imported_object_keeps_uid_status_and_managed_fields(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {a: b}}, data: {c: d}}")
@@ -57,7 +57,7 @@ async def test_an_imported_object_is_the_same_with_uid_status_and_managed_fields
     )
 
 
-async def test_a_deployment_comes_with_its_pods_and_the_controllers_keep_them(
+async def test_deployment_comes_with_its_pods_and_keeps_them(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
@@ -74,9 +74,7 @@ async def test_a_deployment_comes_with_its_pods_and_the_controllers_keep_them(
     assert names(await there.objects(REPLICA_SET))[1:] == names(await world.objects(REPLICA_SET))
 
 
-async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_sandbox(
-    importer: Importer, sandbox: Sandbox, world: World
-) -> None:
+async def test_imported_deployment_is_scaled_in_the_sandbox(importer: Importer, sandbox: Sandbox, world: World) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
     there = World(sandbox.client, world.namespace)
@@ -93,7 +91,7 @@ async def test_an_imported_deployment_is_scaled_by_the_controllers_of_the_sandbo
     assert len(await world.pods(app="web")) == 2
 
 
-async def test_workloads_imported_while_controllers_work_keep_their_pods(
+async def test_workload_imported_while_controllers_run_keeps_its_pods(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await sandbox.controllers.need()
@@ -107,7 +105,7 @@ async def test_workloads_imported_while_controllers_work_keep_their_pods(
     assert {uid_of(pod) for pod in await there.pods(app="web")} == {uid_of(pod) for pod in await world.pods(app="web")}
 
 
-async def test_what_was_deleted_in_the_sandbox_is_not_imported_again(
+async def test_object_deleted_in_the_sandbox_is_not_imported_again(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     for name in ("one", "two"):
@@ -121,7 +119,7 @@ async def test_what_was_deleted_in_the_sandbox_is_not_imported_again(
     assert names([each for each in await there.objects(CONFIG_MAP) if "labels" in each["metadata"]]) == ["two"]
 
 
-async def test_custom_objects_come_with_their_definition_and_owner(
+async def test_custom_object_comes_with_definition_and_owner(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     [owner] = await world.create("{apiVersion: test.rolecall.dev/v1, kind: Thing, metadata: {name: one}}")
@@ -138,7 +136,7 @@ async def test_custom_objects_come_with_their_definition_and_owner(
     assert uid_of(await sandbox.client.get(THING, world.key("one"))) == uid_of(owner)
 
 
-async def test_an_object_with_a_finalizer_is_being_deleted_in_the_sandbox_as_well(
+async def test_object_with_finalizer_is_being_deleted_in_the_sandbox(
     importer: Importer, sandbox: Sandbox, world: World
 ) -> None:
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, finalizers: [example.com/f]}}")
@@ -149,15 +147,13 @@ async def test_an_object_with_a_finalizer_is_being_deleted_in_the_sandbox_as_wel
     await world.patch(CONFIG_MAP, "one", {"metadata": {"finalizers": None}})
 
 
-async def test_a_kind_of_the_source_is_served_before_anybody_has_asked_for_an_object(
-    importer: Importer, sandbox: Sandbox
-) -> None:
+async def test_kind_of_the_source_is_served_before_its_objects(importer: Importer, sandbox: Sandbox) -> None:
     await importer.install(THING.group)
 
     assert (await sandbox.client.resource(THING)).plural == "things"
 
 
-async def test_a_list_that_begins_after_an_import_has_everything(importer: Importer, sandbox: Sandbox) -> None:
+async def test_list_after_an_import_is_complete(importer: Importer, sandbox: Sandbox) -> None:
     """The API server answers it from a cache, which follows etcd revision by revision."""
     await importer.install(THING.group)
     resource = await sandbox.client.resource(THING)
@@ -168,9 +164,7 @@ async def test_a_list_that_begins_after_an_import_has_everything(importer: Impor
         await sandbox.forget()
 
 
-async def test_what_the_account_must_not_read_is_said_with_the_kind(
-    sandbox: Sandbox, world: World, powerless_kubeconfig: Path
-) -> None:
+async def test_forbidden_kind_is_reported(sandbox: Sandbox, world: World, powerless_kubeconfig: Path) -> None:
     async with await Client.connect(str(powerless_kubeconfig)) as client:
         importer = sandbox.importer(LiveSource(client))
         with pytest.raises(SourceError, match=r"configmaps .*one cannot be read: .*needs permission to read it"):
@@ -183,7 +177,7 @@ async def powerless_kubeconfig(world: World, defined: ControlPlane) -> Path:
     return await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "nobody")
 
 
-async def test_the_sandbox_is_empty_after_it_has_forgotten(importer: Importer, sandbox: Sandbox, world: World) -> None:
+async def test_sandbox_is_empty_after_forget(importer: Importer, sandbox: Sandbox, world: World) -> None:
     await world.create(DEPLOYMENT_OF_TWO)
     await is_available(world, "web")
     await ask(importer, "GET", f"/apis/apps/v1/namespaces/{world.namespace}/deployments/web")
@@ -197,9 +191,7 @@ async def test_the_sandbox_is_empty_after_it_has_forgotten(importer: Importer, s
     assert ObjectKey("", "default") in {ObjectKey.of_object(each) for each in namespaces}
 
 
-async def test_definitions_that_a_run_has_made_are_forgotten_and_imported_ones_stay(
-    importer: Importer, sandbox: Sandbox
-) -> None:
+async def test_forget_removes_created_definitions_and_keeps_imported_ones(importer: Importer, sandbox: Sandbox) -> None:
     """Making a definition takes longer than a replay; but a replay must not find what the one before it has made."""
     await importer.install(THING.group)
     definition = await sandbox.client.get(DEFINITION_KIND, ObjectKey("", f"things.{THING.group}"))
@@ -213,9 +205,7 @@ async def test_definitions_that_a_run_has_made_are_forgotten_and_imported_ones_s
     assert "things.made.example.com" not in found
 
 
-async def test_a_list_of_definitions_has_those_of_every_group_of_the_source(
-    importer: Importer, sandbox: Sandbox
-) -> None:
+async def test_list_of_definitions_has_every_group_of_the_source(importer: Importer, sandbox: Sandbox) -> None:
     await ask(importer, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
 
     assert {f"things.{THING.group}", "foos.samplecontroller.k8s.io"} <= set(await defined_in(sandbox))
@@ -225,7 +215,7 @@ async def defined_in(sandbox: Sandbox) -> list[str]:
     return names([each async for page, _ in sandbox.client.list_pages(DEFINITION_KIND) for each in page])
 
 
-UNUSUAL_PLACES = """
+UNUSUAL_KEYS = """
 apiVersion: v1
 kind: Service
 metadata: {name: one}
@@ -266,16 +256,14 @@ spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 """
 
 
-async def test_kinds_that_the_api_server_keeps_in_unusual_places_are_found_there(
-    importer: Importer, sandbox: Sandbox, world: World
-) -> None:
-    for made in await world.create(UNUSUAL_PLACES):
+async def test_kinds_with_unusual_etcd_keys_are_imported(importer: Importer, sandbox: Sandbox, world: World) -> None:
+    for made in await world.create(UNUSUAL_KEYS):
         gvk, key = GVK.of_object(made), ObjectKey.of_object(made)
         await importer.import_object(gvk, key)
         assert uid_of(await sandbox.client.get(gvk, key)) == uid_of(made), gvk
 
 
-async def test_a_cluster_scoped_object_is_imported(importer: Importer, sandbox: Sandbox, world: World) -> None:
+async def test_cluster_scoped_object_is_imported(importer: Importer, sandbox: Sandbox, world: World) -> None:
     namespace = GVK("", "v1", "Namespace")
     await importer.import_object(namespace, ObjectKey("", world.namespace))
 

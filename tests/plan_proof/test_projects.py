@@ -3,24 +3,19 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rolecall.kube.client import Client
 from rolecall.kube.references import RawObject
-from rolecall.workbench.controlplane import ControlPlane
-from rolecall.workbench.plan.sandbox import sandbox_in
 from tests.integration.example_projects import ADVANCED, MEMCACHED, Image
 from tests.integration.example_projects import Project as Example
 from tests.integration.planned import Project, clear
 from tests.integration.proofs import prove
-from tests.integration.sandboxes import reader_kubeconfig, sandbox_plane
-from tests.integration.world import World
+from tests.integration.sandboxes import Clusters, clusters, reader_kubeconfig, sandbox_plane
 
-__all__ = ["reader_kubeconfig", "sandbox_plane"]
+__all__ = ["clusters", "reader_kubeconfig", "sandbox_plane"]
 
 WORD = (
     "{apiVersion: v1, kind: Secret, metadata: {name: test-secret, labels: {reconcile: ''}}, stringData: {word: quiet}}"
@@ -45,40 +40,23 @@ def of_advanced() -> list[RawObject]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """The cluster, the control plane of the sandbox, and the kubeconfig of an account that may only read."""
-
-    real: ControlPlane
-    sandbox: ControlPlane
-    reader: Path
-
-    async def differences(self, project: Project, objects: Sequence[RawObject]) -> dict[str, list[str]]:
-        """Return how the runs for objects differ from what was planned for them."""
-        async with await Client.connect(str(self.real.kubeconfig)) as client, sandbox_in(self.sandbox) as sandbox:
-            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project.namespace}}
-            await client.create(space)
-            world = World(client, project.namespace)
-            for obj in objects:
-                await world.create(yaml.safe_dump(obj))
-            proofs = await prove(project, sandbox, self.reader, self.real.kubeconfig)
-            await clear(project, self.real.kubeconfig)
-            return {f"{kind} {key}": proof.of_common_runs().differences for (kind, key), proof in proofs.items()}
-
-
-@pytest.fixture
-def clusters(defined: ControlPlane, sandbox_plane: ControlPlane, reader_kubeconfig: Path) -> Clusters:
-    """Give the clusters."""
-    return Clusters(defined, sandbox_plane, reader_kubeconfig)
+async def differences(clusters: Clusters, project: Project, objects: Sequence[RawObject]) -> dict[str, list[str]]:
+    """Return the differences between the runs for objects and their plans."""
+    async with clusters.opened(project.namespace) as (world, sandbox):
+        for obj in objects:
+            await world.create(yaml.safe_dump(obj))
+        proofs = await prove(project, sandbox, clusters)
+        await clear(project, clusters.operator)
+        return {f"{kind} {key}": proof.of_common_runs().differences for (kind, key), proof in proofs.items()}
 
 
 @pytest.mark.parametrize(("example", "objects"), [(MEMCACHED, of_memcached()), (ADVANCED, of_advanced())])
-def test_an_example_project_does_what_was_planned(
+def test_example_project_writes_as_planned(
     example: Example, objects: Sequence[RawObject], tmp_path: Path, clusters: Clusters
 ) -> None:
     image = Image.build(example.path, tmp_path)
     name = f"{example.name}-{uuid.uuid4().hex[:8]}"
     project = Project(tmp_path, name, image.environment, image.arguments)
-    found = asyncio.run(clusters.differences(project, objects))
+    found = asyncio.run(differences(clusters, project, objects))
     assert len(found) >= len(objects)
-    assert {place: differences for place, differences in found.items() if differences} == {}
+    assert {ident: each for ident, each in found.items() if each} == {}

@@ -158,64 +158,6 @@ def _scope(resource: ApiResource, namespace: str) -> _Scope:
     return (resource.gvk.group, resource.plural, namespace)
 
 
-@dataclass(slots=True)
-class Relatives:
-    """Collects objects with their owners and the objects that controllers made for them.
-
-    ``assumptions`` are sentences about owners that cannot be read.
-    """
-
-    source: Source
-    definitions: Definitions
-    assumptions: list[str] = field(default_factory=list)
-
-    async def of(self, found: list[Found], known: frozenset[str]) -> list[Found]:
-        """Return objects with their relatives, excluding those whose uids are known. Raises SourceError."""
-        whole: dict[str, Found] = {}
-        waiting = deque(found)
-        while waiting:
-            each = waiting.popleft()
-            uid = uid_of(each.obj) or f"{each.resource.plural}/{each.key}"
-            if uid in whole or uid in known:
-                continue
-            each, owners = await self._with_owners(each)
-            whole[uid] = each
-            waiting += owners
-            for group, version, plural in each.made_by_controllers:
-                if resource := await self.definitions.resource(group, version, plural):
-                    objects = await self.source.list(resource, each.key.namespace, labels=_selector_of(each.obj))
-                    waiting += [Found(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
-        return list(whole.values())
-
-    async def _with_owners(self, found: Found) -> tuple[Found, list[Found]]:
-        """Return an object without the owners that cannot be read, and the owners that can."""
-        owners, kept = [], []
-        references = owner_references_of(found.obj)
-        for reference, raw in zip(references, metadata_of(found.obj).get("ownerReferences") or (), strict=False):
-            try:
-                owner = await self._owner(found, reference)
-            except SourceError as error:
-                text = f"{found.resource.gvk.kind} {found.key} has no owner {reference.name}: {error}"
-                self.assumptions.append(text)
-                continue
-            kept.append(raw)
-            owners += [owner] if owner else []
-        if len(kept) == len(references):
-            return found, owners
-        metadata = {**metadata_of(found.obj), "ownerReferences": kept}
-        return Found(found.resource, {**found.obj, "metadata": metadata}), owners
-
-    async def _owner(self, found: Found, reference: OwnerReference) -> Found | None:
-        """Return the owner, None if a reference points to an object that no longer exists."""
-        await self.definitions.install(reference.gvk.group)
-        resource = await self.definitions.resource_of(reference.gvk)
-        if resource is None:
-            return None
-        namespace = found.key.namespace if resource.namespaced else ""
-        owner = await self.source.get(resource, ObjectKey(namespace, reference.name))
-        return Found(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
-
-
 def _is_owned_by(obj: RawObject, uid: str) -> bool:
     return any(reference.uid == uid for reference in owner_references_of(obj))
 
@@ -240,7 +182,8 @@ class Importer:
     store: EtcdStore
     controllers: Controllers
     prefetches: bool = False
-    relatives: Relatives = field(init=False)
+    assumptions: list[str] = field(default_factory=list)
+    """What could not be determined, as sentences."""
     _uids: set[str] = field(default_factory=set)
     _objects: dict[tuple[_Scope, str], bool] = field(default_factory=dict)
     """The objects that were requested by name, and whether they exist."""
@@ -249,10 +192,6 @@ class Importer:
     _namespaces: set[str] = field(default_factory=set)
     _nodes: set[str] = field(default_factory=set)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        """Create the collector of relatives."""
-        self.relatives = Relatives(self.source, self.definitions)
 
     @property
     def source(self) -> Source:
@@ -263,11 +202,6 @@ class Importer:
     def client(self) -> Client:
         """The administrator of the sandbox."""
         return self.definitions.client
-
-    @property
-    def assumptions(self) -> list[str]:
-        """What could not be determined, as sentences."""
-        return self.relatives.assumptions
 
     def keys_of(self, resource: ApiResource) -> set[ObjectKey]:
         """Return the keys of the objects of a resource that were imported."""
@@ -402,7 +336,7 @@ class Importer:
     async def _store(self, found: list[Found]) -> None:
         """Store objects with their relatives, unless they were stored before, or were found to be missing."""
         new = [each for each in found if (each.scope, each.key.name) not in self._objects]
-        whole = await self.relatives.of(new, frozenset(self._uids)) if new else []
+        whole = await self._with_relatives(new)
         whole = [each for each in whole if (each.scope, each.key.name) not in self._objects]
         if not whole:
             return
@@ -422,6 +356,52 @@ class Importer:
         finally:
             if has_workloads:
                 await self.controllers.resume()
+
+    async def _with_relatives(self, found: list[Found]) -> list[Found]:
+        """Return objects with their owners and the objects that controllers made for them, unless they are known."""
+        whole: dict[str, Found] = {}
+        waiting = deque(found)
+        while waiting:
+            each = waiting.popleft()
+            uid = uid_of(each.obj) or f"{each.resource.plural}/{each.key}"
+            if uid in whole or uid in self._uids:
+                continue
+            each, owners = await self._with_owners(each)
+            whole[uid] = each
+            waiting += owners
+            for group, version, plural in each.made_by_controllers:
+                if resource := await self.definitions.resource(group, version, plural):
+                    objects = await self.source.list(resource, each.key.namespace, labels=_selector_of(each.obj))
+                    waiting += [Found(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
+        return list(whole.values())
+
+    async def _with_owners(self, found: Found) -> tuple[Found, list[Found]]:
+        """Return an object without the owners that cannot be read, and the owners that can."""
+        owners, kept = [], []
+        references = owner_references_of(found.obj)
+        for reference, raw in zip(references, metadata_of(found.obj).get("ownerReferences") or (), strict=False):
+            try:
+                owner = await self._owner(found, reference)
+            except SourceError as error:
+                text = f"{found.resource.gvk.kind} {found.key} has no owner {reference.name}: {error}"
+                self.assumptions.append(text)
+                continue
+            kept.append(raw)
+            owners += [owner] if owner else []
+        if len(kept) == len(references):
+            return found, owners
+        metadata = {**metadata_of(found.obj), "ownerReferences": kept}
+        return Found(found.resource, {**found.obj, "metadata": metadata}), owners
+
+    async def _owner(self, found: Found, reference: OwnerReference) -> Found | None:
+        """Return the owner, None if a reference points to an object that no longer exists."""
+        await self.definitions.install(reference.gvk.group)
+        resource = await self.definitions.resource_of(reference.gvk)
+        if resource is None:
+            return None
+        namespace = found.key.namespace if resource.namespaced else ""
+        owner = await self.source.get(resource, ObjectKey(namespace, reference.name))
+        return Found(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
 
     async def _create_nodes_for(self, whole: list[Found]) -> None:
         """Create simulated nodes in place of those of pods: without its node a pod cannot end."""
