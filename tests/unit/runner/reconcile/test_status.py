@@ -1,4 +1,5 @@
 import copy
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -34,7 +35,7 @@ from tests.unit.json_values import JSON, STATUS
 
 EARLIER = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 NOW = EARLIER + timedelta(minutes=1)
-STAMP = ConditionContext(NOW, generation=3)
+CONTEXT = ConditionContext(NOW, generation=3)
 THEN, NOW_TEXT = "2026-01-01T12:00:00Z", "2026-01-01T12:01:00Z"
 COMPLETION = "2026-01-01T12:01:00.25+00:00"
 SUCCESS = ReconcileOutcome(counts=Counts(ok=2, changed=1), completion=COMPLETION)
@@ -55,13 +56,13 @@ def succeeded(at: datetime = EARLIER, **outcome: Any) -> Status:
     )
 
 
-def test_times_are_written_in_whole_seconds_of_utc() -> None:
+def test_times_are_in_utc_seconds() -> None:
     local = datetime(2026, 1, 1, 14, 1, 0, 999, tzinfo=timezone(timedelta(hours=2)))
     assert ConditionContext(local, 1).text == NOW_TEXT
 
 
-def test_a_first_success_sets_the_three_conditions_of_the_go_runner() -> None:
-    assert finished({}, SUCCESS, STAMP) == {
+def test_first_success_sets_the_conditions_of_the_go_runner() -> None:
+    assert finished({}, SUCCESS, CONTEXT) == {
         "observedGeneration": 3,
         "conditions": [
             {
@@ -84,8 +85,8 @@ def test_a_first_success_sets_the_three_conditions_of_the_go_runner() -> None:
     }
 
 
-def test_a_failure_before_any_other_status_says_nothing_of_running() -> None:
-    status = finished({}, FAILURE, STAMP)
+def test_first_failure_sets_no_running_condition() -> None:
+    status = finished({}, FAILURE, CONTEXT)
     assert [item["type"] for item in status["conditions"]] == ["Failure", "Successful"]
     failure = conditions(status)["Failure"]
     assert (failure["status"], failure["reason"], failure["message"]) == ("True", "Failed", "Task 'Boom': no")
@@ -93,17 +94,17 @@ def test_a_failure_before_any_other_status_says_nothing_of_running() -> None:
     assert conditions(status)["Successful"]["status"] == "False"
 
 
-def test_a_failure_after_a_success_ends_running_and_keeps_what_it_said() -> None:
+def test_failure_after_success_keeps_reason_and_message_of_running() -> None:
     old = succeeded()
-    new = conditions(finished(old, FAILURE, STAMP))
+    new = conditions(finished(old, FAILURE, CONTEXT))
     before = conditions(old)["Running"]
     assert new["Running"] == before | {"status": "False", "lastTransitionTime": NOW_TEXT}
     assert new["Successful"]["status"] == "False"
     assert new["Successful"]["reason"] == new["Successful"]["message"] == ""
 
 
-def test_a_success_after_a_failure_clears_it() -> None:
-    failure = conditions(finished(finished({}, FAILURE, ConditionContext(EARLIER, 3)), SUCCESS, STAMP))["Failure"]
+def test_success_clears_failure() -> None:
+    failure = conditions(finished(finished({}, FAILURE, ConditionContext(EARLIER, 3)), SUCCESS, CONTEXT))["Failure"]
     assert failure == {
         "type": "Failure",
         "status": "False",
@@ -113,106 +114,106 @@ def test_a_success_after_a_failure_clears_it() -> None:
     }
 
 
-def test_a_play_that_never_began_has_no_result() -> None:
-    failure = conditions(finished({}, ReconcileOutcome(failure="Unable to run reconciliation: no"), STAMP))["Failure"]
+def test_failure_without_play_has_no_result() -> None:
+    failure = conditions(finished({}, ReconcileOutcome(failure="Unable to run reconciliation: no"), CONTEXT))["Failure"]
     assert "ansibleResult" not in failure
 
 
-def test_the_message_of_a_failure_is_always_the_latest() -> None:
+def test_failure_has_latest_message_and_first_time() -> None:
     status = finished(
-        finished({}, FAILURE, ConditionContext(EARLIER, 3)), ReconcileOutcome(failure="something else"), STAMP
+        finished({}, FAILURE, ConditionContext(EARLIER, 3)), ReconcileOutcome(failure="something else"), CONTEXT
     )
     assert conditions(status)["Failure"]["message"] == "something else"
     assert conditions(status)["Failure"]["lastTransitionTime"] == THEN
 
 
-def test_a_remark_is_added_to_the_message_of_a_success() -> None:
-    status = finished({}, ReconcileOutcome(remark="half of it"), STAMP)
+def test_remark_is_added_to_success_message() -> None:
+    status = finished({}, ReconcileOutcome(remark="half of it"), CONTEXT)
     assert conditions(status)["Successful"]["message"] == "Last reconciliation succeeded; half of it"
 
 
 @pytest.mark.parametrize("outcome", [ReconcileOutcome(failure="é" * 5000), ReconcileOutcome(remark="é" * 5000)])
 def test_messages_are_cut(outcome: ReconcileOutcome) -> None:
-    for condition in finished({}, outcome, STAMP)["conditions"]:
+    for condition in finished({}, outcome, CONTEXT)["conditions"]:
         assert len(condition["message"].encode()) <= MESSAGE_LIMIT_BYTES
 
 
-def test_running_marks_a_run_and_leaves_an_earlier_failure_visible() -> None:
+def test_running_keeps_earlier_failure() -> None:
     old = finished(succeeded(), FAILURE, ConditionContext(EARLIER, 3))
-    new = conditions(running(old, STAMP))
+    new = conditions(running(old, CONTEXT))
     assert (new["Running"]["status"], new["Running"]["reason"]) == ("True", "Running")
     assert new["Running"]["message"] == "Running reconciliation"
     assert "ansibleResult" not in new["Running"]
     assert new["Failure"] == conditions(old)["Failure"]
 
 
-def test_running_takes_back_success_but_not_what_it_said() -> None:
+def test_running_keeps_reason_and_message_of_success() -> None:
     old = succeeded()
-    new = conditions(running(old, STAMP))["Successful"]
+    new = conditions(running(old, CONTEXT))["Successful"]
     assert new == conditions(old)["Successful"] | {"status": "False", "lastTransitionTime": NOW_TEXT}
 
 
-def test_running_says_nothing_of_a_success_that_never_was() -> None:
-    assert list(conditions(running({}, STAMP))) == ["Running"]
+def test_running_adds_no_success() -> None:
+    assert list(conditions(running({}, CONTEXT))) == ["Running"]
 
 
-def test_running_does_not_say_that_the_generation_was_observed() -> None:
-    assert running({"observedGeneration": 2}, STAMP)["observedGeneration"] == 2
+def test_running_keeps_observed_generation() -> None:
+    assert running({"observedGeneration": 2}, CONTEXT)["observedGeneration"] == 2
 
 
-def test_the_time_of_a_condition_stays_while_its_status_does() -> None:
-    new = conditions(finished(running(succeeded(), ConditionContext(EARLIER, 3)), SUCCESS, STAMP))
+def test_transition_time_changes_only_with_the_status() -> None:
+    new = conditions(finished(running(succeeded(), ConditionContext(EARLIER, 3)), SUCCESS, CONTEXT))
     assert new["Running"]["lastTransitionTime"] == THEN
     assert new["Successful"]["lastTransitionTime"] == NOW_TEXT
 
 
-def test_a_condition_without_a_time_gets_one() -> None:
+def test_condition_without_time_gets_one() -> None:
     old = {"conditions": [{"type": "Running", "status": "True"}]}
-    assert conditions(finished(old, SUCCESS, STAMP))["Running"]["lastTransitionTime"] == NOW_TEXT
+    assert conditions(finished(old, SUCCESS, CONTEXT))["Running"]["lastTransitionTime"] == NOW_TEXT
 
 
-def test_foreign_fields_and_conditions_stay_as_and_where_they_are() -> None:
+def test_foreign_fields_and_conditions_keep_value_and_position() -> None:
     foreign = {"type": "Ready", "status": "True", "observedGeneration": 9, "lastTransitionTime": "yesterday"}
     old = {"replicas": 2, "conditions": [foreign, *succeeded()["conditions"]]}
-    for new in (finished(old, SUCCESS, STAMP), finished(old, FAILURE, STAMP), running(old, STAMP)):
+    for new in (finished(old, SUCCESS, CONTEXT), finished(old, FAILURE, CONTEXT), running(old, CONTEXT)):
         assert new["replicas"] == 2
         assert new["conditions"][0] == foreign
         assert [item["type"] for item in new["conditions"]] == ["Ready", "Running", "Successful", "Failure"]
 
 
 @pytest.mark.parametrize("found", [None, "none", {"a": 1}, ["a", None, 3]])
-def test_conditions_that_are_none_count_as_absent(found: object) -> None:
-    assert [item["type"] for item in running({"conditions": found}, STAMP)["conditions"]] == ["Running"]
+def test_invalid_conditions_are_ignored(found: object) -> None:
+    assert [item["type"] for item in running({"conditions": found}, CONTEXT)["conditions"]] == ["Running"]
 
 
-def test_mapped_values_replace_fields_but_never_the_conditions() -> None:
+def test_mapped_values_never_replace_conditions() -> None:
     outcome = ReconcileOutcome(mapped={"pods": 4, "conditions": "mine"})
-    status = finished({"pods": 3, "ready": 1}, outcome, STAMP)
+    status = finished({"pods": 3, "ready": 1}, outcome, CONTEXT)
     assert (status["pods"], status["ready"]) == (4, 1)
     assert condition_of(status, "Successful") is not None
 
 
-def test_a_kind_that_counts_no_generation_observes_none() -> None:
+def test_kind_without_generation_has_no_observed_generation() -> None:
     assert "observedGeneration" not in finished({}, SUCCESS, ConditionContext(NOW, 0))
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILURE])
-def test_the_old_status_is_not_touched(outcome: ReconcileOutcome) -> None:
+def test_old_status_is_not_modified(outcome: ReconcileOutcome) -> None:
     old = succeeded()
     before = copy.deepcopy(old)
-    finished(old, outcome, STAMP)
-    running(old, STAMP)
+    finished(old, outcome, CONTEXT)
+    running(old, CONTEXT)
     assert old == before
 
 
 @given(st.lists(st.sampled_from(["success", "failure", "running"]), max_size=8))
-def test_whatever_happened_exactly_the_last_outcome_shows(history: list[str]) -> None:
+def test_only_the_last_outcome_is_true_after_any_history(history: list[str]) -> None:
     status: Status = {}
     for step in history:
         status = (
-            running(status, STAMP)
+            running(status, CONTEXT)
             if step == "running"
-            else finished(status, {"success": SUCCESS}.get(step, FAILURE), STAMP)
+            else finished(status, {"success": SUCCESS}.get(step, FAILURE), CONTEXT)
         )
     types = [item["type"] for item in status.get("conditions", [])]
     assert len(types) == len(set(types))
@@ -229,107 +230,107 @@ def test_whatever_happened_exactly_the_last_outcome_shows(history: list[str]) ->
         ({}, True),
         (succeeded(), False),
         (succeeded() | {"observedGeneration": 2}, True),
-        (finished({}, FAILURE, STAMP), True),
-        (running(succeeded(), STAMP), True),
+        (finished({}, FAILURE, CONTEXT), True),
+        (running(succeeded(), CONTEXT), True),
         ({key: value for key, value in succeeded().items() if key != "observedGeneration"}, False),
     ],
     ids=["new", "unchanged", "new generation", "after a failure", "left running", "schema drops the generation"],
 )
-def test_running_is_shown_at_once_for_what_is_new_changed_or_failed(old: Status, *, expected: bool) -> None:
+def test_run_of_new_changed_or_failed_object_is_marked(old: Status, *, expected: bool) -> None:
     assert should_mark_running(old, 3) is expected
 
 
-def test_a_status_that_differs_only_in_times_and_counts_is_no_news_for_ten_minutes() -> None:
+def test_times_and_counts_are_written_after_ten_minutes() -> None:
     old = succeeded(EARLIER)
-    new = finished(old, ReconcileOutcome(counts=Counts(ok=99), completion=COMPLETION), STAMP)
+    new = finished(old, ReconcileOutcome(counts=Counts(ok=99), completion=COMPLETION), CONTEXT)
     assert new != old
     assert not should_write(old, new, EARLIER + timedelta(minutes=9, seconds=59))
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
 
 
-def test_a_failing_object_is_refreshed_ten_minutes_after_its_last_run_not_its_last_success() -> None:
+def test_failing_object_is_refreshed_ten_minutes_after_its_last_run() -> None:
     long_ago = EARLIER - timedelta(hours=1)
     old = finished(
         succeeded(long_ago),
         ReconcileOutcome("no", Counts(failures=1), EARLIER.isoformat()),
         ConditionContext(EARLIER, 3),
     )
-    new = finished(old, ReconcileOutcome("no", Counts(failures=1), NOW.isoformat()), STAMP)
+    new = finished(old, ReconcileOutcome("no", Counts(failures=1), NOW.isoformat()), CONTEXT)
     assert not should_write(old, new, NOW)
     assert should_write(old, new, EARLIER + timedelta(minutes=10))
 
 
-def test_a_status_that_is_the_same_to_the_letter_is_never_written() -> None:
-    old = finished({}, ReconcileOutcome(failure="Unable to parse"), STAMP)
+def test_equal_status_is_never_written() -> None:
+    old = finished({}, ReconcileOutcome(failure="Unable to parse"), CONTEXT)
     assert not should_write(
-        old, finished(old, ReconcileOutcome(failure="Unable to parse"), STAMP), NOW + timedelta(days=1)
+        old, finished(old, ReconcileOutcome(failure="Unable to parse"), CONTEXT), NOW + timedelta(days=1)
     )
 
 
 @pytest.mark.parametrize(
     "new",
     [
-        finished(succeeded(), FAILURE, STAMP),
-        running(succeeded(), STAMP),
+        finished(succeeded(), FAILURE, CONTEXT),
+        running(succeeded(), CONTEXT),
         succeeded(mapped={"pods": 4}),
         finished(succeeded(), SUCCESS, ConditionContext(NOW, 4)),
         succeeded(remark="refused"),
     ],
     ids=["outcome", "running", "mapped value", "generation", "message"],
 )
-def test_a_status_that_says_something_new_is_written_at_once(new: Status) -> None:
+def test_changed_status_is_written_immediately(new: Status) -> None:
     assert should_write(succeeded(), new, NOW)
 
 
-def test_the_order_of_conditions_is_no_news() -> None:
+def test_order_of_conditions_is_ignored() -> None:
     old = succeeded()
     assert not should_write(old, old | {"conditions": old["conditions"][::-1]}, NOW)
 
 
-def test_a_generation_that_the_schema_drops_is_no_news() -> None:
+def test_generation_dropped_by_the_schema_is_ignored() -> None:
     old = {key: value for key, value in succeeded().items() if key != "observedGeneration"}
-    assert not should_write(old, finished(old, SUCCESS, STAMP), NOW)
+    assert not should_write(old, finished(old, SUCCESS, CONTEXT), NOW)
 
 
 @pytest.mark.parametrize("completion", [None, 5, "", "yesterday"])
-def test_a_status_without_a_time_of_its_last_run_is_written(completion: object) -> None:
+def test_status_without_completion_is_written(completion: object) -> None:
     old = succeeded()
     old["conditions"][0]["ansibleResult"]["completion"] = completion
-    assert should_write(old, finished(old, SUCCESS, STAMP), NOW)
+    assert should_write(old, finished(old, SUCCESS, CONTEXT), NOW)
 
 
-def test_a_result_that_is_no_mapping_is_written_over() -> None:
+def test_invalid_result_is_overwritten() -> None:
     old = succeeded()
     old["conditions"][0]["ansibleResult"] = "fine"
-    assert should_write(old, finished(old, SUCCESS, STAMP), NOW)
+    assert should_write(old, finished(old, SUCCESS, CONTEXT), NOW)
 
 
-def test_a_time_without_a_zone_is_utc() -> None:
+def test_time_without_zone_is_utc() -> None:
     old = succeeded()
     old["conditions"][0]["ansibleResult"]["completion"] = "2026-01-01T12:00:30"
-    new = finished(old, SUCCESS, STAMP)
+    new = finished(old, SUCCESS, CONTEXT)
     assert not should_write(old, new, NOW)
     assert should_write(old, new, NOW + timedelta(minutes=10))
 
 
-def test_a_mapping_takes_what_its_paths_find() -> None:
+def test_mapping_has_values_at_its_paths() -> None:
     mapping = {"one": parse_path("$.stats.a"), "all": parse_path("$.stats.list[*]"), "none": parse_path("$.stats.x")}
     document = {"stats": {"a": 0, "list": [1, 2]}}
     assert map_result(mapping, document) == {"one": 0, "all": [1, 2]}
 
 
-def test_a_mapped_null_is_a_value() -> None:
+def test_mapped_null_is_a_value() -> None:
     assert map_result({"gone": parse_path("$.stats.a")}, {"stats": {"a": None}}) == {"gone": None}
 
 
-def test_a_condition_is_found_by_its_type() -> None:
+def test_condition_is_found_by_type() -> None:
     assert condition_of({}, "Running") is None
     assert condition_of(succeeded(), "Failure") == succeeded()["conditions"][2]
 
 
-def test_a_pause_is_a_condition_and_what_came_of_the_last_run_stays() -> None:
+def test_pause_adds_a_condition_and_keeps_the_last_outcome() -> None:
     old = succeeded()
-    status = paused(old, STAMP)
+    status = paused(old, CONTEXT)
     told = conditions(status)["Paused"]
     assert (told["status"], told["reason"]) == ("True", "Paused")
     assert told["message"] == 'Nothing runs as long as the annotation rolecall.dev/paused is "true"'
@@ -340,19 +341,19 @@ def test_a_pause_is_a_condition_and_what_came_of_the_last_run_stays() -> None:
     )
 
 
-def test_a_pause_that_is_over_leaves_no_condition() -> None:
-    status = paused(succeeded(), STAMP)
+def test_resumed_object_has_no_pause_condition() -> None:
+    status = paused(succeeded(), CONTEXT)
     assert should_mark_running(status, 3)
-    assert "Paused" not in conditions(running(status, STAMP))
-    assert "Paused" not in conditions(finished(status, SUCCESS, STAMP))
+    assert "Paused" not in conditions(running(status, CONTEXT))
+    assert "Paused" not in conditions(finished(status, SUCCESS, CONTEXT))
 
 
 @given(STATUS, st.dictionaries(st.text(), JSON, max_size=2), st.none() | st.text(), st.integers(0, 2**63))
-def test_no_status_is_too_odd(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
-    stamp = ConditionContext(NOW, generation)
+def test_any_status_is_accepted(old: Status, mapped: Status, failure: str | None, generation: int) -> None:
+    context = ConditionContext(NOW, generation)
     outcome = ReconcileOutcome(failure, Counts(), COMPLETION, mapped)
     before = copy.deepcopy(old)
-    for new in (running(old, stamp), paused(old, stamp), finished(old, outcome, stamp)):
+    for new in (running(old, context), paused(old, context), finished(old, outcome, context)):
         assert should_write(old, new, NOW) in (True, False)
         assert not should_write(new, new, NOW)
         assert {key: new[key] for key in old if key not in {*mapped, "conditions", "observedGeneration"}} == {
@@ -363,7 +364,7 @@ def test_no_status_is_too_odd(old: Status, mapped: Status, failure: str | None, 
 
 
 @given(STATUS)
-def test_foreign_conditions_stay_as_they_are(old: Status) -> None:
+def test_foreign_conditions_of_any_status_are_kept(old: Status) -> None:
     ours = ("Running", "Successful", "Failure", "Paused")
     found = old.get("conditions")
     foreign = (
@@ -371,7 +372,7 @@ def test_foreign_conditions_stay_as_they_are(old: Status) -> None:
         if isinstance(found, list)
         else []
     )
-    new = finished(old, SUCCESS, STAMP)
+    new = finished(old, SUCCESS, CONTEXT)
     assert [item for item in new["conditions"] if item.get("type") not in ours] == foreign
 
 
@@ -387,7 +388,7 @@ def test_foreign_conditions_stay_as_they_are(old: Status) -> None:
         ({}, "The run reported no value at $.stats.is_ready"),
     ],
 )
-def test_object_is_ready_only_if_the_value_of_the_path_is_true(stats: dict[str, Any], reason: str) -> None:
+def test_object_is_ready_if_the_value_at_the_path_is_true(stats: dict[str, Any], reason: str) -> None:
     assert unready_reason(parse_path("$.stats.is_ready"), {"stats": stats}) == reason
 
 
@@ -407,19 +408,19 @@ def at(seconds: float = 0, generation: int = 1) -> ConditionContext:
     return ConditionContext(START + timedelta(seconds=seconds), generation)
 
 
-def run(old: Status, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
+def run(old: Status, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status while a run is marked."""
-    return readiness.while_running(old, running(old, stamp), stamp)
+    return readiness.while_running(old, running(old, context), context)
 
 
-def pause(old: Status, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
+def pause(old: Status, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status of a paused object."""
-    return readiness.while_paused(old, paused(old, stamp), stamp)
+    return readiness.while_paused(old, paused(old, context), context)
 
 
-def end(old: Status, outcome: ReconcileOutcome, stamp: ConditionContext, readiness: Readiness = ON) -> Status:
+def end(old: Status, outcome: ReconcileOutcome, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status after a run."""
-    return readiness.after_run(old, finished(old, outcome, stamp), outcome, stamp)
+    return readiness.after_run(old, finished(old, outcome, context), outcome, context)
 
 
 def three(status: Status) -> tuple[str, ...]:
@@ -442,15 +443,113 @@ RETRIED = ("False", "True", "False", "RunFailed")
 STALLED = ("False", "False", "True", "RunFailed")
 
 
-@pytest.mark.parametrize("old", [{}, NEVER_RUN], ids=["no status", "default of the CRD"])
-def test_a_first_run_is_in_progress(old: Status) -> None:
-    assert three(run(old, at())) == IN_PROGRESS
+REQUEUED = ("Unknown", "True", "False", "RunRequeued")
+UNREADY = ("False", "True", "False", "NotReadyYet")
+PAUSED = ("Unknown", "True", "False", "RunsPaused")
+NOT_READY = replace(SUCCESS_READINESS, unready="The run succeeded; $.stats.is_ready is not true yet")
+READY_NOW = replace(SUCCESS_READINESS, unready="")
+OUTCOMES = {
+    "success": SUCCESS_READINESS,
+    "failure": FAILURE_READINESS,
+    "final": FINAL,
+    "requeue": REQUEUE,
+    "unready": NOT_READY,
+    "unready-requeue": replace(NOT_READY, requests_requeue=True),
+    "ready": READY_NOW,
+    "ready-requeue": replace(READY_NOW, requests_requeue=True),
+}
 
 
-def test_a_success_is_ready() -> None:
-    status = end(run({}, at()), SUCCESS_READINESS, at(1))
-    assert three(status) == DONE
-    assert condition_of(status, "Ready") == {
+def after(steps: str, status: Status | None = None, readiness: Readiness = ON) -> Status:
+    """Return the status after some steps: each a run, a pause or an outcome, ``@`` a second, ``/`` a generation."""
+    status = status or {}
+    for step in steps.split():
+        name, second, generation = re.fullmatch(r"([a-z-]+)(?:@(\d+))?(?:/(\d))?", step).groups()  # type: ignore[union-attr] # a mistake of the test
+        context = at(int(second or 0), int(generation or 1))
+        if name in OUTCOMES:
+            status = end(status, OUTCOMES[name], context, readiness)
+        else:
+            status = (run if name == "run" else pause)(status, context, readiness)
+    return status
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ("run", IN_PROGRESS),
+        ("run success@1", DONE),
+        # A new generation is unfinished as soon as its run starts; a run of the same one changes nothing.
+        ("success run@1/2", IN_PROGRESS),
+        ("success run@1/2 success@2/2", DONE),
+        ("success run@9", DONE),
+        ("failure run@9", RETRIED),
+        ("final run@9", STALLED),
+        ("requeue run@9", REQUEUED),
+        # Failures of one generation stall an object after 30 seconds, and only if a retry has failed too.
+        ("failure", RETRIED),
+        ("failure run@29 failure@29", RETRIED),
+        ("failure run@29 failure@29 run@30 failure@30", STALLED),
+        ("failure failure@30 run@31 failure@31", STALLED),
+        ("run failure@3600", RETRIED),
+        ("success failure@3600", RETRIED),
+        ("failure failure@1 failure@100/2", RETRIED),
+        # A failure that only another spec can fix stalls immediately; an edit or a success ends this.
+        ("final", STALLED),
+        ("final run@100/2", IN_PROGRESS),
+        ("final run@100/2 failure@100/2", RETRIED),
+        ("final run@100/2 success@100/2", DONE),
+        ("final run@1 success@2", DONE),
+        # A run that requests another one isn't the last.
+        ("run requeue@1", REQUEUED),
+        ("requeue success@3", DONE),
+        # With the watch's ready path, its value decides; time without readiness isn't time of failures.
+        ("unready", UNREADY),
+        ("unready run@1", UNREADY),
+        ("unready ready@2", DONE),
+        ("unready-requeue", UNREADY),
+        ("unready-requeue ready-requeue@2", DONE),
+        ("ready unready@1", UNREADY),
+        ("unready failure@600 failure@601", RETRIED),
+        ("unready failure@600 failure@630", STALLED),
+        # A pause keeps the outcome of the last run.
+        ("pause", PAUSED),
+        ("pause run@1", IN_PROGRESS),
+        ("success pause@1", DONE),
+        ("failure pause@1", RETRIED),
+        ("final pause@1", STALLED),
+    ],
+)
+def test_ready_conditions_follow_runs(steps: str, expected: tuple[str, ...]) -> None:
+    assert three(after(steps)) == expected
+
+
+def test_default_status_of_a_crd_counts_as_never_run() -> None:
+    assert three(after("run", NEVER_RUN)) == IN_PROGRESS
+
+
+def test_stalled_after_zero_stalls_at_the_first_failure() -> None:
+    assert three(after("failure", readiness=Readiness(is_on=True, stalled_after=timedelta(0)))) == STALLED
+
+
+@pytest.mark.parametrize(
+    ("steps", "next_step"),
+    [("success", "success@60"), ("run requeue@1", "requeue@2"), ("success pause@1", "pause@2/2")],
+)
+def test_repeated_outcome_is_not_written(steps: str, next_step: str) -> None:
+    old = after(steps)
+    assert not should_write(old, after(next_step, old), at(60).now)
+
+
+def test_messages_have_the_failure() -> None:
+    retried, stalled = after("failure"), after("failure failure@30")
+    assert (condition_of(retried, "Ready") or {})["message"] == "Task 'Boom': no"
+    message = (condition_of(retried, "Reconciling") or {})["message"]
+    assert message == "The last run failed and is retried: Task 'Boom': no"
+    assert (condition_of(stalled, "Stalled") or {})["message"] == "Task 'Boom': no"
+
+
+def test_success_is_written_as_a_whole_condition() -> None:
+    assert condition_of(after("run success@1"), "Ready") == {
         "type": "Ready",
         "status": "True",
         "reason": "RunSucceeded",
@@ -460,143 +559,19 @@ def test_a_success_is_ready() -> None:
     }
 
 
-def test_each_of_the_three_names_the_generation_and_the_others_do_not() -> None:
+def test_only_ready_conditions_have_the_generation() -> None:
     status = end({}, SUCCESS_READINESS, at(generation=7))
     of = {item["type"]: item.get("observedGeneration") for item in status["conditions"]}
     assert of == {"Ready": 7, "Reconciling": 7, "Stalled": 7, "Running": None, "Successful": None, "Failure": None}
 
 
-def test_an_edit_makes_an_object_unfinished_as_soon_as_its_run_begins() -> None:
-    done = end({}, SUCCESS_READINESS, at(generation=1))
-    status = run(done, at(generation=2))
-    assert three(status) == IN_PROGRESS
-    assert (condition_of(status, "Ready") or {})["observedGeneration"] == 2
-    assert three(end(status, SUCCESS_READINESS, at(generation=2))) == DONE
-
-
-@pytest.mark.parametrize(
-    "before",
-    [end({}, SUCCESS_READINESS, at()), end({}, FAILURE_READINESS, at()), end({}, FINAL, at()), end({}, REQUEUE, at())],
-    ids=["ready", "retried", "stalled", "requeued"],
-)
-def test_a_run_of_an_unchanged_generation_leaves_the_three_as_they_are(before: Status) -> None:
-    for kind in ("Ready", "Reconciling", "Stalled"):
-        assert condition_of(run(before, at(9)), kind) == condition_of(before, kind)
-
-
-def test_a_period_that_changed_nothing_is_no_news() -> None:
-    done = end({}, SUCCESS_READINESS, at())
-    assert not should_write(done, end(done, SUCCESS_READINESS, at(60)), at(60).now)
-
-
-def test_a_failure_is_retried_and_says_why() -> None:
-    status = end({}, FAILURE_READINESS, at())
-    assert three(status) == RETRIED
-    assert (condition_of(status, "Ready") or {})["message"] == "Task 'Boom': no"
-    told = (condition_of(status, "Reconciling") or {})["message"]
-    assert told == "The last run failed and is retried: Task 'Boom': no"
-
-
-def test_failures_stall_an_object_once_retries_have_not_helped_for_long_enough() -> None:
-    first = end({}, FAILURE_READINESS, at(0))
-    soon = end(run(first, at(29)), FAILURE_READINESS, at(29))
-    assert three(soon) == RETRIED
-    late = end(run(soon, at(30)), FAILURE_READINESS, at(30))
-    assert three(late) == STALLED
-    assert (condition_of(late, "Stalled") or {})["message"] == "Task 'Boom': no"
-    assert three(end(run(late, at(31)), FAILURE_READINESS, at(31))) == STALLED
-
-
-def test_a_single_failure_does_not_stall_however_long_the_run_took() -> None:
-    assert three(end(run({}, at(0)), FAILURE_READINESS, at(3600))) == RETRIED
-
-
-def test_a_failure_after_a_long_success_is_retried_first() -> None:
-    done = end({}, SUCCESS_READINESS, at(0))
-    assert three(end(done, FAILURE_READINESS, at(3600))) == RETRIED
-
-
-def test_stalled_after_nothing_means_from_the_first_failure_on() -> None:
-    assert three(end({}, FAILURE_READINESS, at(), Readiness(is_on=True, stalled_after=timedelta(0)))) == STALLED
-
-
-def test_what_only_another_spec_can_mend_stalls_at_once() -> None:
-    assert three(end({}, FINAL, at())) == STALLED
-
-
-def test_an_edit_ends_the_stall_and_its_time_begins_anew() -> None:
-    stalled = end({}, FINAL, at(0, generation=1))
-    edited = run(stalled, at(100, generation=2))
-    assert three(edited) == IN_PROGRESS
-    assert three(end(edited, FAILURE_READINESS, at(100, generation=2))) == RETRIED
-    assert three(end(edited, SUCCESS_READINESS, at(100, generation=2))) == DONE
-
-
-def test_an_unmarked_failure_of_a_new_generation_does_not_stall() -> None:
-    old = end(end({}, FAILURE_READINESS, at(0)), FAILURE_READINESS, at(1))
-    assert three(end(old, FAILURE_READINESS, at(100, generation=2))) == RETRIED
-
-
-def test_a_retry_that_helps_ends_the_stall() -> None:
-    stalled = end({}, FINAL, at())
-    assert three(end(run(stalled, at(1)), SUCCESS_READINESS, at(2))) == DONE
-
-
-def test_a_run_that_asks_for_another_one_is_not_the_last() -> None:
-    status = end(run({}, at()), REQUEUE, at(1))
-    assert three(status) == ("Unknown", "True", "False", "RunRequeued")
-    assert not should_write(status, end(status, REQUEUE, at(2)), at(2).now)
-    assert three(end(status, SUCCESS_READINESS, at(3))) == DONE
-
-
-UNREADY = replace(SUCCESS_READINESS, unready="The run succeeded; $.stats.is_ready is not true yet")
-READY_NOW = replace(SUCCESS_READINESS, unready="")
-
-
-@pytest.mark.parametrize("requests_requeue", [False, True])
-def test_object_that_is_not_ready_after_a_success_is_in_progress_until_it_is(*, requests_requeue: bool) -> None:
-    status = end({}, replace(UNREADY, requests_requeue=requests_requeue), at())
-    assert three(status) == ("False", "True", "False", "NotReadyYet")
-    assert condition_of(status, "Successful") is not None
-    assert three(run(status, at(1))) == ("False", "True", "False", "NotReadyYet")
-    assert three(end(status, replace(READY_NOW, requests_requeue=requests_requeue), at(2))) == DONE
-
-
-def test_object_that_becomes_unready_later_shows_it() -> None:
-    assert three(end(end({}, READY_NOW, at()), UNREADY, at(1))) == ("False", "True", "False", "NotReadyYet")
-
-
-def test_time_without_readiness_does_not_count_as_time_of_failures() -> None:
-    unready = end({}, UNREADY, at(0))
-    failing = end(unready, FAILURE_READINESS, at(600))
-    assert three(end(failing, FAILURE_READINESS, at(601))) == RETRIED
-    assert three(end(failing, FAILURE_READINESS, at(630))) == STALLED
-
-
-def test_a_pause_before_the_first_run_is_not_finished() -> None:
-    status = pause({}, at())
-    assert three(status) == ("Unknown", "True", "False", "RunsPaused")
-    assert three(run(status, at(1))) == IN_PROGRESS
-
-
-@pytest.mark.parametrize("outcome", [SUCCESS_READINESS, FAILURE_READINESS, FINAL])
-def test_a_pause_leaves_what_came_of_the_last_run(outcome: ReconcileOutcome) -> None:
-    before = end({}, outcome, at())
-    assert three(pause(before, at(1))) == three(before)
-
-
-def test_an_edit_while_paused_is_not_written() -> None:
-    resting = pause(end({}, SUCCESS_READINESS, at()), at(1))
-    assert not should_write(resting, pause(resting, at(2, generation=2)), at(2).now)
-
-
-def test_a_finished_object_that_never_had_the_three_stays_finished_while_it_runs() -> None:
+def test_finished_object_without_ready_conditions_gets_them_after_its_run() -> None:
     before = end({}, SUCCESS_READINESS, at(), OFF)
     assert condition_of(run(before, at(1)), "Reconciling") is None
     assert three(end(run(before, at(1)), SUCCESS_READINESS, at(2))) == DONE
 
 
-def test_times_change_only_with_the_status() -> None:
+def test_transition_times_of_ready_conditions_change_only_with_the_status() -> None:
     failing = end(end({}, FAILURE_READINESS, at(0)), ReconcileOutcome(failure="other"), at(5))
     assert (condition_of(failing, "Ready") or {})["lastTransitionTime"] == START_TEXT
     done = end(failing, SUCCESS_READINESS, at(9))
@@ -604,7 +579,7 @@ def test_times_change_only_with_the_status() -> None:
     assert (condition_of(done, "Stalled") or {})["lastTransitionTime"] == START_TEXT
 
 
-def test_messages_are_cut_of_readiness() -> None:
+def test_messages_of_ready_conditions_are_cut() -> None:
     for outcome in (ReconcileOutcome(failure="é" * 5000), ReconcileOutcome(failure="é" * 5000, is_final=True)):
         assert all(
             len(item["message"].encode()) <= MESSAGE_LIMIT_BYTES for item in end({}, outcome, at())["conditions"]
@@ -613,51 +588,51 @@ def test_messages_are_cut_of_readiness() -> None:
 
 @pytest.mark.parametrize("kind", ["Ready", "Reconciling", "Stalled"])
 @pytest.mark.parametrize("value", ["True", "False", "Unknown"])
-def test_what_a_role_says_stands_while_it_runs_and_after_a_success(kind: str, value: str) -> None:
+def test_condition_of_the_role_is_kept(kind: str, value: str) -> None:
     said = role_says(end({}, SUCCESS_READINESS, at()), kind, value)
     for status in (run(said, at(1)), run(said, at(1, 2)), pause(said, at(1)), end(said, SUCCESS_READINESS, at(1))):
         assert condition_of(status, kind) == condition_of(said, kind)
 
 
-def test_a_role_that_says_the_same_again_makes_no_write() -> None:
+def test_repeated_condition_of_the_role_is_not_written() -> None:
     said = end(role_says(end({}, SUCCESS_READINESS, at()), "Ready", "False"), SUCCESS_READINESS, at(1))
     assert not should_write(said, end(said, SUCCESS_READINESS, at(60)), at(60).now)
 
 
 @pytest.mark.parametrize("value", ["True", "False"])
-def test_a_role_and_the_operator_do_not_take_turns_in_writing(value: str) -> None:
+def test_role_and_operator_do_not_overwrite_each_other(value: str) -> None:
     said = [{"type": "Ready", "status": value, "reason": "Mine", "message": "m"}]
     parameters = {"status": None, "conditions": said, "replace": False, "replace_lists": False}
     status: Status = {}
     versions = []
     for seconds in range(3):
         for generation in (1, 2):
-            stamp = at(seconds, generation)
-            status = merge_status(run(status, stamp), parameters, stamp.text)
-            status = end(status, SUCCESS_READINESS, stamp)
+            context = at(seconds, generation)
+            status = merge_status(run(status, context), parameters, context.text)
+            status = end(status, SUCCESS_READINESS, context)
             versions.append(condition_of(status, "Ready"))
     assert versions == [{**said[0], "lastTransitionTime": START_TEXT}] * 6
 
 
-def test_a_role_that_says_ready_itself_may_ask_for_another_run() -> None:
+def test_ready_of_the_role_survives_a_requeue() -> None:
     status = end(role_says({}, "Ready", "True"), REQUEUE, at())
     assert (condition_of(status, "Ready") or {})["reason"] == "Mine"
     assert (condition_of(status, "Reconciling") or {})["status"] == "False"
 
 
-def test_a_failed_run_takes_back_the_ready_of_a_role_but_not_its_not_ready() -> None:
+def test_failed_run_replaces_only_a_contradicting_ready_of_the_role() -> None:
     lies, agrees = (end(role_says({}, "Ready", value), FAILURE_READINESS, at()) for value in ("True", "False"))
     assert (condition_of(lies, "Ready") or {})["reason"] == "RunFailed"
     assert (condition_of(agrees, "Ready") or {})["reason"] == "Mine"
 
 
-def test_a_role_that_says_stalled_and_fails_is_stalled() -> None:
+def test_stalled_of_the_role_is_kept_after_a_failure() -> None:
     status = end(role_says({}, "Stalled", "True"), FAILURE_READINESS, at())
     assert (condition_of(status, "Stalled") or {})["reason"] == "Mine"
     assert (condition_of(status, "Reconciling") or {})["status"] == "False"
 
 
-def test_a_role_that_is_not_ready_stalls_only_when_its_run_has_failed_before() -> None:
+def test_unready_of_the_role_stalls_only_after_repeated_failures() -> None:
     said = role_says(end({}, SUCCESS_READINESS, at()), "Ready", "False")
     first = end(said, FAILURE_READINESS, at(100))
     assert (condition_of(first, "Stalled") or {})["status"] == "False"
@@ -665,7 +640,7 @@ def test_a_role_that_is_not_ready_stalls_only_when_its_run_has_failed_before() -
     assert (condition_of(end(first, FAILURE_READINESS, at(130)), "Stalled") or {})["status"] == "True"
 
 
-def test_a_generation_that_the_schema_drops_is_no_news_of_readiness() -> None:
+def test_ready_conditions_without_generations_are_not_rewritten() -> None:
     done = end({}, SUCCESS_READINESS, at())
     pruned = {
         "conditions": [
@@ -678,20 +653,20 @@ def test_a_generation_that_the_schema_drops_is_no_news_of_readiness() -> None:
 
 
 @pytest.mark.parametrize("since", [None, 5, "yesterday"])
-def test_a_time_that_is_none_does_not_stall(since: object) -> None:
+def test_invalid_time_does_not_stall(since: object) -> None:
     failing = copy.deepcopy(end({}, FAILURE_READINESS, at()))
     next(item for item in failing["conditions"] if item["type"] == "Ready")["lastTransitionTime"] = since
     assert three(end(failing, FAILURE_READINESS, at(100))) == RETRIED
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS_READINESS, REQUEUE, FAILURE_READINESS])
-def test_switched_off_the_status_is_that_of_the_go_runner(outcome: ReconcileOutcome) -> None:
+def test_without_ready_conditions_the_status_is_the_go_runners(outcome: ReconcileOutcome) -> None:
     assert run({}, at(), OFF) == running({}, at())
     assert pause({}, at(), OFF) == paused({}, at())
     assert end({}, outcome, at(), OFF) == finished({}, outcome, at())
 
 
-def test_switching_off_removes_what_the_operator_wrote_and_nothing_else() -> None:
+def test_switching_off_removes_only_conditions_of_the_operator() -> None:
     before = role_says(end({}, SUCCESS_READINESS, at()), "Stalled", "False")
     for status in (run(before, at(1), OFF), pause(before, at(1), OFF), end(before, SUCCESS_READINESS, at(1), OFF)):
         assert condition_of(status, "Ready") is condition_of(status, "Reconciling") is None
@@ -699,7 +674,7 @@ def test_switching_off_removes_what_the_operator_wrote_and_nothing_else() -> Non
 
 
 @pytest.mark.parametrize("found", [None, "none", {"a": 1}])
-def test_a_status_without_a_list_of_conditions_has_nothing_to_remove(found: object) -> None:
+def test_invalid_conditions_are_not_removed(found: object) -> None:
     assert without_ready_conditions({"conditions": found}) == {"conditions": found}
 
 
@@ -714,35 +689,35 @@ def test_a_status_without_a_list_of_conditions_has_nothing_to_remove(found: obje
         ({"stalled_after_seconds": 90.0}, True, Readiness(is_on=True, stalled_after=timedelta(seconds=90))),
     ],
 )
-def test_the_watch_decides_before_the_flag(keys: dict[str, Any], default: bool, expected: Readiness) -> None:  # noqa: FBT001 - a case
+def test_watch_overrides_flag(keys: dict[str, Any], default: bool, expected: Readiness) -> None:  # noqa: FBT001 - a case
     watch = Watch(THING, RoleContent(Path("roles/thing")), **keys)
     assert Readiness.of_watch(watch, default=default) == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from("srfqcp"), st.integers(0, 40), st.booleans()), max_size=12))
-def test_whatever_happened_at_most_one_of_ready_reconciling_and_stalled_is_true(
+def test_exactly_one_ready_condition_is_true_after_any_history(
     history: list[tuple[str, int, bool]],
 ) -> None:
     outcomes = {"s": SUCCESS_READINESS, "f": FAILURE_READINESS, "q": REQUEUE}
     status, seconds, generation = NEVER_RUN, 0, 1
     for step, pause_seconds, is_edited in history:
         seconds, generation = seconds + pause_seconds, generation + is_edited
-        stamp = at(seconds, generation)
+        context = at(seconds, generation)
         if step in outcomes:
-            status = end(status, outcomes[step], stamp)
+            status = end(status, outcomes[step], context)
         else:
-            status = run(status, stamp) if step == "r" else pause(status, stamp)
+            status = run(status, context) if step == "r" else pause(status, context)
         values = three(status)
         assert values[:3].count("True") == 1
         assert (values[0] == "True") == (values[3] == "RunSucceeded")
 
 
 @given(STATUS, st.integers(0, 2**63), st.none() | st.text(), st.booleans())
-def test_no_status_is_too_odd_of_readiness(old: Status, generation: int, failure: str | None, flag: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
-    stamp = at(5, generation)
+def test_ready_conditions_accept_any_status(old: Status, generation: int, failure: str | None, flag: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
+    context = at(5, generation)
     before = copy.deepcopy(old)
     outcome = ReconcileOutcome(failure, requests_requeue=flag, is_final=flag)
-    for new in (run(old, stamp), pause(old, stamp), end(old, outcome, stamp)):
-        assert not should_write(new, new, stamp.now)
-        assert end(old, outcome, stamp, OFF) == without_ready_conditions(finished(old, outcome, stamp))
+    for new in (run(old, context), pause(old, context), end(old, outcome, context)):
+        assert not should_write(new, new, context.now)
+        assert end(old, outcome, context, OFF) == without_ready_conditions(finished(old, outcome, context))
     assert old == before
