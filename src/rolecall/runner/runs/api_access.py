@@ -4,10 +4,10 @@ The secret is in the environment of the run and in a kubeconfig of mode 0600 out
 run. When a run ends the secret is revoked first, so that nothing can be written after the run, even by a process of it
 that is still alive.
 
-``SharedDiscovery`` requests once what the API server serves and hands it to each warm run in memory: an image in a
-sealed memory file, shared by all runs until something else is served. A run that writes a CustomResourceDefinition or
-an APIService is notified that its image is out of date before it receives the response to its write; its processes
-then query the API server themselves.
+``SharedDiscovery`` requests the served resources once and hands them to each warm run in memory: an image in a sealed
+memory file, shared by all runs until the served resources change. A run that writes a CustomResourceDefinition or an
+APIService is notified that its image is out of date before it receives the response to its write; its processes then
+query the API server themselves.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _SHARE_SECONDS: Final = 1.0
 """How long a response of the API server serves the runs that start after it."""
 
 _DEFINING_GROUPS: Final = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
-"""A write to one of these groups may change what is served."""
+"""A write to one of these groups may change the served resources."""
 
 _ALL_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _SECRET_VARIABLES: Final = frozenset({"K8S_AUTH_API_KEY"})
@@ -63,7 +63,7 @@ class MemoryFile:
 
 @dataclass(frozen=True, slots=True)
 class RunDiscoveryHandle:
-    """The discovery of one run: the image, and the byte that reports whether the run has changed what is served."""
+    """The discovery of one run: the image, and a byte that reports whether the run has changed served resources."""
 
     image: MemoryFile
     changed: MemoryFile
@@ -81,7 +81,7 @@ class RunDiscoveryHandle:
 
 @dataclass(slots=True)
 class SharedDiscovery:
-    """Gives each run what the API server served at most a second before the run started."""
+    """Gives each run the resources that the API server served at most a second before the run started."""
 
     source: AggregatedDiscovery
     now: Callable[[], float] = time.monotonic
@@ -100,7 +100,7 @@ class SharedDiscovery:
                         self._image = MemoryFile("discovery", encode(served.groups, served.version), is_sealed=True)
                 except (KubeError, OSError, LookupError, TypeError, AttributeError) as error:
                     # Runs request what they don't find in the image.
-                    logger.debug("Could not refresh what the API server serves", error=str(error))
+                    logger.debug("Could not refresh discovery", error=str(error))
                     requested_at = self.now()  # runs that have waited for this attempt don't wait for another
                 self._requested_at = requested_at
             image = self._image
@@ -132,8 +132,8 @@ class RequestListener(Protocol):
 class RunEnvironment:
     """The variables with which one run reaches the API server until ``revoke``; secret ones are kept apart.
 
-    The values of ``secrets`` appear in no file, event, or message of the run. ``discovery`` describes what the API
-    server serves to a warm run; without it, the run queries the API server.
+    The values of ``secrets`` appear in no file, event, or message of the run. ``discovery`` gives a warm run the served
+    resources; without it, the run queries the API server.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)

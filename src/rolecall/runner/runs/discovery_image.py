@@ -67,7 +67,7 @@ class DiscoveryImage:
 
 @dataclass(frozen=True, slots=True)
 class RunDiscovery:
-    """The discovery of one run, valid until the run changes what is served.
+    """The discovery of one run, valid until the run changes served resources.
 
     ``descriptor`` is that of a file of one byte, which the operator sets. All processes of the run share it.
     """
@@ -85,7 +85,7 @@ class RunDiscovery:
 
     @property
     def is_current(self) -> bool:
-        """Whether the run has written nothing that changes what is served."""
+        """Whether the run has written nothing that changes served resources."""
         return os.pread(self.descriptor, len(_CHANGED), 0) != _CHANGED
 
 
