@@ -29,53 +29,23 @@ def informer(cluster: FakeCluster) -> Informer:
     return informer
 
 
-async def remove(root: Path, informer: Informer, *namespaces: str, busy: ObjectKey | None = None) -> list[ObjectKey]:
-    """Remove the workspaces of objects that an informer does not know, and return what was forgotten with them."""
-    forgotten: list[ObjectKey] = []
-    await OrphanedWorkspaces(root, informer, namespaces, lambda key: key == busy, forgotten.append).remove()
-    return forgotten
-
-
-def know(informer: Informer, key: ObjectKey) -> None:
-    """Let the informer know an object."""
-    metadata = {"namespace": key.namespace, "name": key.name, "uid": "u", "resourceVersion": "1"}
-    informer.on_watch_event("ADDED", {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata})
-
-
 async def test_only_workspaces_without_an_object_are_removed(tmp_path: Path, informer: Informer) -> None:
-    gone, kept = workspace(tmp_path, HERE), workspace(tmp_path, THERE)
-    know(informer, THERE)
-    other_kind = workspace(tmp_path, HERE, GVK("other.example.com", "v1", "Thing"))
-    other_version = workspace(tmp_path, HERE, GVK(THING.group, "v2", "Thing"))
-    assert await remove(tmp_path, informer) == [HERE]
-    assert not gone.exists()
-    assert all(path.is_dir() for path in (kept, other_kind, other_version))
-    assert workspaces_of(tmp_path, THING) == [THERE]
-
-
-async def test_workspaces_in_other_namespaces_are_kept(tmp_path: Path, informer: Informer) -> None:
-    gone, kept = workspace(tmp_path, HERE), workspace(tmp_path, THERE)
-    await remove(tmp_path, informer, "here")
-    assert (gone.exists(), kept.exists()) == (False, True)
-
-
-async def test_workspace_of_a_running_run_is_kept(tmp_path: Path, informer: Informer) -> None:
-    kept = workspace(tmp_path, HERE)
-    assert await remove(tmp_path, informer, busy=HERE) == []
-    assert kept.is_dir()
-
-
-async def test_workspace_of_a_cluster_scoped_object_is_removed(tmp_path: Path, informer: Informer) -> None:
-    gone = workspace(tmp_path, ObjectKey("", "one"))
-    await remove(tmp_path, informer, "here")
-    assert not gone.exists()
-
-
-async def test_directory_that_is_not_a_workspace_is_kept(tmp_path: Path, informer: Informer) -> None:
-    precious = tmp_path / THING.group / THING.version / THING.kind / "here" / "photos"
-    precious.mkdir(parents=True)
-    await remove(tmp_path, informer)
-    assert precious.is_dir()
+    known, busy, cluster_scoped = ObjectKey("here", "known"), ObjectKey("here", "busy"), ObjectKey("", "one")
+    metadata = {"namespace": "here", "name": "known", "uid": "u", "resourceVersion": "1"}
+    informer.on_watch_event("ADDED", {"apiVersion": THING.api_version, "kind": THING.kind, "metadata": metadata})
+    orphaned = [workspace(tmp_path, key) for key in (HERE, cluster_scoped)]
+    kept = [workspace(tmp_path, key) for key in (known, busy, THERE)]
+    kept += [
+        workspace(tmp_path, HERE, GVK(*gvk)) for gvk in (("other.com", "v1", "Thing"), (THING.group, "v2", "Thing"))
+    ]
+    kept.append(kept[0].with_name("photos"))  # not a workspace
+    kept[-1].mkdir()
+    forgotten: list[ObjectKey] = []
+    await OrphanedWorkspaces(tmp_path, informer, ("here",), lambda key: key == busy, forgotten.append).remove()
+    assert sorted(map(str, forgotten)) == sorted(map(str, (HERE, cluster_scoped)))
+    assert not any(path.exists() for path in orphaned)
+    assert all(path.is_dir() for path in kept)
+    assert set(workspaces_of(tmp_path, THING)) == {known, busy, THERE}
 
 
 @pytest.mark.parametrize("key", [ObjectKey("env", "artifacts"), ObjectKey("artifacts", "env"), ObjectKey("", "env")])
