@@ -1,6 +1,6 @@
-"""Roles whose plans are compared with what they do: each is a file of tasks, and an object asks for one of them.
+"""Roles whose plans are compared with their runs: each is a file of tasks, and an object names one of them.
 
-``me`` is the name of the object, with which all names of a case begin, so that cases side by side never meet.
+All names of a case start with ``me``, the name of the object, so that concurrent cases don't affect each other.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ CASES: Final[Mapping[str, str]] = {
 - name: Make something
   kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-fine", namespace: "{{ ns }}"}}
-- name: Make what is refused
+- name: Create an invalid Service
   kubernetes.core.k8s:
     definition:
       apiVersion: v1
@@ -323,9 +323,9 @@ data: {a: b}
     + _WEB.replace("NAME", "patched")
     + _WEB.replace("NAME", "scale")
 )
-"""What is there before: each object belongs to the case that its name begins with."""
+"""The existing objects: each belongs to the case that its name starts with."""
 
 DEPLOYMENTS: Final = ("patched-web", "scale-web")
 """The Deployments of ``SETUP``."""
 
-PASSWORD: Final = "hunter-of-secrets"  # noqa: S105 - what no plan may show
+PASSWORD: Final = "hunter-of-secrets"  # noqa: S105 - must be in no plan

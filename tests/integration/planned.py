@@ -49,7 +49,7 @@ def primary(gvk: GVK, name: str, **spec: object) -> RawObject:
 class Project:
     """A directory with watches.yaml, and the variables that its operator has in a namespace."""
 
-    folder: Path
+    directory: Path
     namespace: str
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Project:
     def entered(self) -> Iterator[None]:
         """Work in the directory, with the environment that ``rolecall plan`` would have there."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(self.folder)
+            patch.chdir(self.directory)
             given = {"WATCH_NAMESPACE": self.namespace, "ANSIBLE_GATHERING": "explicit", **self.environment}
             for name, value in given.items():
                 patch.setenv(name, value)
@@ -124,7 +124,7 @@ async def plan_of(project: Project, sandbox: Sandbox, reader: Path, **asked: Any
 
 
 async def clear(project: Project, kubeconfig: Path) -> None:
-    """Remove what a project reconciles in its namespace, and the namespace, so that no other operator meets it."""
+    """Remove the primaries of a project and its namespace, so that no other operator finds them."""
     with project.entered():
         watched = [watch.gvk for watch in project.request(kubeconfig).watches]
     async with await Client.connect(str(kubeconfig)) as client:

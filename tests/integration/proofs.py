@@ -26,7 +26,7 @@ from tests.integration.world import PATIENCE, eventually
 FIRST_RUN_SECONDS = 90.0
 """How long an operator may be at rest before an object has had its first run."""
 REST_SECONDS = 8.0
-"""Longer than controllers take to wake an operator by what they do for a run."""
+"""Longer than controllers take to trigger an operator by their work for a run."""
 MOST_SECONDS = 1800.0
 
 _ENDS = ("Reconcile succeeded", "Reconcile failed", "Object is gone")
@@ -92,7 +92,7 @@ class Proof:
         return self._compared().not_reached
 
     def of_common_runs(self) -> "Proof":
-        """Return as much as both have: how often controllers wake an operator depends on their speed."""
+        """Return the runs that both have: how often controllers trigger an operator depends on their speed."""
         count = min(len(self.planned), len(self.real))
         return replace(self, planned=self.planned[:count], real=self.real[:count])
 
@@ -111,10 +111,10 @@ async def prove(project: Project, sandbox: Sandbox, clusters: Clusters) -> dict[
 
 
 async def follow(project: Project, kept: KeptPlan, kubeconfig: Path) -> dict[ObjectId, Proof]:
-    """Let an operator do what was planned, and return both by kind and key."""
-    directory = project.folder / f"records-{len(list(project.folder.glob('records-*')))}"
+    """Let an operator reconcile the planned objects, and return plans and runs by kind and key."""
+    directory = project.directory / f"records-{len(list(project.directory.glob('records-*')))}"
     flags = (*project.arguments, "--backoff-max", "5s", "--record-dir", str(directory))
-    operator = Operator(project.folder, kubeconfig, project.namespace, flags, dict(project.environment))
+    operator = Operator(project.directory, kubeconfig, project.namespace, flags, dict(project.environment))
     operator.log_file.unlink(missing_ok=True)
     records = Records(directory)
     async with _running(operator):
@@ -178,19 +178,19 @@ async def _until_done(kept: KeptPlan, records: Records, operator: Operator) -> N
 
 @dataclass(slots=True)
 class _Rest:
-    """Tells for how long nothing has woken an operator; a period or the retry of a failure starts nothing new."""
+    """Measures for how long nothing has triggered an operator; a period or a retry starts nothing new."""
 
     operator: Operator
-    _woken: frozenset[str] = frozenset()
+    _triggered: frozenset[str] = frozenset()
     _since: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
-        """Return how long it is since an object was woken, or since the run of one that was woken went on."""
+        """Return the time since an object was triggered, or since the run of a triggered object ended."""
         started = self.operator.messages("Reconcile started")
-        woken = frozenset(line["job"] for line in started if not all(map(_is_again, line["causes"])))
+        triggered = frozenset(line["job"] for line in started if not all(map(_is_again, line["causes"])))
         ended = {line["job"] for message in _ENDS for line in self.operator.messages(message)}
-        if woken != self._woken or not woken <= ended or not woken:
-            self._woken, self._since = woken, time.monotonic()
+        if triggered != self._triggered or not triggered <= ended or not triggered:
+            self._triggered, self._since = triggered, time.monotonic()
         return time.monotonic() - self._since
 
 

@@ -1,6 +1,6 @@
-"""Roles made by chance for plans: tasks of usual roles in orders that nobody has thought of.
+"""Random roles for plans: tasks of usual roles in unusual orders.
 
-The same seed gives the same role. All roles write to few objects, so that a task often finds what another one has done.
+The same seed gives the same role. All roles write to few objects, so that a task often finds the result of another one.
 """
 
 import random
@@ -24,7 +24,7 @@ def tasks_of(seed: int) -> str:
 
 
 def setup_of(name: str) -> list[dict[str, Any]]:
-    """Return what is there before the role of an object runs for the first time."""
+    """Return the objects that exist before the role of an object runs for the first time."""
     known = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-a"}, "data": {"old": "1"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{name}-b"}, "stringData": {"word": "open"}}
     return [known, secret]

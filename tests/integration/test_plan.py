@@ -1,4 +1,4 @@
-"""A plan says what the run after it does: the same writes, found out with rights to read alone."""
+"""A plan shows the writes of the next run, although its account is only permitted to read."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ SHARED = Shared(
 """Kinds ``plain``, whose objects name their case, and ``final``, whose objects have a finalizer."""
 
 COMPARED = set(CASES) - {"secret"}
-"""A record has placeholders for what a run reads from Secrets, and a plan does not."""
+"""A record has placeholders for the values of Secrets, a plan does not."""
 
 IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied", "present"})
 
@@ -56,9 +56,9 @@ IDEMPOTENT = sorted(set(CASES) - {"generated", "invalid", "conflict", "applied",
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Iterator[Project]:
     """Give the project of ``SHARED`` for a namespace of this file."""
-    folder = tmp_path_factory.mktemp("planned")
-    SHARED.operator(folder, defined.kubeconfig)
-    project = Project(folder, f"plan-{uuid.uuid4().hex[:8]}")
+    directory = tmp_path_factory.mktemp("planned")
+    SHARED.operator(directory, defined.kubeconfig)
+    project = Project(directory, f"plan-{uuid.uuid4().hex[:8]}")
     yield project
     asyncio.run(clear(project, defined.kubeconfig))
     asyncio.run(undefine_gadgets(project, defined.kubeconfig))
@@ -81,7 +81,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What came of what was planned, and what is planned afterwards."""
+    """The runs of planned objects, and the plan afterwards."""
 
     proofs: Mapping[ObjectId, Proof]
     kept: KeptPlan
@@ -114,7 +114,7 @@ def after(before: Before, project: Project, clusters: Clusters) -> After:
 
 
 async def prepare(world: World) -> None:
-    """Make what is there before, and an object for each case."""
+    """Create the existing objects, and an object for each case."""
     await world.create(SETUP)
     for name in DEPLOYMENTS:
         await world.wait_for(DEPLOYMENT, name, is_available, PATIENCE)
@@ -126,7 +126,7 @@ async def prepare(world: World) -> None:
 
 
 def is_available(obj: RawObject) -> bool:
-    """Tell whether a Deployment has what it asks for."""
+    """Return whether a Deployment has its replicas."""
     return bool((obj.get("status") or {}).get("availableReplicas") == obj["spec"]["replicas"])
 
 
@@ -138,7 +138,7 @@ async def versions_in(world: World) -> dict[str, str]:
 
 
 def found_for(plan: Plan, name: str) -> Findings:
-    """Return what a plan shows of an object."""
+    """Return the findings of a plan about an object."""
     return next(each for each in findings_of(plan) if each.plan.key.name == name)
 
 
@@ -170,7 +170,7 @@ def test_completed_changes_are_not_planned_again(after: After, case: str) -> Non
 def test_rejected_write_is_planned_as_a_failure(before: Before, after: After, project: Project) -> None:
     found = found_for(before.kept.plan, "invalid")
     assert found.result == ExitCode.FAILED
-    assert "Make what is refused" in found.failure
+    assert "Create an invalid Service" in found.failure
     assert after.proofs[PLAIN.kind, ObjectKey(project.namespace, "invalid")].real_failure == found.failure
 
 

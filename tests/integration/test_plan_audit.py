@@ -52,10 +52,10 @@ class Audited:
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     """Give a cluster with a Foo; no operator works there."""
-    folder = tmp_path_factory.mktemp("audited")
-    (folder / "policy.yaml").write_text(POLICY)
+    directory = tmp_path_factory.mktemp("audited")
+    (directory / "policy.yaml").write_text(POLICY)
     options = components._OPTIONS[components.API_SERVER]
-    audit = {"audit-policy-file": str(folder / "policy.yaml"), "audit-log-path": str(folder / "audit.log")}
+    audit = {"audit-policy-file": str(directory / "policy.yaml"), "audit-log-path": str(directory / "audit.log")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(
             components._OPTIONS,
@@ -66,7 +66,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
             applier = Applier(plane.kubeconfig)
             applier.apply(read_manifests(PROJECT / "deploy/crds"))
             applier.apply([*map(yaml.safe_load, (EXISTING, ACCOUNT, BINDING))])
-            yield Audited(plane.service_account_kubeconfig("default", "administrator"), folder / "audit.log")
+            yield Audited(plane.service_account_kubeconfig("default", "administrator"), directory / "audit.log")
 
 
 ACCOUNT = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: administrator, namespace: default}}"
@@ -79,11 +79,13 @@ subjects: [{kind: ServiceAccount, name: administrator, namespace: default}]
 """
 
 
-def plan(audited: Audited, folder: Path, *arguments: str) -> tuple[dict[str, Any], set[str]]:
+def plan(audited: Audited, directory: Path, *arguments: str) -> tuple[dict[str, Any], set[str]]:
     """Make a plan on the command line; return it and the verbs of all requests that it has sent."""
     done: list[subprocess.CompletedProcess[str]] = []
     command = ("plan", *arguments, "--output", "json")
-    requests = audited.requests_of(lambda: done.append(asyncio.run(rolecall(folder, audited.administrator, *command))))
+    requests = audited.requests_of(
+        lambda: done.append(asyncio.run(rolecall(directory, audited.administrator, *command)))
+    )
     assert done[0].stdout, done[0].stderr
     document: dict[str, Any] = json.loads(done[0].stdout)
     return document, {each["verb"] for each in requests}
@@ -122,7 +124,7 @@ def test_plan_of_files_sends_only_reads(audited: Audited, project: Path) -> None
 
 
 def test_audit_log_shows_a_write(audited: Audited) -> None:
-    """The test of the tests above: the log shows what the account does."""
+    """Test the tests above: the log shows the requests of the account."""
     script = f"""
 import asyncio
 from rolecall.kube.client import Client

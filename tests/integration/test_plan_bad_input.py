@@ -1,4 +1,4 @@
-"""What a plan says when it cannot be made, or not to its end: one line and its exit code, and nothing is changed."""
+"""A plan that cannot be made, or not completely: it reports the reason in one line and an exit code."""
 
 import asyncio
 import shutil
@@ -32,15 +32,15 @@ __all__ = ["reader_kubeconfig", "sandbox_plane"]
 KIND = KINDS[0]
 PRESENT, INCOMPLETE, FAILED = 2, 3, 1
 TASKS = """
-- name: Ask in each version
+- name: List in each version
   kubernetes.core.k8s_info: {api_version: "{{ item }}", kind: "{{ asked }}", namespace: "{{ ns }}"}
   loop: "{{ versions }}"
-- name: Write that it was asked
+- name: Write a mark
   kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ me }}-asked", namespace: "{{ ns }}"}}
 """
 SHARED = Shared({"asking": Role(TASKS, NAMES)})
-"""Objects name a kind and its versions, and their role asks for the objects of that kind."""
+"""Objects name a kind and its versions, and their role requests the objects of that kind."""
 
 
 class Command:
@@ -50,15 +50,15 @@ class Command:
         self.project, self.kubeconfig, self._capture = project, kubeconfig, capture
 
     def plan(self, *arguments: str) -> tuple[int, str, str]:
-        """Return the exit code, what was planned, and what was said besides."""
+        """Return the exit code, standard output, and standard error."""
         with self.project.entered():
             given = ("--kubeconfig", str(self.kubeconfig), "-n", self.project.namespace)
             code = main(["plan", *arguments, *given])
         found = self._capture.readouterr()
         return code, found.out, found.err
 
-    def refusal(self, *arguments: str) -> str:
-        """Return the line that says why there is no plan."""
+    def error(self, *arguments: str) -> str:
+        """Return the line with the reason why there is no plan."""
         code, out, err = self.plan(*arguments)
         assert (code, out) == (FAILED, ""), err
         [line] = [line for line in err.splitlines() if line.startswith("rolecall plan: ")]
@@ -76,13 +76,13 @@ def shared_sandbox(sandbox_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch)
             await sandbox.forget()
 
     monkeypatch.setattr(planner, "running_sandbox", running_sandbox)
-    # The command would log to what is captured now, and so would every test after it in this process.
+    # The command would log to the current capture, and so would every later test in this process.
     monkeypatch.setattr("rolecall.system.logs.configure", lambda *_: None)
 
 
 @pytest.fixture
 def command(
-    shared_sandbox: None,  # noqa: ARG001 - for what it does
+    shared_sandbox: None,  # noqa: ARG001 - for its effect
     defined: ControlPlane,
     reader_kubeconfig: Path,
     tmp_path: Path,
@@ -110,7 +110,7 @@ def in_world(command: Command, defined: ControlPlane, *manifests: RawObject) -> 
 
 
 def asking(asked: str, *versions: str) -> RawObject:
-    """Return an object whose role asks for a kind in versions."""
+    """Return an object whose role requests a kind in versions."""
     return primary(KIND, "one", asked=asked, versions=list(versions))
 
 
@@ -121,18 +121,18 @@ async def remove(defined: ControlPlane, gvk: GVK, name: str) -> None:
 
 
 def test_missing_role_is_reported(command: Command) -> None:
-    shutil.move(command.project.folder / "roles/asking", command.project.folder / "roles/moved")
-    assert "asking" in command.refusal(KIND.kind, "one")
-    shutil.move(command.project.folder / "roles/moved", command.project.folder / "roles/asking")
+    shutil.move(command.project.directory / "roles/asking", command.project.directory / "roles/moved")
+    assert "asking" in command.error(KIND.kind, "one")
+    shutil.move(command.project.directory / "roles/moved", command.project.directory / "roles/asking")
 
 
 def test_missing_object_is_reported_with_a_remedy(command: Command) -> None:
     expected = f"{KIND.kind} {command.project.namespace}/gone was not found; to plan an object that does not exist yet"
-    assert command.refusal(KIND.kind, "gone").startswith(expected)
+    assert command.error(KIND.kind, "gone").startswith(expected)
 
 
 def test_unwatched_kind_is_reported_with_the_watched_kinds(command: Command) -> None:
-    line = command.refusal("Elephant", "one")
+    line = command.error("Elephant", "one")
     assert line.startswith("'Elephant' is not in ")
     assert line.endswith(f"which has {KIND.kind}")
 
@@ -142,7 +142,7 @@ def test_unreachable_cluster_is_reported(command: Command, tmp_path: Path) -> No
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     command.kubeconfig = tmp_path / "nowhere.kubeconfig"
     command.kubeconfig.write_text(yaml.safe_dump(kubeconfig))
-    assert "https://127.0.0.1:1" in command.refusal(KIND.kind, "one")
+    assert "https://127.0.0.1:1" in command.error(KIND.kind, "one")
 
 
 def test_forbidden_list_ends_the_plan(command: Command, defined: ControlPlane) -> None:
@@ -162,7 +162,7 @@ def test_forbidden_list_ends_the_plan(command: Command, defined: ControlPlane) -
     command.kubeconfig = defined.service_account_kubeconfig(command.project.namespace, "few")
     code, out, _ = command.plan(KIND.kind, "one")
     assert code == INCOMPLETE
-    assert "complete up to task asking : Ask in each version: the secrets in namespace" in out
+    assert "complete up to task asking : List in each version: the secrets in namespace" in out
     assert "a plan needs permission to read it" in out
 
 

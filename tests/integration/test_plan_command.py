@@ -37,7 +37,7 @@ spec: {deploymentName: made, replicas: 1}
 
 @pytest.fixture
 async def reader(world: World, defined: ControlPlane) -> Path:
-    """Give the kubeconfig of an account with the rights that the guide names."""
+    """Give the kubeconfig of an account with the permissions in the guide."""
     [text] = re.findall(r"```yaml\n(.*?)```", (PROJECT / "docs/guides/plan.md").read_text(), re.DOTALL)
     role = yaml.safe_load(text.replace("example.com", "samplecontroller.k8s.io"))
     role["metadata"]["name"] = f"plan-{world.namespace}"
@@ -48,7 +48,7 @@ async def reader(world: World, defined: ControlPlane) -> Path:
 
 
 def binding(world: World, role: str) -> RawObject:
-    """Return what gives the account a role."""
+    """Return the binding of a role to the account."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -58,14 +58,14 @@ def binding(world: World, role: str) -> RawObject:
     }
 
 
-async def rolecall(folder: Path, kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in the folder of a project."""
+async def rolecall(directory: Path, kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the directory of a project."""
     command = [sys.executable, "-m", "rolecall", *arguments]
     environment = os.environ | {"KUBECONFIG": str(kubeconfig)}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
 
     def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
     return await asyncio.to_thread(run)
 

@@ -1,4 +1,4 @@
-"""What Kubernetes' controllers make and delete because of what runs have written to a sandbox."""
+"""Objects that Kubernetes' controllers create and delete because runs have written to a sandbox."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,7 +33,7 @@ async def importer(sandbox: Sandbox, reader_kubeconfig: Path, world: World) -> A
 
 
 async def changes(importer: Importer, key: ObjectKey, before: RawObject | None) -> list[ControllerChange]:
-    """Return what controllers do when runs have left a Deployment as it is now in the sandbox."""
+    """Return the controllers' changes when runs have left a Deployment as it is now in the sandbox."""
     try:
         after = await importer.client.get(DEPLOYMENT, key)
     except NotFoundError:

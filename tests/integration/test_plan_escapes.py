@@ -100,9 +100,9 @@ HARMLESS = frozenset({"server"})
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> Project:
     """Give a project whose role has all of the tries."""
-    folder = tmp_path_factory.mktemp("escapes")
+    directory = tmp_path_factory.mktemp("escapes")
     host = yaml.safe_load(defined.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    given = {"admin": str(defined.kubeconfig), "host": host, "client": str(folder / "client.py")}
+    given = {"admin": str(defined.kubeconfig), "host": host, "client": str(directory / "client.py")}
     given |= {"me": "{{ ansible_operator_meta.name }}", "ns": "{{ ansible_operator_meta.namespace }}"}
     shared = Shared(
         {"escaping": Role(COMMON, yaml.safe_dump({"vars": given}))},
@@ -112,8 +112,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, defined: ControlPlane) -> 
             **{f"roles/escaping/tasks/{name}.yml": f"- name: Escape{task}" for name, task in TRIES.items()},
         },
     )
-    shared.operator(folder, defined.kubeconfig)
-    return Project(folder, f"escapes-{uuid.uuid4().hex[:8]}")
+    shared.operator(directory, defined.kubeconfig)
+    return Project(directory, f"escapes-{uuid.uuid4().hex[:8]}")
 
 
 def planned(
@@ -145,6 +145,6 @@ def test_no_way_past_the_sandbox_changes_anything(project: Project, clusters: Cl
 @pytest.mark.parametrize("name", ["command", "script", "module"])
 def test_the_same_ways_escape_when_commands_are_allowed(project: Project, clusters: Clusters, name: str) -> None:
     """So the test above would notice it."""
-    other = Project(project.folder, f"{project.namespace}-{name}")
+    other = Project(project.directory, f"{project.namespace}-{name}")
     _, there = planned(other, clusters, [name], runs_commands=True)
     assert f"escaped-{name}" in there

@@ -1,6 +1,6 @@
-"""Roles made by chance do what was planned.
+"""Random roles write as planned.
 
-``ROLECALL_PLANNED_ROLES`` asks for more of them, ``ROLECALL_FIRST_SEED`` for others.
+``ROLECALL_PLANNED_ROLES`` sets their number, ``ROLECALL_FIRST_SEED`` the first seed.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ SHARED = Shared(
 @pytest.fixture(scope="module")
 def proofs(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[Mapping[ObjectId, Proof]]:
     """Give the roles, planned and run."""
-    folder = tmp_path_factory.mktemp("chance")
-    SHARED.operator(folder, clusters.operator)
-    project = Project(folder, f"chance-{uuid.uuid4().hex[:8]}")
+    directory = tmp_path_factory.mktemp("chance")
+    SHARED.operator(directory, clusters.operator)
+    project = Project(directory, f"chance-{uuid.uuid4().hex[:8]}")
 
     async def do() -> Mapping[ObjectId, Proof]:
         async with clusters.opened(project.namespace) as (world, sandbox):

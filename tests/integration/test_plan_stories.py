@@ -1,4 +1,4 @@
-"""The stories of the four operators, planned before they happen: first new objects, then changed ones."""
+"""Scenarios of the four operators, planned before they happen: first new objects, then changed ones."""
 
 import asyncio
 import uuid
@@ -30,7 +30,7 @@ CHANGED = ((FOO.kind, "one"), (POD_SCALER.kind, "one"))
 
 @dataclass(frozen=True, slots=True)
 class Stories:
-    """What was planned and done for new objects, and after these were changed."""
+    """Plans and runs for new objects, and after these were changed."""
 
     namespace: str
     new: Mapping[ObjectId, Proof]
@@ -43,10 +43,10 @@ def stories(
     account_kubeconfig: Path,
     clusters: Clusters,
 ) -> Iterator[Stories]:
-    """Give the stories, planned and done step by step."""
-    folder = tmp_path_factory.mktemp("stories")
-    copy_project(folder, "watches.yaml", "roles", "ansible.cfg")
-    project = Project(folder, f"stories-{uuid.uuid4().hex[:8]}")
+    """Give the scenarios, planned and executed step by step."""
+    directory = tmp_path_factory.mktemp("stories")
+    copy_project(directory, "watches.yaml", "roles", "ansible.cfg")
+    project = Project(directory, f"stories-{uuid.uuid4().hex[:8]}")
 
     async def tell() -> Stories:
         async with clusters.opened(project.namespace) as (world, sandbox):
@@ -66,7 +66,7 @@ def stories(
 
 
 def is_ready(obj: RawObject) -> bool:
-    """Tell whether a workload has what it asks for."""
+    """Return whether a workload has its replicas."""
     return bool((obj.get("status") or {}).get("readyReplicas") == obj["spec"]["replicas"])
 
 

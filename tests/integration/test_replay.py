@@ -1,4 +1,4 @@
-"""Replays of real records: the four operators do the same again, and a changed role is found wherever it matters."""
+"""Replays of real records: the four operators write the same again, and a changed role is found in each record."""
 
 import asyncio
 import json
@@ -31,14 +31,14 @@ ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A copy of this repository's operators with the records of their stories."""
+    """A copy of this repository's operators with the records of their scenarios."""
 
-    folder: Path
+    directory: Path
 
     @property
     def records(self) -> list[Path]:
         """The records of runs that came to their end, and whose exchanges are all there."""
-        found = sorted((self.folder / "records").glob("*.jsonl"))
+        found = sorted((self.directory / "records").glob("*.jsonl"))
         ends = {path: read_record(path).end for path in found}
         return [path for path, end in ends.items() if end["complete"] and end["rc"] is not None]
 
@@ -47,23 +47,23 @@ class Project:
         command = [*prefix, sys.executable, "-m", "rolecall", "replay", *arguments]
         environment = {**os.environ, **NO_CLUSTER, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """Return what came of each record, by its name."""
+        """Return the result for each record, by its name."""
         done = self.replay(*map(str, self.records), "--output", "json")
         assert done.stdout, done.stderr
         return {Path(each["file"]).name: each for each in json.loads(done.stdout)["records"]}
 
-    def changed(self, folder: Path) -> "Project":
+    def changed(self, directory: Path) -> "Project":
         """Return a copy whose roles can be changed."""
-        shutil.copytree(self.folder, folder)
-        return Project(folder)
+        shutil.copytree(self.directory, directory)
+        return Project(directory)
 
     def change(self, file: str, before: str, after: str) -> frozenset[str]:
-        """Change what a role writes; return the names of the records that it concerns."""
-        path = self.folder / file
+        """Change the writes of a role; return the names of the affected records."""
+        path = self.directory / file
         text = path.read_text()
         assert before in text
         path.write_text(text.replace(before, after))
@@ -75,14 +75,14 @@ class Project:
 async def project(
     defined: ControlPlane, account_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Project]:
-    """Give the operators after their stories."""
+    """Give the operators after their scenarios."""
     async with await Client.connect(str(defined.kubeconfig)) as client:
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        folder = tmp_path_factory.mktemp("replay") / "project"
-        async with recorded_stories(folder, account_kubeconfig, World(client, NAMESPACE)):
+        directory = tmp_path_factory.mktemp("replay") / "project"
+        async with recorded_stories(directory, account_kubeconfig, World(client, NAMESPACE)):
             pass
-    await asyncio.to_thread(copy_project, folder, "deploy/crds")
-    yield Project(folder)
+    await asyncio.to_thread(copy_project, directory, "deploy/crds")
+    yield Project(directory)
 
 
 async def test_unchanged_roles_replay_equally_without_network(project: Project) -> None:

@@ -77,7 +77,7 @@ async def record_of(things: Things, role: str, number: int) -> Path:
 
 
 async def replay(things: Things, record: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Replay a record without a cluster; return the exit code and what is said of the record."""
+    """Replay a record without a cluster; return the exit code and the result for the record."""
     project = Project(things.operator.folder)
     done = await asyncio.to_thread(project.replay, str(record), "--output", "json", *arguments)
     assert done.stdout, done.stderr

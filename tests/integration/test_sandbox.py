@@ -1,4 +1,4 @@
-"""A sandbox has what the source has, as it is there, and its controllers leave it alone."""
+"""A sandbox has the objects of the source as they are there, and its controllers don't change them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ ANOTHER = DEPLOYMENT_OF_TWO.replace("web", "other").replace("replicas: 2", "repl
 
 
 def unversioned(obj: RawObject) -> RawObject:
-    """Return an object without what is of the store it is in."""
+    """Return an object without its resource version, which belongs to its store."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     return {**obj, "metadata": metadata}
 
@@ -36,7 +36,7 @@ async def is_available(world: World, name: str) -> None:
 
 
 async def ask(importer: Importer, method: str, target: str, name: str = "") -> None:
-    """Import what a request asks about."""
+    """Import the objects of a request."""
     await importer.before(parse(method, target), target.partition("?")[2], name)
 
 
@@ -192,7 +192,7 @@ async def test_sandbox_is_empty_after_forget(importer: Importer, sandbox: Sandbo
 
 
 async def test_forget_removes_created_definitions_and_keeps_imported_ones(importer: Importer, sandbox: Sandbox) -> None:
-    """Making a definition takes longer than a replay; but a replay must not find what the one before it has made."""
+    """Creating a definition takes longer than a replay, but a replay must not find one that another has created."""
     await importer.install(THING.group)
     definition = await sandbox.client.get(DEFINITION_KIND, ObjectKey("", f"things.{THING.group}"))
     spec = {**definition["spec"], "group": "made.example.com"}

@@ -11,7 +11,7 @@ start them.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -130,32 +130,14 @@ class Controllers:
             self.plane.stop_component(component, grace_seconds=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object of the source and its resource."""
-
-    resource: ApiResource
-    obj: RawObject
-
-    @property
-    def key(self) -> ObjectKey:
-        """The key of the object."""
-        return ObjectKey.of_object(self.obj)
-
-    @property
-    def scope(self) -> _Scope:
-        """The scope of the object."""
-        return _scope(self.resource, self.key.namespace)
-
-    @property
-    def made_by_controllers(self) -> tuple[tuple[str, str, str], ...]:
-        """The resources that a controller creates for it."""
-        gvk = self.resource.gvk
-        return _MADE_BY.get((gvk.group, gvk.kind), ())
-
-
 def _scope(resource: ApiResource, namespace: str) -> _Scope:
     return (resource.gvk.group, resource.plural, namespace)
+
+
+def _made_for(found: StoredObject) -> tuple[tuple[str, str, str], ...]:
+    """Return the resources that a controller creates for an object."""
+    gvk = found.resource.gvk
+    return _MADE_BY.get((gvk.group, gvk.kind), ())
 
 
 def _is_owned_by(obj: RawObject, uid: str) -> bool:
@@ -280,16 +262,18 @@ class Importer:
         return [each["name"] for each in (await self.source.groups()).get("groups") or ()]
 
     async def _import_object(self, resource: ApiResource, key: ObjectKey) -> None:
-        is_known = (_scope(resource, key.namespace), key.name) in self._objects
-        if is_known or self._has_list(resource, key.namespace):
+        if self._is_known(resource, key) or self._has_list(resource, key.namespace):
             return
         if not (self.prefetches and resource.namespaced and await self._prefetch(resource, key.namespace)):
             await self._get(resource, key)
 
+    def _is_known(self, resource: ApiResource, key: ObjectKey) -> bool:
+        return (_scope(resource, key.namespace), key.name) in self._objects
+
     async def _get(self, resource: ApiResource, key: ObjectKey) -> None:
         found = await self.source.get(resource, key)
         if found is not None:
-            await self._store([Found(resource, found)])
+            await self._store([StoredObject(resource, found)])
         self._objects.setdefault((_scope(resource, key.namespace), key.name), False)
 
     async def _prefetch(self, resource: ApiResource, namespace: str) -> bool:
@@ -312,7 +296,7 @@ class Importer:
     async def _store_list(
         self, resource: ApiResource, objects: list[RawObject], namespace: str, labels: str = "", fields: str = ""
     ) -> None:
-        await self._store([Found(resource, each) for each in objects])
+        await self._store([StoredObject(resource, each) for each in objects])
         self._lists.add((_scope(resource, namespace), labels, fields))
 
     async def _import_namespace(self, name: str) -> None:
@@ -333,33 +317,31 @@ class Importer:
                 self._objects[_scope(resource, key.namespace), key.name] = True
                 self.assumptions.append(f"{gvk.kind} {key} is assumed to be empty: {error}")
 
-    async def _store(self, found: list[Found]) -> None:
+    async def _store(self, found: list[StoredObject]) -> None:
         """Store objects with their relatives, unless they were stored before, or were found to be missing."""
-        new = [each for each in found if (each.scope, each.key.name) not in self._objects]
-        whole = await self._with_relatives(new)
-        whole = [each for each in whole if (each.scope, each.key.name) not in self._objects]
+        new = [each for each in found if not self._is_known(each.resource, each.key)]
+        whole = [each for each in await self._with_relatives(new) if not self._is_known(each.resource, each.key)]
         if not whole:
             return
         for namespace in sorted({each.key.namespace for each in whole}):
             await self._import_namespace(namespace)
-        has_workloads = any(each.made_by_controllers for each in whole)
+        has_workloads = any(map(_made_for, whole))
         if has_workloads:
             await self.controllers.pause()
         try:
             await self._create_nodes_for(whole)
-            await self.store.put(
-                StoredObject(each.resource, each.obj, self.definitions.is_custom(each.resource)) for each in whole
-            )
+            is_custom = self.definitions.is_custom
+            await self.store.put(replace(each, is_custom=is_custom(each.resource)) for each in whole)
             for each in whole:
                 self._uids.add(uid_of(each.obj))
-                self._objects[each.scope, each.key.name] = True
+                self._objects[_scope(each.resource, each.key.namespace), each.key.name] = True
         finally:
             if has_workloads:
                 await self.controllers.resume()
 
-    async def _with_relatives(self, found: list[Found]) -> list[Found]:
+    async def _with_relatives(self, found: list[StoredObject]) -> list[StoredObject]:
         """Return objects with their owners and the objects that controllers made for them, unless they are known."""
-        whole: dict[str, Found] = {}
+        whole: dict[str, StoredObject] = {}
         waiting = deque(found)
         while waiting:
             each = waiting.popleft()
@@ -369,13 +351,13 @@ class Importer:
             each, owners = await self._with_owners(each)
             whole[uid] = each
             waiting += owners
-            for group, version, plural in each.made_by_controllers:
+            for group, version, plural in _made_for(each):
                 if resource := await self.definitions.resource(group, version, plural):
                     objects = await self.source.list(resource, each.key.namespace, labels=_selector_of(each.obj))
-                    waiting += [Found(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
+                    waiting += [StoredObject(resource, obj) for obj in objects if _is_owned_by(obj, uid_of(each.obj))]
         return list(whole.values())
 
-    async def _with_owners(self, found: Found) -> tuple[Found, list[Found]]:
+    async def _with_owners(self, found: StoredObject) -> tuple[StoredObject, list[StoredObject]]:
         """Return an object without the owners that cannot be read, and the owners that can."""
         owners, kept = [], []
         references = owner_references_of(found.obj)
@@ -391,9 +373,9 @@ class Importer:
         if len(kept) == len(references):
             return found, owners
         metadata = {**metadata_of(found.obj), "ownerReferences": kept}
-        return Found(found.resource, {**found.obj, "metadata": metadata}), owners
+        return StoredObject(found.resource, {**found.obj, "metadata": metadata}), owners
 
-    async def _owner(self, found: Found, reference: OwnerReference) -> Found | None:
+    async def _owner(self, found: StoredObject, reference: OwnerReference) -> StoredObject | None:
         """Return the owner, None if a reference points to an object that no longer exists."""
         await self.definitions.install(reference.gvk.group)
         resource = await self.definitions.resource_of(reference.gvk)
@@ -401,9 +383,9 @@ class Importer:
             return None
         namespace = found.key.namespace if resource.namespaced else ""
         owner = await self.source.get(resource, ObjectKey(namespace, reference.name))
-        return Found(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
+        return StoredObject(resource, owner) if owner is not None and uid_of(owner) == reference.uid else None
 
-    async def _create_nodes_for(self, whole: list[Found]) -> None:
+    async def _create_nodes_for(self, whole: list[StoredObject]) -> None:
         """Create simulated nodes in place of those of pods: without its node a pod cannot end."""
         pods = (each.obj for each in whole if each.resource.gvk.kind == "Pod")
         names = {str(name) for pod in pods if (name := (pod.get("spec") or {}).get("nodeName"))}

@@ -57,12 +57,16 @@ class StoredObject:
     is_custom: bool = False
 
     @property
+    def key(self) -> ObjectKey:
+        """The key of the object."""
+        return ObjectKey.of_object(self.obj)
+
+    @property
     def etcd_key(self) -> str:
         """The key under which the API server expects it."""
         group, plural = self.resource.gvk.group, self.resource.plural
         kind = f"{group}/{plural}" if self.is_custom else _NAMES.get((group, plural), plural)
-        key = ObjectKey.of_object(self.obj)
-        return "/".join(part for part in (_PREFIX, kind, key.namespace, key.name) if part)
+        return "/".join(part for part in (_PREFIX, kind, self.key.namespace, self.key.name) if part)
 
     def to_json(self) -> bytes:
         """Return the stored form, without the resource version, which comes from the store."""

@@ -193,7 +193,7 @@ class Equality:
             return {key: self._with_forms(before.get(key), value) for key, value in after.items()}
         if not (isinstance(before, str) and isinstance(after, str)):
             return after
-        if len(before) != len(after) or before.count("=") != after.count("="):  # the padding of base64 tells a length
+        if len(before) != len(after) or before.count("=") != after.count("="):  # the padding of base64 shows a length
             return after
         has_placeholder = self._placeholder and self._placeholder.search(f"{before}\n{text_in_base64(before)}")
         return after if has_placeholder else before

@@ -100,17 +100,17 @@ class RecordedKinds:
                     return definition
         return _created(recorded)
 
-    def _add_discovery(self, path: str, answer: RawObject) -> None:
-        kind = answer.get("kind")
+    def _add_discovery(self, path: str, response: RawObject) -> None:
+        kind = response.get("kind")
         if kind == "APIGroupList":
-            for group in answer.get("groups") or ():
+            for group in response.get("groups") or ():
                 self._groups[group["name"]] = [each["version"] for each in group["versions"]]
         elif kind == "APIResourceList":
             group, version = _group_version(path)
-            for resource in read_resource_list(group, version, answer):
+            for resource in read_resource_list(group, version, response):
                 self._add(resource)
         elif kind == "APIGroupDiscoveryList":
-            for resource in _aggregated(answer):
+            for resource in _aggregated(response):
                 self._add(resource)
 
     def _add_defined(self, spec: RawObject) -> None:
@@ -135,11 +135,11 @@ def _discovered(record: StoredRecord) -> Iterator[tuple[str, RawObject]]:
     for path, digest in sorted((path, digest) for path, digest in known if digest):
         file = record.path.parent / DISCOVERY / f"{digest.replace(':', '-')}.json"
         try:
-            answer = json.loads(file.read_bytes())
+            response = json.loads(file.read_bytes())
         except (OSError, ValueError):
             continue  # the head of the record has some kinds, too
-        if isinstance(answer, dict):
-            yield path, answer
+        if isinstance(response, dict):
+            yield path, response
 
 
 def _group_version(path: str) -> tuple[str, str]:
@@ -147,8 +147,8 @@ def _group_version(path: str) -> tuple[str, str]:
     return ("", parts[-1]) if parts[0] == "api" else (parts[-2], parts[-1])
 
 
-def _aggregated(answer: RawObject) -> Iterator[ApiResource]:
-    for group in answer.get("items") or ():
+def _aggregated(response: RawObject) -> Iterator[ApiResource]:
+    for group in response.get("items") or ():
         for version in group.get("versions") or ():
             for each in version.get("resources") or ():
                 yield ApiResource(

@@ -1,4 +1,4 @@
-"""A record answers with what the cluster had before the run of the record changed it."""
+"""A record shows the objects of the cluster before its run changed them."""
 
 import base64
 import json
@@ -44,7 +44,7 @@ async def names_in(source: RecordSource, plural: str = "configmaps", **selectors
     return sorted(each["metadata"]["name"] for each in found)
 
 
-FIRST_ANSWERS: dict[str, tuple[list[Exchange], str | None]] = {
+FIRST_RESPONSES: dict[str, tuple[list[Exchange], str | None]] = {
     "GET that finds it": ([ask("GET", f"{MAPS}/a", None, BEFORE)], "before"),
     "GET that does not": ([ask("GET", f"{MAPS}/a", None, GONE, 404)], None),
     "GET, then a PATCH": (
@@ -71,13 +71,13 @@ FIRST_ANSWERS: dict[str, tuple[list[Exchange], str | None]] = {
 }
 
 
-@pytest.mark.parametrize("case", FIRST_ANSWERS)
-async def test_an_object_is_what_the_first_answer_shows_of_the_time_before_the_run(case: str, tmp_path: Path) -> None:
-    exchanges, expected = FIRST_ANSWERS[case]
+@pytest.mark.parametrize("case", FIRST_RESPONSES)
+async def test_first_response_shows_an_object_before_the_run(case: str, tmp_path: Path) -> None:
+    exchanges, expected = FIRST_RESPONSES[case]
     assert await value_of(source_of(tmp_path, *exchanges)) == expected
 
 
-async def test_what_only_a_write_shows_is_assumed_and_said(tmp_path: Path) -> None:
+async def test_object_shown_only_by_a_write_is_assumed(tmp_path: Path) -> None:
     source = source_of(tmp_path, ask("PATCH", f"{MAPS}/a", SLIGHT, AFTER))
     assert source.assumptions == (
         "ConfigMap ns/a was before the run as in the response to a PATCH: the record does not show it earlier",
@@ -85,7 +85,7 @@ async def test_what_only_a_write_shows_is_assumed_and_said(tmp_path: Path) -> No
     assert source_of(tmp_path, ask("GET", f"{MAPS}/a", None, BEFORE)).assumptions == ()
 
 
-async def test_an_object_that_was_deleted_was_there_without_the_marks_of_its_deletion(tmp_path: Path) -> None:
+async def test_deleted_object_existed_without_marks_of_deletion(tmp_path: Path) -> None:
     dying = config_map("before", deletionTimestamp=NEWER, deletionGracePeriodSeconds=30, finalizers=["orphan", "mine"])
     for answer, expected in ((dying, ["mine"]), (DONE, None)):
         found = await source_of(tmp_path, ask("DELETE", f"{MAPS}/a", None, answer)).get(resource("configmaps"), A)
@@ -97,7 +97,7 @@ async def test_an_object_that_was_deleted_was_there_without_the_marks_of_its_del
         assert metadata.get("finalizers") == expected
 
 
-async def test_the_primary_is_the_object_of_the_head_and_its_namespace_is_there(tmp_path: Path) -> None:
+async def test_primary_and_its_namespace_exist(tmp_path: Path) -> None:
     source = source_of(tmp_path)
     primary = await source.get(resource("demos"), ObjectKey("ns", "one"))
     assert primary is not None
@@ -106,7 +106,7 @@ async def test_the_primary_is_the_object_of_the_head_and_its_namespace_is_there(
     assert await source.get(resource("namespaces"), ObjectKey("", "elsewhere")) is None
 
 
-async def test_lists_are_answered_by_selectors_from_all_that_the_record_shows(tmp_path: Path) -> None:
+async def test_list_selects_from_all_recorded_objects(tmp_path: Path) -> None:
     one, two = config_map("1", "one", labels={"app": "x"}), config_map("2", "two", labels={"app": "y"})
     source = source_of(
         tmp_path,
@@ -121,7 +121,7 @@ async def test_lists_are_answered_by_selectors_from_all_that_the_record_shows(tm
     assert await source.list(resource("configmaps"), "elsewhere") == []
 
 
-async def test_what_came_into_being_because_of_the_run_was_not_there_before(tmp_path: Path) -> None:
+async def test_object_created_by_the_run_did_not_exist_before(tmp_path: Path) -> None:
     made = config_map("1", "made", creationTimestamp=NEWER)
     controller = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": True}
 
@@ -135,13 +135,13 @@ async def test_what_came_into_being_because_of_the_run_was_not_there_before(tmp_
     assert await names_in(source_of(tmp_path, ask("GET", PODS, None, pods)), "pods") == ["old", "same-second"]
 
 
-async def test_a_watch_shows_objects_too(tmp_path: Path) -> None:
+async def test_watch_shows_objects(tmp_path: Path) -> None:
     events = [{"type": "ADDED", "object": BEFORE}, {"type": "MODIFIED", "object": AFTER}]
     lines = "".join(f"{json.dumps(each)}\n" for each in events).encode()
     assert await value_of(source_of(tmp_path, ask("GET", f"{MAPS}?watch=1", None, lines))) == "before"
 
 
-async def test_secrets_stay_placeholders_that_can_be_decoded(tmp_path: Path) -> None:
+async def test_secret_has_placeholders_that_can_be_decoded(tmp_path: Path) -> None:
     encoded = base64.b64encode(b"planted-Pa55word").decode()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
     secret |= {"data": {"password": encoded, "odd": "no base64 at all!"}}
@@ -154,7 +154,7 @@ async def test_secrets_stay_placeholders_that_can_be_decoded(tmp_path: Path) -> 
     assert placeholder != "planted-Pa55word"
 
 
-async def test_questions_that_the_record_cannot_answer_are_told_apart(tmp_path: Path) -> None:
+async def test_unrecorded_objects_are_not_known(tmp_path: Path) -> None:
     source = source_of(
         tmp_path,
         ask("GET", f"{MAPS}/gone", None, GONE, 404),

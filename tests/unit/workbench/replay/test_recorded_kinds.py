@@ -1,4 +1,4 @@
-"""Kinds and their definitions come from the project, else from what the record knows of discovery."""
+"""Kinds and their definitions come from the project, else from the recorded discovery."""
 
 import json
 from pathlib import Path
@@ -42,13 +42,13 @@ def test_groups_are_those_of_the_recorded_cluster(tmp_path: Path) -> None:
     assert [each["name"] for each in kinds(tmp_path).groups()["groups"]] == ["apps", "demo.example.com", "other.k8s.io"]
 
 
-def test_a_definition_of_the_project_is_used_if_it_has_the_version(tmp_path: Path) -> None:
+def test_definition_of_the_project_is_used_if_it_has_the_version(tmp_path: Path) -> None:
     assert kinds(tmp_path, definition()).definitions_of(DEMO.group) == [definition()]
     (made,) = kinds(tmp_path, definition("v2")).definitions_of(DEMO.group)
     assert [each["name"] for each in made["spec"]["versions"]] == [DEMO.version]
 
 
-def test_kinds_of_the_project_are_known_even_if_the_run_has_not_asked_for_them(tmp_path: Path) -> None:
+def test_kinds_of_the_project_are_known_without_requests(tmp_path: Path) -> None:
     other = definition()
     other["spec"] |= {"group": "new.example.com", "names": {"kind": "New", "plural": "news"}}
     found = kinds(tmp_path, other)
@@ -56,7 +56,7 @@ def test_kinds_of_the_project_are_known_even_if_the_run_has_not_asked_for_them(t
     assert found.definitions_of("new.example.com") == [other]
 
 
-def test_a_definition_that_is_made_takes_every_field_and_has_what_discovery_says(tmp_path: Path) -> None:
+def test_created_definition_accepts_every_field(tmp_path: Path) -> None:
     (made,) = kinds(tmp_path).definitions_of("other.k8s.io")
     spec = made["spec"]
     assert made["metadata"]["name"] == "mice.other.k8s.io"
@@ -67,11 +67,11 @@ def test_a_definition_that_is_made_takes_every_field_and_has_what_discovery_says
     assert version["subresources"].keys() == {"status", "scale"}
 
 
-def test_groups_that_every_api_server_has_need_no_definition(tmp_path: Path) -> None:
+def test_built_in_groups_have_no_definition(tmp_path: Path) -> None:
     assert [kinds(tmp_path).definitions_of(group) for group in ("", "apps", "rbac.authorization.k8s.io")] == [[]] * 3
 
 
-def test_without_the_files_of_discovery_the_head_of_the_record_has_to_do(tmp_path: Path) -> None:
+def test_head_has_kinds_without_files_of_discovery(tmp_path: Path) -> None:
     record = record_of(tmp_path, ask("GET", "/apis/other.k8s.io/v1", None, OTHERS))
     for path in (tmp_path / "discovery").iterdir():
         path.unlink()
@@ -80,7 +80,7 @@ def test_without_the_files_of_discovery_the_head_of_the_record_has_to_do(tmp_pat
     assert found.definitions_of("other.k8s.io") == []
 
 
-def test_aggregated_discovery_is_understood(tmp_path: Path) -> None:
+def test_aggregated_discovery_has_kinds(tmp_path: Path) -> None:
     resources = [
         {
             "resource": "mice",
@@ -99,7 +99,7 @@ def test_aggregated_discovery_is_understood(tmp_path: Path) -> None:
     assert (found.plural, found.namespaced, found.subresources) == ("mice", True, frozenset({"status"}))
 
 
-def test_the_definitions_of_a_project_are_found_where_validate_finds_them(tmp_path: Path) -> None:
+def test_definitions_of_a_project_are_found(tmp_path: Path) -> None:
     (tmp_path / "deploy/crds").mkdir(parents=True)
     (tmp_path / "deploy/crds/one.yaml").write_text(json.dumps(definition()))
     assert project_definitions(tmp_path) == (definition(),)
