@@ -9,7 +9,7 @@ from rolecall.runner.config.yaml_reader import ConfigurationError, MappingReader
 
 
 def found(directory: Path, role: str, **environment: str) -> Path:
-    """Return where a role is found; raise the mistake that is noted when it is not."""
+    """Return the directory of a role. Raise the recorded error if there is none."""
     fields = MappingReader({"role": role}, ENTRY, "here")
     content = ContentFinder(directory, environment).content(fields)
     if fields.errors:
@@ -18,51 +18,38 @@ def found(directory: Path, role: str, **environment: str) -> Path:
     return content.path
 
 
-def make(path: Path) -> Path:
-    """Make a folder and return it."""
-    path.mkdir(parents=True)
-    return path
+@pytest.mark.parametrize(
+    ("directories", "role", "environment"),
+    [
+        (["anywhere/thing", "roles/thing"], "TMP/anywhere/thing", {}),
+        (["second/ansible_collections/a/b/roles/c"], "a.b.c", {"ANSIBLE_COLLECTIONS_PATH": "TMP/first:TMP/second"}),
+        ([".ansible/collections/ansible_collections/a/b/roles/c"], "a.b.c", {"HOME": "TMP"}),
+        (["roles/a.b.c"], "a.b.c", {}),
+        (["shared/roles/thing", "roles/thing"], "thing", {"ANSIBLE_ROLES_PATH": "missing:shared"}),
+        (["shared/thing", "shared/roles/thing"], "thing", {"ANSIBLE_ROLES_PATH": "missing:shared"}),
+        (["roles/thing", "thing"], "thing", {}),
+        (["thing"], "thing", {}),
+        (["thing"], "./thing", {}),
+    ],
+)
+def test_role_is_found_in_the_first_directory_that_has_it(
+    tmp_path: Path, directories: list[str], role: str, environment: dict[str, str]
+) -> None:
+    (tmp_path / "first" / "ansible_collections").mkdir(parents=True)
+    for directory in directories:
+        (tmp_path / directory).mkdir(parents=True)
+    given = {name: value.replace("TMP", str(tmp_path)) for name, value in environment.items()}
+    assert found(tmp_path, role.replace("TMP", str(tmp_path)), **given) == tmp_path / directories[0]
 
 
-def test_an_absolute_role_is_taken_as_it_is(tmp_path: Path) -> None:
-    role = make(tmp_path / "anywhere" / "thing")
-    make(tmp_path / "roles" / "thing")
-    assert found(tmp_path, str(role)) == role
-
-
-def test_a_collections_role_is_found_in_the_first_directory_that_has_it(tmp_path: Path) -> None:
-    make(tmp_path / "first" / "ansible_collections")
-    role = make(tmp_path / "second" / "ansible_collections" / "a" / "b" / "roles" / "c")
-    path = f"{tmp_path}/first:{tmp_path}/second"
-    assert found(tmp_path, "a.b.c", ANSIBLE_COLLECTIONS_PATH=path) == role
-
-
-def test_collections_lie_in_the_home_directory_by_default(tmp_path: Path) -> None:
-    role = make(tmp_path / ".ansible" / "collections" / "ansible_collections" / "a" / "b" / "roles" / "c")
-    assert found(tmp_path / "elsewhere", "a.b.c", HOME=str(tmp_path), ANSIBLE_COLLECTIONS_PATH="") == role
-
-
-def test_a_role_with_three_parts_may_be_a_plain_one(tmp_path: Path) -> None:
-    role = make(tmp_path / "roles" / "a.b.c")
-    assert found(tmp_path, "a.b.c") == role
-
-
-def test_the_roles_path_is_searched_before_the_working_directory(tmp_path: Path) -> None:
-    make(tmp_path / "roles" / "thing")
-    nested = make(tmp_path / "shared" / "roles" / "thing")
-    assert found(tmp_path, "thing", ANSIBLE_ROLES_PATH="missing:shared") == nested
-    direct = make(tmp_path / "shared" / "thing")
-    assert found(tmp_path, "thing", ANSIBLE_ROLES_PATH="missing:shared") == direct
-
-
-def test_a_file_is_no_role(tmp_path: Path) -> None:
-    make(tmp_path / "roles")
+def test_file_is_not_a_role(tmp_path: Path) -> None:
+    (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "thing").write_text("")
     with pytest.raises(ConfigurationError, match="not found"):
         found(tmp_path, "thing")
 
 
-def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: Path) -> None:
+def test_missing_role_is_an_error_with_all_searched_paths(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         found(tmp_path, "a.b.c", ANSIBLE_COLLECTIONS_PATH="/c1:/c2", ANSIBLE_ROLES_PATH="/r")
     places = (
@@ -72,7 +59,7 @@ def test_a_role_that_is_nowhere_is_an_error_with_every_place_in_order(tmp_path: 
     assert str(raised.value) == f"here, key role: role: a.b.c not found (looked for {places})"
 
 
-def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path) -> None:
+def test_playbook_is_relative_to_the_working_directory_and_takes_precedence(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text("[]")
     fields = MappingReader({"role": "nowhere", "playbook": "play.yml"}, ENTRY, "here")
     assert ContentFinder(tmp_path, {}).content(fields) == PlaybookContent(tmp_path / "play.yml")
@@ -80,41 +67,36 @@ def test_a_playbook_is_relative_to_the_working_directory_and_wins(tmp_path: Path
     assert ContentFinder(Path("/"), {}).content(absolute) == PlaybookContent(tmp_path / "play.yml")
 
 
-def test_nothing_named_is_nothing(tmp_path: Path) -> None:
+def test_entry_without_role_and_playbook_has_no_content(tmp_path: Path) -> None:
     assert ContentFinder(tmp_path, {}).content(MappingReader({}, ENTRY, "here")) is None
 
 
-def test_a_role_may_lie_in_the_working_directory(tmp_path: Path) -> None:
-    role = make(tmp_path / "thing")
-    assert found(tmp_path, "thing") == role
-    assert found(tmp_path, "./thing") == role
-
-
 SPECS = "argument_specs: {main: {options: {size: {type: int}, pod_count: {}}}, other: {options: {not_this: {}}}}\n"
+OPTIONS = frozenset({"size", "pod_count"})
 WATCH = (
     "- {group: test.rolecall.dev, version: v1, kind: Thing, role: thing, variables: declared, finalizer: FINALIZER}\n"
 )
 
 
-def role(folder: Path, **files: str) -> RoleContent:
+def role(directory: Path, **files: str) -> RoleContent:
     """Write a role with these files in ``meta``."""
-    (folder / "meta").mkdir(parents=True)
+    (directory / "meta").mkdir(parents=True)
     for name, text in files.items():
-        (folder / "meta" / name.replace("__", ".")).write_text(text)
-    return RoleContent(folder)
+        (directory / "meta" / name.replace("__", ".")).write_text(text)
+    return RoleContent(directory)
 
 
 @pytest.mark.parametrize("name", ["argument_specs__yml", "argument_specs__yaml", "main__yml"])
-def test_the_options_of_the_main_entry_point_are_declared(tmp_path: Path, name: str) -> None:
+def test_options_of_the_main_entry_point_are_declared(tmp_path: Path, name: str) -> None:
     assert declared_variables(role(tmp_path / "thing", **{name: SPECS})) == {"size", "pod_count"}
 
 
-def test_the_file_of_the_specs_comes_before_the_metadata(tmp_path: Path) -> None:
+def test_argument_specs_file_takes_precedence_over_metadata(tmp_path: Path) -> None:
     metadata = "argument_specs: {main: {options: {old: {}}}}\n"
     assert "old" not in declared_variables(role(tmp_path / "thing", main__yml=metadata, argument_specs__yml=SPECS))
 
 
-def test_a_role_without_options_takes_nothing(tmp_path: Path) -> None:
+def test_role_without_options_declares_nothing(tmp_path: Path) -> None:
     assert declared_variables(role(tmp_path / "thing", argument_specs__yml="argument_specs: {main: {}}")) == frozenset()
 
 
@@ -127,29 +109,26 @@ def test_a_role_without_options_takes_nothing(tmp_path: Path) -> None:
         ("argument_specs: [\n", "argument_specs.yml: invalid YAML"),
     ],
 )
-def test_specs_that_declare_nothing_are_an_error_that_says_where(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_specs_are_an_error_with_the_file(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         declared_variables(role(tmp_path / "thing", argument_specs__yml=text))
 
 
-def test_a_playbook_declares_nothing(tmp_path: Path) -> None:
+def test_playbook_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"found the playbook .*site.yml"):
         declared_variables(PlaybookContent(tmp_path / "site.yml"))
 
 
-def test_a_finalizer_of_its_own_has_its_own_variables(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("finalizer", "declared"), [("role: end", frozenset({"backup"})), ("vars: {state: absent}", OPTIONS)]
+)
+def test_finalizer_declares_the_variables_of_its_own_role_or_the_main_one(
+    tmp_path: Path, finalizer: str, declared: frozenset[str]
+) -> None:
     role(tmp_path / "roles" / "thing", argument_specs__yml=SPECS)
     role(tmp_path / "roles" / "end", argument_specs__yml="argument_specs: {main: {options: {backup: {}}}}\n")
     file = tmp_path / "watches.yaml"
-    file.write_text(WATCH.replace("FINALIZER", "{name: test.rolecall.dev/end, role: end}"))
+    file.write_text(WATCH.replace("FINALIZER", f"{{name: test.rolecall.dev/end, {finalizer}}}"))
     [watch] = load_watches(file, {}, tmp_path)
-    assert watch.declared_for(finalizing=False) == frozenset({"size", "pod_count"})
-    assert watch.declared_for(finalizing=True) == frozenset({"backup"})
-
-
-def test_a_finalizer_without_a_role_has_those_of_the_main_role(tmp_path: Path) -> None:
-    role(tmp_path / "roles" / "thing", argument_specs__yml=SPECS)
-    file = tmp_path / "watches.yaml"
-    file.write_text(WATCH.replace("FINALIZER", "{name: test.rolecall.dev/end, vars: {state: absent}}"))
-    [watch] = load_watches(file, {}, tmp_path)
-    assert watch.declared_for(finalizing=True) == frozenset({"size", "pod_count"})
+    assert watch.declared_for(finalizing=False) == OPTIONS
+    assert watch.declared_for(finalizing=True) == declared

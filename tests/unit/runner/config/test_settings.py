@@ -13,16 +13,16 @@ from rolecall.runner.config.settings import (
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(1, 1), (2, 2), (4, 4), (128, 4)])
-def test_there_are_as_many_workers_as_cpus_up_to_four(cpus: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_the_cpus_up_to_four(cpus: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cpus)))
     assert default_workers() == workers == Settings().workers
 
 
-def test_an_operator_stops_before_kubernetes_loses_its_patience() -> None:
+def test_grace_period_is_below_kubernetes_default() -> None:
     assert Settings().grace_seconds < 30
 
 
-def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() -> None:
+def test_ansible_operator_has_ports_paths_and_times_of_the_go_runner() -> None:
     settings = ansible_operator_settings()
     assert (settings.proxy_port, settings.user_metrics_port) == (8888, 5050)
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":6789", ":8443")
@@ -34,7 +34,7 @@ def test_under_the_go_runners_name_ports_paths_and_times_are_the_go_runners() ->
     assert (settings.allow_broken_conditionals, Settings().allow_broken_conditionals) == (True, False)
 
 
-def test_otherwise_no_port_is_fixed_and_nothing_is_served_unasked() -> None:
+def test_rolecall_has_no_fixed_port_and_serves_nothing_by_default() -> None:
     settings = Settings()
     assert (settings.proxy_port, settings.user_metrics_port) == (0, 0)
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == ("0", "0")
@@ -45,7 +45,7 @@ def test_otherwise_no_port_is_fixed_and_nothing_is_served_unasked() -> None:
     ("given", "workers", "limit"),
     [(0, [], 4), (0, [1, 1], 4), (0, [2, 10, 3], 10), (3, [10], 3), (50, [1], 50)],
 )
-def test_runs_of_all_kinds_are_bounded_by_what_was_said_or_by_the_processors(
+def test_concurrent_runs_are_bounded_by_the_flag_or_the_cpus(
     given: int, workers: list[int], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})

@@ -1,4 +1,4 @@
-"""What is declared of the keys of ``watches.yaml`` is what the reader of the file does."""
+"""The reader of ``watches.yaml`` matches the declarations of the keys."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,25 +33,25 @@ ONE_OF = (keys.OWNER, keys.LABELS, keys.NAME)
 """A trigger has exactly one of these."""
 
 
-def sample(key: Key[Any], *left_out: str) -> Any:
-    """Return a value for a key, without what is left out below it."""
+def sample(key: Key[Any], *omitted: str) -> Any:
+    """Return a value for a key, without the omitted keys below it."""
     if key in VALUES:
         return VALUES[key]
     if not key.keys:
         return SAMPLES[key.type.name]
     if key is keys.TRIGGERS:
         common = [below for below in key.keys if below not in ONE_OF]
-        return [mapping((*common, tie), *left_out) for tie in ONE_OF]
-    below = mapping(key.keys, *left_out)
+        return [mapping((*common, reference), *omitted) for reference in ONE_OF]
+    below = mapping(key.keys, *omitted)
     return [below] if key.type is LIST else below
 
 
-def mapping(declared: tuple[Key[Any], ...], *left_out: str) -> dict[str, Any]:
-    """Return a mapping with a value for each key but those left out, which are paths such as ``finalizer.name``."""
+def mapping(declared: tuple[Key[Any], ...], *omitted: str) -> dict[str, Any]:
+    """Return a mapping with a value for each key except the omitted paths, such as ``finalizer.name``."""
     found = {}
     for key in declared:
-        below = [path.removeprefix(f"{key.name}.") for path in left_out if path.startswith(f"{key.name}.")]
-        if key.name not in left_out:
+        below = [path.removeprefix(f"{key.name}.") for path in omitted if path.startswith(f"{key.name}.")]
+        if key.name not in omitted:
             found[key.name] = sample(key, *below)
     return found
 
@@ -64,7 +64,7 @@ def paths(declared: tuple[Key[Any], ...], prefix: str = "") -> Iterator[tuple[st
 
 
 ALONE = [(path, key) for path, key in paths(keys.ENTRY) if key not in (*ONE_OF, keys.VALUES)]
-"""The keys that are required or not whatever stands beside them."""
+"""The keys that are required or not regardless of others."""
 
 
 @pytest.fixture
@@ -75,10 +75,10 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(directory: Path, *left_out: str) -> ParsedWatches:
-    """Read a file with every key but those left out."""
+def read(directory: Path, *omitted: str) -> ParsedWatches:
+    """Read a file with every key except the omitted ones."""
     file = directory / "watches.yaml"
-    file.write_text(yaml.safe_dump([mapping(keys.ENTRY, *left_out)]))
+    file.write_text(yaml.safe_dump([mapping(keys.ENTRY, *omitted)]))
     return parse_watches(file, {}, directory)
 
 
@@ -89,31 +89,29 @@ def test_every_declared_key_is_read(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "key"), [pytest.param(path, key, id=path) for path, key in ALONE])
-def test_a_key_is_required_exactly_if_it_is_declared_so(path: str, key: Key[Any], directory: Path) -> None:
-    mistakes = read(directory, path).errors
-    assert bool(mistakes) == key.is_required, [str(error) for error in mistakes]
+def test_key_is_required_if_and_only_if_declared_so(path: str, key: Key[Any], directory: Path) -> None:
+    errors = read(directory, path).errors
+    assert bool(errors) == key.is_required, [str(error) for error in errors]
 
 
-def test_every_key_says_what_it_means() -> None:
+def test_every_key_has_a_help_text() -> None:
     assert [path for path, key in paths(keys.ENTRY) if not key.help] == []
 
 
-@pytest.mark.parametrize(("value", "text"), [(1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("x", "x")])
-def test_a_scalar_becomes_a_text(value: object, text: str) -> None:
-    assert TEXT.read(value) == text
-
-
-@pytest.mark.parametrize("text", ["y", "Yes", "TRUE", "on"])
-def test_a_quoted_boolean_is_one_in_every_spelling_of_yaml(text: str) -> None:
-    assert BOOLEAN.read(text) is True
-
-
-def test_a_mapping_keeps_the_spelling_of_its_keys_and_makes_them_texts() -> None:
-    assert MAPPING.read({"Key": 1, 2: "b"}) == {"Key": 1, "2": "b"}
-
-
-def test_a_duration_is_in_seconds() -> None:
-    assert DURATION.read("1m30s") == 90
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        *(
+            (TEXT, value, text)
+            for value, text in ((1, "1"), (1.5, "1.5"), (True, "true"), (False, "false"), ("x", "x"))
+        ),
+        *((BOOLEAN, text, True) for text in ("y", "Yes", "TRUE", "on")),
+        (MAPPING, {"Key": 1, 2: "b"}, {"Key": 1, "2": "b"}),
+        (DURATION, "1m30s", 90),
+    ],
+)
+def test_value_is_converted(type_: Type[Any], value: object, expected: object) -> None:
+    assert type_.read(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_a_duration_is_in_seconds() -> None:
         (LIST, {}, "expected a list, found a mapping"),
     ],
 )
-def test_a_value_of_another_type_is_shown(wanted: Type[Any], value: object, message: str) -> None:
+def test_value_of_another_type_is_an_error_that_shows_it(wanted: Type[Any], value: object, message: str) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the text is compared below
         wanted.read(value)
     assert str(raised.value) == message

@@ -8,7 +8,6 @@ from rolecall.runner.config.watch_keys import DURATION, INTEGER, LIST, MAPPING, 
 from rolecall.runner.config.yaml_reader import (
     LocatedMapping,
     MappingReader,
-    duplicate_keys,
     expand_variables,
     first_document,
 )
@@ -29,25 +28,21 @@ def fields(*keys: Key[Any], **values: Any) -> MappingReader:
     return MappingReader(values, keys, "watches.yaml: entry 1")
 
 
-def test_names_match_in_any_case() -> None:
-    assert fields(PERIOD, ReconcilePERIOD="5s").read(PERIOD) == 5
-
-
-def test_an_error_names_the_place_and_the_whole_key() -> None:
+def test_error_has_the_place_and_the_whole_key() -> None:
     nested = next(fields(SECTIONS, list=[{"a": {}}]).entries(SECTIONS)).nested(SECTION)
     assert nested is not None
     assert str(nested.error("b", "no")) == "watches.yaml: entry 1, key list[0].a.b: no"
 
 
 @pytest.mark.parametrize("values", [{}, {"a": None, "list": None}])
-def test_what_is_absent_or_null_has_its_default(values: dict[str, Any]) -> None:
+def test_absent_or_null_value_has_the_default(values: dict[str, Any]) -> None:
     wanted = key(TEXT, "default")
     assert fields(wanted, **values).read(wanted) == "default"
     assert fields(SECTION, **values).nested(SECTION) is None
     assert list(fields(SECTIONS, **values).entries(SECTIONS)) == []
 
 
-def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
+def test_invalid_value_is_an_error_and_has_the_default() -> None:
     wanted = key(INTEGER, 7)
     read = fields(wanted, a="many")
     assert read.read(wanted) == 7
@@ -56,7 +51,7 @@ def test_what_is_wrong_is_told_of_and_has_its_default() -> None:
     ]
 
 
-def test_an_entry_that_is_nothing_is_shown_as_nothing() -> None:
+def test_empty_entry_is_shown_as_nothing() -> None:
     read = fields(SECTIONS, list=[None])
     assert list(read.entries(SECTIONS)) == []
     assert [str(error) for error in read.errors] == [
@@ -64,12 +59,12 @@ def test_an_entry_that_is_nothing_is_shown_as_nothing() -> None:
     ]
 
 
-def test_a_key_that_is_not_declared_cannot_be_read() -> None:
+def test_undeclared_key_cannot_be_read() -> None:
     with pytest.raises(LookupError, match=r"^reconcilePeriod is read and not declared$"):
         fields(SECTION, reconcilePeriod="5s").read(PERIOD)
 
 
-def test_a_declared_key_that_nobody_reads_is_unknown() -> None:
+def test_declared_key_that_is_never_read_is_unknown() -> None:
     read = fields(SECTION, PERIOD, a={"b": "x"}, reconcilePeriod="5s")
     read.nested(SECTION)
     assert [each.key for each in read.unknown_keys()] == ["reconcilePeriod", "a.b"]
@@ -112,25 +107,25 @@ def test_values_are_those_of_the_go_runners_parser(text: str, value: Any) -> Non
 
 
 @pytest.mark.parametrize("number", [9007199254740993, -9223372036854775808])
-def test_large_whole_numbers_keep_every_digit(number: int) -> None:
+def test_large_integers_keep_each_digit(number: int) -> None:
     assert first_document(str(number)) == number
 
 
-def test_a_float_without_a_fraction_is_written_as_a_whole_number() -> None:
+def test_float_without_a_fraction_is_an_integer() -> None:
     assert json.dumps(first_document("[3.0, 1e21, 2.5]")) == "[3, 1e+21, 2.5]"
 
 
 @pytest.mark.parametrize("key", ["on", "y", "no", "x", "yes"])
-def test_a_key_is_the_text_that_is_written(key: str) -> None:
+def test_key_is_the_written_text(key: str) -> None:
     assert first_document(f"{key}: 1") == {key: 1}
 
 
 @pytest.mark.parametrize(("key", "text"), [("1", "1"), ("0x10", "16"), ("1.5", "1.5"), ("~", "~")])
-def test_a_key_that_is_a_number_becomes_a_text(key: str, text: str) -> None:
+def test_number_as_a_key_becomes_a_string(key: str, text: str) -> None:
     assert first_document(f"{{{key}: 1}}") == {text: 1}
 
 
-def test_a_key_that_is_no_text_is_an_error() -> None:
+def test_key_other_than_a_string_is_an_error() -> None:
     with pytest.raises(yaml.YAMLError, match="the key of a mapping must be a string"):
         first_document("{[a]: 1}")
 
@@ -140,17 +135,6 @@ def test_mappings_know_their_lines() -> None:
     assert isinstance(found, LocatedMapping)
     assert (found.line, found.lines) == (2, {"a": 2, "b": 3})
     assert found["b"].lines == {"c": 4}
-
-
-def test_keys_that_are_there_twice_are_found_at_every_depth() -> None:
-    text = "a: 1\nb: [{c: 1}, {c: 1, c: 2}]\na: 2\n"
-    assert list(duplicate_keys(first_document(text))) == [("a", 1, 3), ("b[1].c", 2, 2)]
-
-
-def test_merged_keys_are_no_duplicates() -> None:
-    found = first_document("base: &base {a: 1, b: 2}\nmore: {<<: *base, b: 3}\n")
-    assert found["more"] == {"a": 1, "b": 3}
-    assert list(duplicate_keys(found)) == []
 
 
 def test_anchors_refer_to_the_same_value() -> None:
@@ -188,5 +172,5 @@ def test_references_expand_as_in_the_go_runner(text: str, expanded: str) -> None
     assert expand_variables(text, ENVIRONMENT) == expanded
 
 
-def test_a_value_is_not_expanded_again() -> None:
+def test_expanded_value_is_not_expanded_again() -> None:
     assert expand_variables("$A", {"A": "$B", "B": "no"}) == "$B"
