@@ -371,19 +371,6 @@ async def test_request_that_becomes_urgent_while_it_waits_goes_first() -> None:
         assert await kinds.turns(3) == [("b", "three"), ("a", "two"), ("a", "one")]
 
 
-async def test_changed_object_goes_first_in_the_initial_reconcile() -> None:
-    kinds = Kinds({"a": 2}, limit=4)
-    for number in range(300):
-        kinds.add("a", f"{number:03}", LOW)
-    async with dispatching(kinds.dispatcher):
-        assert await kinds.turns(10) == [("a", f"{number:03}") for number in range(2, 22)]
-        kinds.add("a", "299", HIGH)
-        kinds.add("a", "new", HIGH)
-        assert await kinds.turns(1) == [("a", "299"), ("a", "new")]
-        rest = await kinds.turns(140)
-        assert rest == [("a", f"{number:03}") for number in range(22, 299)]
-
-
 async def test_stopped_dispatcher_lets_reconciles_end_and_starts_none() -> None:
     kinds = Kinds({"a": 2, "b": 1}, limit=2)
     async with dispatching(kinds.dispatcher) as task:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, UnknownKindError, UnreachableError
+from rolecall.kube.errors import ApiError, ForbiddenError, GoneError, KubeError, UnknownKindError, UnreachableError
 from rolecall.kube.jsonpath import FieldPath
 from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.controller.informer import Informer
@@ -201,20 +201,39 @@ async def test_unreachable_api_server_is_used_within_two_seconds_of_its_return(s
         assert logs[-1]["event"] == "Watching this kind again"
 
 
-async def test_missing_kind_is_awaited_with_one_warning(server: FakeServer) -> None:
-    server.failure = UnknownKindError(WIDGET)
+DENIED = "Not permitted to watch this kind; its changes will not trigger reconciles"
+FAILED = "Failed to list or watch; retrying"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "longest_delay"),
+    [
+        (UnknownKindError(WIDGET), "Kind is not installed; waiting for it", 3),
+        (ForbiddenError(403, "Forbidden", "no"), DENIED, 30),
+        (ApiError(401, "Unauthorized", "no"), DENIED, 30),
+        (ApiError(405, "MethodNotAllowed", "no"), DENIED, 30),
+        (ApiError(429, "TooManyRequests", "later"), FAILED, 10),
+        (ApiError(500, "InternalError", "conversion webhook failed"), FAILED, 10),
+    ],
+)
+@pytest.mark.parametrize("in_discovery", [True, False])
+async def test_kind_that_cannot_be_listed_is_one_warning_and_retried(
+    server: FakeServer, error: KubeError, message: str, longest_delay: float, *, in_discovery: bool
+) -> None:
+    (server.undiscoverable_kinds if in_discovery else server.broken_kinds)[WIDGET] = error
     with capture_logs() as logs:
         async with running(World(server)) as world:
+            await world.pass_seconds(120, step=0.5)
             await world.informer.settled()
-            await world.pass_seconds(30)
-            assert not world.informer.has_synced
-            server.failure = None
+            assert (world.informer.has_synced, world.informer.blocked_reason) == (False, message)
+            server.undiscoverable_kinds.clear()
+            server.broken_kinds.clear()
             server.put("web")
-            await world.pass_seconds(4)
+            await world.pass_seconds(longest_delay + 1, step=0.5)
             assert world.reported == ["Widget default/web added"]
             assert world.informer.has_synced
-    assert warnings_of(logs) == ["Kind is not installed; waiting for it"]
-    assert "example.com/v1, Kind=Widget" in str(logs[0]["reason"])
+    assert warnings_of(logs) == [message]
+    assert str(error) == logs[0]["reason"]
 
 
 async def test_kind_that_is_installed_again_is_listed_again(server: FakeServer) -> None:
@@ -229,20 +248,6 @@ async def test_kind_that_is_installed_again_is_listed_again(server: FakeServer) 
         assert world.reported == ["Widget default/web added", "Widget default/web deleted"]
 
 
-async def test_missing_permission_is_one_warning_and_retried(server: FakeServer) -> None:
-    server.failure = None
-    server.forbidden_namespaces[None] = ForbiddenError(403, "Forbidden", "no")
-    with capture_logs() as logs:
-        async with running(World(server)) as world:
-            await world.informer.settled()
-            await world.pass_seconds(120, step=0.5)
-            assert not world.informer.has_synced
-            server.forbidden_namespaces.clear()
-            await world.pass_seconds(30, step=0.5)
-            assert world.informer.has_synced
-    assert warnings_of(logs) == ["Not permitted to watch this kind; its changes will not trigger reconciles"]
-
-
 async def test_starting_server_that_denies_requests_is_retried_soon(server: FakeServer) -> None:
     async with running(World(server)) as world:
         server.failure = ForbiddenError(403, "Forbidden", "roles are not read yet")
@@ -252,16 +257,6 @@ async def test_starting_server_that_denies_requests_is_retried_soon(server: Fake
         server.put("web")
         await world.pass_seconds(2)
         assert world.reported == ["Widget default/web added"]
-
-
-@pytest.mark.parametrize("status", [401, 405, 429, 500])
-async def test_other_errors_are_retried(server: FakeServer, status: int) -> None:
-    server.failure = ApiError(status, "Reason", "message")
-    async with running(World(server)) as world:
-        await world.pass_seconds(3)
-        server.failure = None
-        await world.pass_seconds(10)
-        assert world.informer.has_synced
 
 
 async def test_watch_that_ends_immediately_is_reopened_after_a_pause(server: FakeServer) -> None:

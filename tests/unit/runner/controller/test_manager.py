@@ -208,19 +208,15 @@ async def test_stopping_leader_that_loses_its_lease_cancels_running_reconciles_i
     assert operator.log[1] == "cancel default/web, 1 streams"
 
 
-async def test_stop_cancels_running_reconciles_while_informers_still_watch(operator: Operator) -> None:
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_stop_or_cancellation_cancels_reconciles_while_informers_watch(
+    operator: Operator, *, is_cancelled: bool
+) -> None:
     operator.gate.clear()
     async with running(operator) as task:
-        operator.manager.stop()
-        await asyncio.wait_for(task, 60)
-    assert operator.log == ["start default/web", "cancel default/web, 1 streams"]
-    assert operator.server.streams == 0
-
-
-async def test_cancelled_run_stops_everything(operator: Operator) -> None:
-    operator.gate.clear()
-    async with running(operator):
-        pass
+        if not is_cancelled:
+            operator.manager.stop()
+            await asyncio.wait_for(task, 60)
     assert operator.log == ["start default/web", "cancel default/web, 1 streams"]
     assert operator.server.streams == 0
 

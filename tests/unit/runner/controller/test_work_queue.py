@@ -45,12 +45,6 @@ def queue(clock: ManualClock) -> WorkQueue[str]:
     return WorkQueue(clock, Backoff(1, 300))
 
 
-async def test_requests_are_taken_in_the_order_of_their_adds(queue: WorkQueue[str]) -> None:
-    for request in "cab":
-        queue.add(request, CAUSE)
-    assert [queue.take()[0] for _ in range(3)] == ["c", "a", "b"]
-
-
 async def test_request_added_twice_is_taken_once_with_both_causes(queue: WorkQueue[str]) -> None:
     queue.add("a", OWN)
     queue.add("a", FOREIGN)
@@ -149,25 +143,6 @@ async def test_earliest_of_two_times_replaces_the_other(
     queue.done("a")
     clock.advance(60)
     assert take(queue) is None
-
-
-async def test_taking_a_request_cancels_its_timer(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add_after("a", 10, CAUSE)
-    queue.add("a", FOREIGN)
-    assert take(queue) == ("a", (FOREIGN,))
-    queue.done("a")
-    clock.advance(20)
-    assert take(queue) is None
-    assert clock.handles == 0
-
-
-async def test_timer_started_while_processing_survives_done(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add("a", CAUSE)
-    take(queue)
-    queue.add_after("a", 5, FOREIGN)
-    queue.done("a")
-    clock.advance(5)
-    assert take(queue) == ("a", (FOREIGN,))
 
 
 async def test_failures_double_the_delay_up_to_the_maximum(queue: WorkQueue[str]) -> None:
@@ -299,12 +274,6 @@ async def test_subscriber_is_called_for_each_due_request(queue: WorkQueue[str], 
     assert heard == [1, 2, 2]
 
 
-async def test_most_urgent_request_is_taken_first(queue: WorkQueue[str]) -> None:
-    for request, cause in (("low", LOW), ("medium", CAUSE), ("high", HIGH), ("higher", HIGH)):
-        queue.add(request, cause)
-    assert [queue.take()[0] for _ in range(4)] == ["high", "higher", "medium", "low"]
-
-
 async def test_raised_request_moves_to_the_end_of_its_new_priority_with_its_causes(
     queue: WorkQueue[str],
 ) -> None:
@@ -314,28 +283,12 @@ async def test_raised_request_moves_to_the_end_of_its_new_priority_with_its_caus
     assert [queue.take() for _ in range(3)] == [("urgent", (HIGH,)), ("second", (LOW, HIGH)), ("first", (LOW,))]
 
 
-async def test_less_urgent_cause_does_not_move_a_request(queue: WorkQueue[str]) -> None:
-    queue.add("first", HIGH)
-    queue.add("second", HIGH)
-    queue.add("first", LOW)
-    assert [queue.take() for _ in range(2)] == [("first", (HIGH, LOW)), ("second", (HIGH,))]
-
-
 async def test_ninth_cause_still_raises_the_priority(queue: WorkQueue[str]) -> None:
     queue.add("other", CAUSE)
     for number in range(8):
         queue.add("a", Cause(f"cause {number}", priority=Priority.LOW))
     queue.add("a", HIGH)
     assert queue.take()[0] == "a"
-
-
-async def test_lower_never_raises_a_request(queue: WorkQueue[str]) -> None:
-    queue.add("a", HIGH)
-    queue.add("b", LOW)
-    queue.lower("a", Priority.LOW)
-    queue.lower("b", Priority.HIGH)
-    queue.lower("unknown", Priority.LOW)
-    assert [queue.take() for _ in range(2)] == [("b", (LOW,)), ("a", (HIGH,))]
 
 
 async def test_causes_during_processing_count_with_their_highest_priority(queue: WorkQueue[str]) -> None:
@@ -369,24 +322,6 @@ async def test_priority_of_a_forgotten_cause_counts(queue: WorkQueue[str]) -> No
     queue.done("a", lambda _: False)
     assert [queue.take()[0] for _ in range(2)] == ["b", "a"]
     assert queue.head is None
-
-
-async def test_earliest_timer_determines_the_priority(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add_after("a", 5, LOW)
-    queue.add_after("a", 9, HIGH)
-    queue.add_after("b", 9, LOW)
-    queue.add_after("b", 5, HIGH)
-    clock.advance(9)
-    assert [queue.take() for _ in range(2)] == [("b", (HIGH,)), ("a", (LOW,))]
-    assert queue.waiting == 0
-
-
-async def test_timer_raises_the_priority_of_a_queued_request(queue: WorkQueue[str], clock: ManualClock) -> None:
-    queue.add("other", CAUSE)
-    queue.add("a", LOW)
-    queue.add_after("a", 5, HIGH)
-    clock.advance(5)
-    assert queue.take() == ("a", (LOW, HIGH))
 
 
 async def test_head_has_the_highest_priority_and_the_time_of_its_first_request(
