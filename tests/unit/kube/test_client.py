@@ -1,15 +1,20 @@
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
-from rolecall.kube.client import ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT, UNREAD, Client, SelectedReads, Selection
+from rolecall.kube import connection
+from rolecall.kube.client import (
+    ACCEPT_PARTIAL_LIST,
+    ACCEPT_PARTIAL_OBJECT,
+    UNREAD,
+    Client,
+    SelectedReads,
+    Selection,
+    is_partial,
+)
 from rolecall.kube.connection import Request
 from rolecall.kube.errors import (
     ConflictError,
@@ -18,105 +23,32 @@ from rolecall.kube.errors import (
     NotFoundError,
     ResponseTimeoutError,
     UnreachableError,
+    UnreadableError,
 )
-from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.kube.references import GVK, RawObject
+from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, event, streaming, watched, write_kubeconfig
 
-WIDGET = GVK("example.com", "v1", "Widget")
-KEY = ObjectKey("default", "one")
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
-DISCOVERY = {
-    "/api/v1": [{"name": "secrets", "kind": "Secret", "namespaced": True}],
-    "/apis/example.com/v1": [
-        {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["get", "list", "watch"]},
-        {"name": "widgets/status", "kind": "Widget", "namespaced": True, "verbs": ["get"]},
-    ],
-}
-ONE: RawObject = {
-    "apiVersion": "example.com/v1",
-    "kind": "Widget",
-    "metadata": {"namespace": "default", "name": "one"},
-}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+SECRET = GVK("", "v1", "Secret")
+METADATA = {"name": "login", "namespace": "ns", "resourceVersion": "7"}
+PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": METADATA}
+SECRETS = "/api/v1/namespaces/ns/secrets"
+LEVELS = 100_000
+DEEP = '{"a":' * LEVELS + "1" + "}" * LEVELS
 
 
-class ApiServer:
-    """Answers discovery; everything else is what ``answer`` says. Remembers method, path with query, and body."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.answer: Handler = self.give(ONE)
-
-    def give(self, body: object, status: int = 200) -> Handler:
-        """Return a handler that answers with JSON, or with text as it is."""
-
-        async def handler(_request: web.Request) -> web.StreamResponse:
-            text = body if isinstance(body, str) else json.dumps(body)
-            return web.Response(status=status, text=text)
-
-        return handler
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
-        if request.path in DISCOVERY:
-            return web.json_response({"resources": DISCOVERY[request.path]})
-        text = await request.text()
-        self.requests.append((request.method, request.path_qs, json.loads(text) if text else None))
-        self.headers.append(dict(request.headers))
-        return await self.answer(request)
-
-
-@pytest.fixture
-async def api_server() -> ApiServer:
-    return ApiServer()
-
-
-@pytest.fixture
-async def client(api_server: ApiServer) -> AsyncIterator[Client]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", api_server.handle)
-    async with TestServer(application) as server:
-        configuration = Configuration(host=str(server.make_url("/")))
-        configuration.api_key["BearerToken"] = "Bearer s3cret"
-        async with Client(configuration) as client:
-            yield client
-
-
-def streaming(*lines: bytes) -> Handler:
-    """Return a handler that streams these parts and ends."""
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for line in lines:
-            await response.write(line)
-        return response
-
-    return handler
-
-
-async def watched(client: Client) -> list[tuple[str, RawObject]]:
-    """Return all events of a watch."""
-    return [event async for event in client.watch(WIDGET, "default", "7", 30.0)]
-
-
-def event(kind: str, obj: object) -> bytes:
-    """Return one line of a watch."""
-    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
-
-
-async def test_an_object_is_read_with_the_operators_credentials(client: Client, api_server: ApiServer) -> None:
+async def test_object_is_read_with_credentials_of_operator(client: Client, api_server: ApiServer) -> None:
     assert await client.get(WIDGET, KEY) == ONE
     assert api_server.requests == [("GET", f"{WIDGETS}/one", None)]
     assert api_server.headers[0]["Authorization"] == "Bearer s3cret"
 
 
-async def test_answers_are_asked_for_uncompressed(client: Client, api_server: ApiServer) -> None:
+async def test_uncompressed_responses_are_requested(client: Client, api_server: ApiServer) -> None:
     await client.get(WIDGET, KEY)
     assert api_server.headers[0]["Accept-Encoding"] == "identity"
 
 
-async def test_each_verb_goes_to_its_path_with_its_body(client: Client, api_server: ApiServer) -> None:
+async def test_each_verb_is_sent_to_its_path_with_its_body(client: Client, api_server: ApiServer) -> None:
     await client.create(ONE)
     await client.replace(ONE)
     await client.replace(ONE, "status")
@@ -135,7 +67,7 @@ async def test_each_verb_goes_to_its_path_with_its_body(client: Client, api_serv
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotFoundError), (409, ConflictError), (410, GoneError), (500, KubeError)]
 )
-async def test_an_answer_that_is_no_success_is_its_error(
+async def test_error_status_raises_its_error(
     client: Client, api_server: ApiServer, status: int, kind: type[KubeError]
 ) -> None:
     api_server.answer = api_server.give({"kind": "Status", "reason": "Why", "message": "because"}, status)
@@ -143,22 +75,20 @@ async def test_an_answer_that_is_no_success_is_its_error(
         await client.get(WIDGET, KEY)
 
 
-async def test_an_error_page_of_something_in_between_is_its_text(client: Client, api_server: ApiServer) -> None:
+async def test_error_page_of_intermediary_is_in_message(client: Client, api_server: ApiServer) -> None:
     api_server.answer = api_server.give("<html>Bad Gateway</html>", 502)
     with pytest.raises(KubeError, match="502 : <html>Bad Gateway</html>"):
         await client.get(WIDGET, KEY)
 
 
 @pytest.mark.parametrize("body", ["[]", "<html>Log in first</html>", "", '{"half":'])
-async def test_a_success_that_is_no_object_is_an_error_of_ours(
-    client: Client, api_server: ApiServer, body: str
-) -> None:
+async def test_response_other_than_object_is_error(client: Client, api_server: ApiServer, body: str) -> None:
     api_server.answer = api_server.give(body)
     with pytest.raises(KubeError, match=f"GET {WIDGETS}/one: expected an object"):
         await client.get(WIDGET, KEY)
 
 
-async def test_a_server_that_is_away_is_unreachable(unused_tcp_port: int) -> None:
+async def test_unavailable_server_is_unreachable(unused_tcp_port: int) -> None:
     async with Client(Configuration(host=f"http://127.0.0.1:{unused_tcp_port}")) as client:
         with pytest.raises(UnreachableError, match=r"GET /apis/example.com/v1 got no response"):
             await client.get(WIDGET, KEY)
@@ -171,24 +101,24 @@ async def cannot_be_sent(client: Client, body: object = None) -> None:
     assert not isinstance(error.value, UnreachableError), "a retry would wait for ever"
 
 
-async def test_a_header_of_two_lines_is_no_matter_of_the_network(client: Client) -> None:
+async def test_header_with_line_break_is_not_network_error(client: Client) -> None:
     client._credentials._token = "Bearer one\r\nX-Other: two"  # noqa: S105 - opens nothing
     await cannot_be_sent(client)
 
 
-async def test_a_url_that_is_none_is_no_matter_of_the_network() -> None:
+async def test_invalid_url_is_not_network_error() -> None:
     async with Client(Configuration(host="http://127.0.0.1:port")) as client:
         await cannot_be_sent(client)
 
 
-async def test_a_body_that_is_nested_too_deeply_is_no_matter_of_the_network(client: Client) -> None:
+async def test_deeply_nested_body_is_not_network_error(client: Client) -> None:
     body: object = {}
     for _ in range(100_000):
         body = [body]
     await cannot_be_sent(client, body)
 
 
-async def test_a_connection_that_breaks_in_the_answer_is_unreachable(client: Client, api_server: ApiServer) -> None:
+async def test_interrupted_response_is_unreachable(client: Client, api_server: ApiServer) -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
@@ -202,7 +132,7 @@ async def test_a_connection_that_breaks_in_the_answer_is_unreachable(client: Cli
         await client.get(WIDGET, KEY)
 
 
-async def test_a_request_that_takes_too_long_is_unreachable(client: Client, api_server: ApiServer) -> None:
+async def test_late_response_is_timeout(client: Client, api_server: ApiServer) -> None:
     async def never(_request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
@@ -212,7 +142,7 @@ async def test_a_request_that_takes_too_long_is_unreachable(client: Client, api_
         await client._send_object(Request("GET", "/never", timeout_seconds=0.05))
 
 
-async def test_a_list_comes_in_pages_with_the_version_of_each(client: Client, api_server: ApiServer) -> None:
+async def test_list_has_pages_with_versions(client: Client, api_server: ApiServer) -> None:
     async def page(request: web.Request) -> web.StreamResponse:
         first = "continue" not in request.query
         token = "next/=" if first else ""
@@ -226,7 +156,7 @@ async def test_a_list_comes_in_pages_with_the_version_of_each(client: Client, ap
     ]
 
 
-async def test_an_empty_list_is_one_empty_page(client: Client, api_server: ApiServer) -> None:
+async def test_empty_list_is_one_empty_page(client: Client, api_server: ApiServer) -> None:
     api_server.answer = api_server.give({"items": None, "metadata": None})
     assert [found async for found in client.list_pages(WIDGET)] == [([], "")]
     assert api_server.requests[0][1] == "/apis/example.com/v1/widgets?limit=100"
@@ -244,7 +174,7 @@ class LongList:
         self._knows_pages = knows_pages
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """Answer with the next page."""
+        """Respond with the next page."""
         limit, start = int(request.query["limit"]), int(request.query.get("continue", "0"))
         self.asked.append(limit)
         end = start + limit if self._knows_pages else len(self.objects)
@@ -256,7 +186,7 @@ class LongList:
     "sizes",
     [[1_000_000] * 20, [100] * 1000 + [1_000_000] * 20, [20_000] * 500 + [100] * 2000, [3_000_000] * 5, [9_000_000]],
 )
-async def test_no_page_of_large_objects_is_large(client: Client, api_server: ApiServer, sizes: list[int]) -> None:
+async def test_page_of_large_objects_is_not_large(client: Client, api_server: ApiServer, sizes: list[int]) -> None:
     """Each object is in one page, and no page of several objects is above 8 MiB."""
     long_list = LongList(sizes)
     api_server.answer = long_list.page
@@ -265,21 +195,21 @@ async def test_no_page_of_large_objects_is_large(client: Client, api_server: Api
     assert all(len(page) == 1 or sum(len(obj["data"]) for obj in page) <= 8 << 20 for page in pages)
 
 
-async def test_small_objects_come_in_large_pages(client: Client, api_server: ApiServer) -> None:
+async def test_small_objects_are_in_large_pages(client: Client, api_server: ApiServer) -> None:
     long_list = LongList([1000] * 5000)
     api_server.answer = long_list.page
     _ = [page async for page, _ in client.list_pages(WIDGET, "default")]
     assert long_list.asked == [100] + [500] * 10
 
 
-async def test_a_server_without_pages_is_read_nevertheless(client: Client, api_server: ApiServer) -> None:
+async def test_list_of_server_without_pagination_is_read(client: Client, api_server: ApiServer) -> None:
     long_list = LongList([1_000_000] * 20, knows_pages=False)
     api_server.answer = long_list.page
     pages = [page async for page, _ in client.list_pages(WIDGET, "default")]
     assert pages == [long_list.objects]
 
 
-async def test_a_list_that_expires_between_pages_is_gone(client: Client, api_server: ApiServer) -> None:
+async def test_list_that_expires_between_pages_is_gone(client: Client, api_server: ApiServer) -> None:
     async def expire(request: web.Request) -> web.StreamResponse:
         if "continue" in request.query:
             return web.json_response({"reason": "Expired", "message": "too old"}, status=410)
@@ -290,7 +220,7 @@ async def test_a_list_that_expires_between_pages_is_gone(client: Client, api_ser
         _ = [page async for page in client.list_pages(WIDGET)]
 
 
-async def test_a_watch_gives_each_change_and_asks_for_bookmarks(client: Client, api_server: ApiServer) -> None:
+async def test_watch_yields_changes_and_requests_bookmarks(client: Client, api_server: ApiServer) -> None:
     api_server.answer = streaming(event("ADDED", ONE), event("BOOKMARK", {}))
     assert await watched(client) == [("ADDED", ONE), ("BOOKMARK", {})]
     assert api_server.requests[0][1] == (
@@ -298,7 +228,7 @@ async def test_a_watch_gives_each_change_and_asks_for_bookmarks(client: Client, 
     )
 
 
-async def test_a_large_object_comes_through_a_watch(client: Client, api_server: ApiServer) -> None:
+async def test_watch_yields_large_object(client: Client, api_server: ApiServer) -> None:
     large = ONE | {"data": "x" * 1_500_000}
     api_server.answer = streaming(event("ADDED", large))
     assert await watched(client) == [("ADDED", large)]
@@ -308,7 +238,7 @@ async def test_a_large_object_comes_through_a_watch(client: Client, api_server: 
     ("status", "kind"),
     [({"code": 410, "reason": "Expired"}, GoneError), ({"code": 500}, KubeError), ({}, KubeError), (None, KubeError)],
 )
-async def test_an_error_in_a_watch_is_raised_as_itself(
+async def test_error_event_is_raised(
     client: Client, api_server: ApiServer, status: object, kind: type[KubeError]
 ) -> None:
     api_server.answer = streaming(event("ADDED", ONE), event("ERROR", status))
@@ -317,90 +247,22 @@ async def test_an_error_in_a_watch_is_raised_as_itself(
 
 
 @pytest.mark.parametrize("line", [b'{"type": "ADDED", "obj\n', b"<html>\n", b"[]\n", b"{}\n", b"\n"])
-async def test_a_torn_line_of_a_watch_is_a_broken_connection(
-    client: Client, api_server: ApiServer, line: bytes
-) -> None:
+async def test_malformed_event_is_broken_watch(client: Client, api_server: ApiServer, line: bytes) -> None:
     api_server.answer = streaming(line)
     with pytest.raises(UnreachableError, match=r"the watch on example.com/v1, Kind=Widget broke"):
         await watched(client)
 
 
-async def test_a_watch_that_is_refused_is_its_error(client: Client, api_server: ApiServer) -> None:
+async def test_rejected_watch_raises_its_error(client: Client, api_server: ApiServer) -> None:
     api_server.answer = api_server.give({"reason": "Expired", "message": "too old"}, 410)
     with pytest.raises(GoneError):
         await watched(client)
 
 
-async def test_a_resource_is_found_by_kind_and_by_path(client: Client) -> None:
+async def test_resource_is_found_by_kind_and_path(client: Client) -> None:
     resource = await client.resource(WIDGET)
     assert resource.subresources == {"status"}
     assert await client.resource_for_path("example.com", "v1", "widgets") == resource
-
-
-def kubeconfig(server: str) -> str:
-    """Return the text of a kubeconfig file."""
-    return json.dumps(
-        {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-            "clusters": [{"name": "k", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {"token": "from-file"}}],
-        }
-    )
-
-
-async def test_a_kubeconfig_file_says_where_and_who(tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_text(kubeconfig("http://127.0.0.1:1/"))
-    async with await Client.connect(str(file)) as client:
-        assert client.base_url == "http://127.0.0.1:1"
-        assert await client.auth_headers() == {"authorization": "Bearer from-file"}
-
-
-async def test_the_environment_names_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "config").write_text(kubeconfig("http://127.0.0.1:2"))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    async with await Client.connect() as client:
-        assert client.base_url == "http://127.0.0.1:2"
-
-
-async def test_without_any_name_the_kubeconfig_lies_in_the_home_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".kube").mkdir()
-    (tmp_path / ".kube" / "config").write_text(kubeconfig("http://127.0.0.1:3"))
-    for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    async with await Client.connect() as client:
-        assert client.base_url == "http://127.0.0.1:3"
-
-
-@pytest.mark.parametrize(
-    "text", [None, "", "not: a config", "{", "[]", "users: 5", '{"clusters": [{}], "contexts": [{"name": 1}]}']
-)
-async def test_a_kubeconfig_that_cannot_be_used_is_an_error(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "config"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(KubeError, match="no usable configuration for the API server"):
-        await Client.connect(str(file))
-
-
-async def test_a_pod_without_its_account_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    with pytest.raises(KubeError, match="no usable configuration for the API server"):
-        await Client.connect()
-
-
-SECRET = GVK("", "v1", "Secret")
-METADATA = {"name": "login", "namespace": "ns", "resourceVersion": "7"}
-PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": METADATA}
-
-
-SECRETS = "/api/v1/namespaces/ns/secrets"
 
 
 async def test_a_selected_name_is_requested_with_a_field_selector(client: Client, api_server: ApiServer) -> None:
@@ -425,3 +287,151 @@ async def test_an_unreadable_selected_object_is_shown_by_its_version(client: Cli
     api_server.answer = streaming(event("ADDED", PARTIAL))
     events = [found async for found in SelectedReads(client, Selection()).watch(SECRET, None, "6", 1.0)]
     assert [(kind, obj["kind"], obj[UNREAD]) for kind, obj in events] == [("ADDED", "Secret", "7")]
+
+
+# One unreadable object must not hide the others of its kind
+
+
+def widget(name: str, version: int) -> str:
+    """Return the JSON of an object; one named deep cannot be parsed, and its managed fields neither."""
+    names = f'"namespace":"default","name":"{name}","resourceVersion":"{version}"'
+    if name != "deep":
+        return f'{{"metadata":{{{names}}},"spec":1}}'
+    return f'{{"metadata":{{{names},"managedFields":[{DEEP}]}},"spec":{DEEP}}}'
+
+
+def metadata_alone(text: str) -> str:
+    """Return an object as PartialObjectMetadata."""
+    return text.partition(',"spec":')[0] + "}"
+
+
+class Widgets:
+    """Serves lists in pages, and watches, of named objects; ``deep`` is one that cannot be parsed."""
+
+    def __init__(self, names: list[str], event_types: tuple[str, ...] = ()) -> None:
+        self.names = names
+        self.event_types = event_types or ("ADDED",) * len(names)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Respond to a list or a watch, with the metadata only if requested."""
+        is_partial_wanted = "as=PartialObjectMetadata" in request.headers["Accept"]
+        texts = [widget(name, number) for number, name in enumerate(self.names, 1)]
+        if is_partial_wanted:
+            texts = [metadata_alone(text) for text in texts]
+        if "watch" in request.query:
+            first = int(request.query["resourceVersion"])
+            events = zip(self.event_types[first:], texts[first:], strict=True)
+            return web.Response(text="".join(f'{{"type":"{each}","object":{text}}}\n' for each, text in events))
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        token = str(end) if end < len(texts) else ""
+        items = ",".join(texts[start:end])
+        return web.Response(text=f'{{"metadata":{{"resourceVersion":"9","continue":"{token}"}},"items":[{items}]}}')
+
+
+async def listed(client: Client) -> list[tuple[str, bool]]:
+    """Return the name of each object of a list, and whether it was read."""
+    pages = [items async for items, _ in client.list_pages(WIDGET, "default")]
+    return [(item["metadata"]["name"], not is_partial(item)) for items in pages for item in items]
+
+
+@pytest.mark.parametrize("position", [0, 1, 299, 999])
+async def test_list_has_all_objects_and_metadata_of_unreadable_one(
+    client: Client, api_server: ApiServer, position: int
+) -> None:
+    names = [f"w{number}" for number in range(1000)]
+    names[position] = "deep"
+    api_server.answer = Widgets(names).answer
+    assert await listed(client) == [(name, name != "deep") for name in names]
+    assert len(api_server.requests) < 50
+
+
+async def test_list_of_only_unreadable_objects_ends(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = Widgets(["deep"] * 5).answer
+    assert await listed(client) == [("deep", False)] * 5
+
+
+async def test_watch_continues_after_unreadable_object(client: Client, api_server: ApiServer) -> None:
+    names = [f"w{number}" for number in range(7)]  # the watch starts at version 7
+    api_server.answer = Widgets([*names, "before", "deep", "after"]).answer
+    found = [(event_type, obj["metadata"]["name"], is_partial(obj)) for event_type, obj in await watched(client)]
+    assert found == [("ADDED", "before", False), ("ADDED", "deep", True), ("ADDED", "after", False)]
+
+
+async def test_deletion_of_unreadable_object_is_deletion(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = Widgets(["w"] * 7 + ["deep", "after"], ("ADDED",) * 7 + ("DELETED", "ADDED")).answer
+    (event_type, obj), (_, after) = await watched(client)
+    assert (event_type, obj["kind"], obj["metadata"]["name"]) == ("DELETED", "Widget", "deep")
+    assert after["metadata"]["name"] == "after"
+
+
+async def test_watch_continues_after_line_beyond_limit(
+    client: Client, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINE_BYTES", 1000)
+    api_server.answer = Widgets(["w"] * 7 + ["deep", "after"]).answer
+    assert [is_partial(obj) for _, obj in await watched(client)] == [True, False]
+
+
+async def test_watch_yields_object_of_megabytes_of_escapes(client: Client, api_server: ApiServer) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text='{"type":"ADDED","object":{"data":"' + "\\u003c" * 1_500_000 + '"}}\n')
+
+    api_server.answer = answer
+    [(_, obj)] = await watched(client)
+    assert obj == {"data": "<" * 1_500_000}
+
+
+async def test_watch_with_unreadable_metadata_is_broken(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = api_server.give('{"type":"ADDED","object":' + DEEP + "}\n")
+    with pytest.raises(UnreachableError, match="nested more deeply than the JSON parser"):
+        await watched(client)
+
+
+async def test_stream_that_ends_within_line_is_broken(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = api_server.give('{"type":"ADDED","obj')
+    with pytest.raises(UnreachableError, match="ended within the line"):
+        await watched(client)
+
+
+async def test_unreadable_object_error_has_reason(client: Client, api_server: ApiServer) -> None:
+    api_server.answer = api_server.give(DEEP)
+    with pytest.raises(UnreadableError, match="one: the response is nested more deeply than the JSON parser of Python"):
+        await client.get(WIDGET, KEY)
+
+
+@pytest.mark.parametrize("source", ["file", "variable", "home"])
+async def test_kubeconfig_is_given_file_else_that_of_variable_else_of_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / ".kube"
+    directory.mkdir()
+    file = write_kubeconfig(directory, "http://127.0.0.1:1/", {"token": "from-file"})
+    if source == "variable":
+        monkeypatch.setenv("KUBECONFIG", file)
+        monkeypatch.setenv("HOME", "/nonexistent")
+    async with await Client.connect(file if source == "file" else None) as client:
+        assert client.base_url == "http://127.0.0.1:1"
+        assert await client.auth_headers() == {"authorization": "Bearer from-file"}
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "not: a config", "{", "[]", "users: 5", '{"clusters": [{}], "contexts": [{"name": 1}]}']
+)
+async def test_unusable_kubeconfig_is_error(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "config"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(KubeError, match="no usable configuration for the API server"):
+        await Client.connect(str(file))
+
+
+async def test_pod_without_service_account_is_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    with pytest.raises(KubeError, match="no usable configuration for the API server"):
+        await Client.connect()

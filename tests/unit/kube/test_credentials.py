@@ -8,15 +8,12 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from kubernetes.aio.config import incluster_config
 
 from rolecall.kube import credentials
@@ -25,12 +22,13 @@ from rolecall.kube.credentials import AFTER_REJECTION_SECONDS, CHECK_SECONDS, Cr
 from rolecall.kube.errors import ApiError, KubeError, UnreachableError
 from rolecall.runner.proxy.forward import send
 from rolecall.workbench.controlplane.certificates import CertificateAuthority
-from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer
+from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, replace_file, serving, write_kubeconfig
 
 PLUGIN = """#!/bin/sh
 echo asked >>{asked}
 exec cat {answer}
 """
+SERVER = "http://127.0.0.1:1"
 Text = dict[str, object]
 
 
@@ -46,39 +44,6 @@ class Guarded(ApiServer):
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"kind": "Status", "reason": "Unauthorized"}, status=401)
         return await super().handle(request)
-
-
-@asynccontextmanager
-async def serving(
-    api_server: ApiServer, tls: ssl.SSLContext | None = None, port: int | None = None
-) -> AsyncIterator[str]:
-    """Serve it and yield its URL."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", api_server.handle)
-    scheme = "https" if tls else "http"
-    server = TestServer(application, scheme=scheme, port=port)
-    await server.start_server(ssl=tls)
-    yield f"{scheme}://127.0.0.1:{server.port}"
-    await server.close()
-
-
-def write_kubeconfig(folder: Path, server: str, user: Text, **cluster: str) -> str:
-    """Write a kubeconfig and return its path."""
-    content = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    _replace(folder / "config", json.dumps(content).encode())
-    return str(folder / "config")
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Replace a file in one step, as those do who renew credentials."""
-    new = file.with_name(f"{file.name}.new")
-    new.write_bytes(content)
-    new.rename(file)
 
 
 class Plugin:
@@ -149,10 +114,10 @@ async def token_of(found: Credentials) -> str:
     return token
 
 
-async def test_a_refused_token_of_a_plugin_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
+async def test_rejected_token_of_plugin_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
     api_server = Guarded()
     plugin.gives("first")
-    async with serving(api_server) as url:
+    async with serving(api_server.handle) as url:
         api_server.token = "first"  # noqa: S105 - opens nothing
         async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
             assert await client.get(WIDGET, KEY) == ONE
@@ -164,19 +129,19 @@ async def test_a_refused_token_of_a_plugin_is_renewed(tmp_path: Path, plugin: Pl
     assert plugin.times == 2
 
 
-async def test_a_token_that_is_refused_to_a_run_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
+async def test_token_rejected_for_run_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
     api_server = Guarded()
     plugin.gives("first")
-    async with serving(api_server) as url:
+    async with serving(api_server.handle) as url:
         api_server.token = "second"  # noqa: S105 - opens nothing
         async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
             plugin.gives("second")
             assert [(await send(client, "GET", "/api", {})).status for _ in range(2)] == [401, 200]
 
 
-async def test_a_plugin_is_not_asked_for_every_refusal(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
+async def test_plugin_does_not_run_for_every_rejection(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
     plugin.gives("useless")
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     for _ in range(5):
         found.reject()
         await token_of(found)
@@ -187,11 +152,9 @@ async def test_a_plugin_is_not_asked_for_every_refusal(tmp_path: Path, plugin: P
     assert plugin.times == 3
 
 
-async def test_a_token_that_expires_soon_is_renewed_in_the_background(
-    tmp_path: Path, plugin: Plugin, clock: Clock
-) -> None:
+async def test_expiring_token_is_renewed_in_background(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
     plugin.gives("first", dt.timedelta(minutes=4))
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     plugin.gives("second", dt.timedelta(hours=1))
     assert await token_of(found) == "first"
     clock.now += CHECK_SECONDS
@@ -202,21 +165,19 @@ async def test_a_token_that_expires_soon_is_renewed_in_the_background(
     assert plugin.times == 2
 
 
-async def test_a_request_waits_for_new_credentials_if_the_old_ones_have_expired(
-    tmp_path: Path, plugin: Plugin, clock: Clock
-) -> None:
+async def test_request_waits_for_new_credentials_after_expiry(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
     plugin.gives("first", dt.timedelta(minutes=-1))
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     plugin.gives("second", dt.timedelta(hours=1))
     assert await token_of(found) == "second"
 
 
-async def test_a_plugin_that_hangs_holds_back_no_request_and_is_ended(
+async def test_unresponsive_plugin_blocks_no_request_and_is_stopped(
     tmp_path: Path, plugin: Plugin, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rolecall.kube.credentials.PLUGIN_SECONDS", 0.5)
     plugin.gives("first", dt.timedelta(minutes=4))
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     plugin.hangs()
     clock.now += CHECK_SECONDS
     assert await found.headers() == {"authorization": "Bearer first"}
@@ -234,45 +195,45 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-async def test_a_plugin_that_fails_later_leaves_the_old_credentials(
+async def test_failed_renewal_keeps_old_credentials(
     tmp_path: Path, plugin: Plugin, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plugin.gives("first")
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     (tmp_path / "answer").write_text("no answer")
     found.reject()
     assert await token_of(found) == "first"
     assert "Failed to renew the credentials; keeping the old ones" in capsys.readouterr().out
 
 
-async def test_a_plugin_that_fails_at_the_start_is_an_error(tmp_path: Path, plugin: Plugin) -> None:
-    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", plugin.user)
+async def test_failed_plugin_at_start_is_error(tmp_path: Path, plugin: Plugin) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, SERVER, plugin.user)
     with pytest.raises(KubeError, match="the credential plugin of the kubeconfig printed no credentials"):
         await Client.connect(kubeconfig)
 
 
-async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, clock: Clock) -> None:
+async def test_changed_token_file_is_read_again(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "token").write_text("first\n")
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"tokenFile": "token"}), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, {"tokenFile": "token"}), clock)
     assert await token_of(found) == "first"
-    _replace(tmp_path / "token", b"second\n")
+    replace_file(tmp_path / "token", b"second\n")
     clock.now += CHECK_SECONDS
     await token_of(found)
     assert await token_of(found) == "second"
 
 
-async def test_a_kubeconfig_is_read_again_when_it_changes(tmp_path: Path, clock: Clock) -> None:
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "first"}), clock)
-    write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "second"})
+async def test_changed_kubeconfig_is_read_again(tmp_path: Path, clock: Clock) -> None:
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, {"token": "first"}), clock)
+    write_kubeconfig(tmp_path, SERVER, {"token": "second"})
     clock.now += CHECK_SECONDS
     await token_of(found)
     assert await token_of(found) == "second"
 
 
-async def test_credentials_go_to_no_other_api_server(
+async def test_credentials_are_not_sent_to_other_api_server(
     tmp_path: Path, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = await credentials_of(write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "first"}), clock)
+    found = await credentials_of(write_kubeconfig(tmp_path, SERVER, {"token": "first"}), clock)
     write_kubeconfig(tmp_path, "http://127.0.0.1:2", {"token": "second"})
     clock.now += CHECK_SECONDS
     await token_of(found)
@@ -280,7 +241,7 @@ async def test_credentials_go_to_no_other_api_server(
     assert "expected the API server http://127.0.0.1:1, found http://127.0.0.1:2" in capsys.readouterr().out
 
 
-async def test_the_token_of_a_service_account_is_read_again(
+async def test_changed_service_account_token_is_read_again(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -292,14 +253,14 @@ async def test_the_token_of_a_service_account_is_read_again(
     (tmp_path / "ca.crt").write_bytes(CertificateAuthority.create("one").own.certificate)
     found = await credentials_of(None, clock)
     assert await found.headers() == {"authorization": "bearer first"}
-    _replace(tmp_path / "token", b"second")
+    replace_file(tmp_path / "token", b"second")
     clock.now += CHECK_SECONDS
     await token_of(found)
     assert await found.headers() == {"authorization": "bearer second"}
 
 
-async def test_a_token_of_several_lines_is_an_error_at_the_start(tmp_path: Path) -> None:
-    kubeconfig = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "one\ntwo"})
+async def test_token_with_line_break_is_error_at_start(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, SERVER, {"token": "one\ntwo"})
     with pytest.raises(KubeError, match="expected a token of one line"):
         await Client.connect(kubeconfig)
 
@@ -308,7 +269,7 @@ async def test_a_token_of_several_lines_is_an_error_at_the_start(tmp_path: Path)
     ("server", "proxy", "count"),
     [("https://192.0.2.1", "", 1), ("http://192.0.2.1", "", 0), ("http://192.0.2.1", "https://192.0.2.2", 1)],
 )
-async def test_the_certificates_of_the_system_are_read_only_for_connections_that_are_encrypted(
+async def test_system_certificates_are_read_only_for_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str, count: int
 ) -> None:
     (tmp_path / "system").write_bytes(CertificateAuthority.create("system").own.certificate)
@@ -329,41 +290,39 @@ def server_context(authority: CertificateAuthority, folder: Path) -> ssl.SSLCont
     return context
 
 
-async def test_certificates_are_read_again_when_their_files_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changed_certificates_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The authority of the API server, and the certificate of the operator."""
     monkeypatch.setattr(credentials, "CHECK_SECONDS", 0.0)
 
     def renew(authority: CertificateAuthority) -> None:
         pair = authority.client("operator")
         for name, content in (("ca", authority.own.certificate), ("cert", pair.certificate), ("key", pair.key)):
-            _replace(tmp_path / name, content)
+            replace_file(tmp_path / name, content)
 
     old, new = CertificateAuthority.create("old"), CertificateAuthority.create("new")
     renew(old)
     user: Text = {"client-certificate": "cert", "client-key": "key"}
-    async with serving(ApiServer(), server_context(old, tmp_path)) as url:
+    async with serving(ApiServer().handle, server_context(old, tmp_path)) as url:
         kubeconfig = write_kubeconfig(tmp_path, url, user, **{"certificate-authority": "ca"})
         client = await Client.connect(kubeconfig)
         assert await client.get(WIDGET, KEY) == ONE
-    async with client, serving(ApiServer(), server_context(new, tmp_path), int(url.rpartition(":")[2])):
+    async with client, serving(ApiServer().handle, server_context(new, tmp_path), int(url.rpartition(":")[2])):
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.get(WIDGET, KEY)
         renew(new)
-        await looked_at(client)
+        await check_files(client)
         assert await client.get(WIDGET, KEY) == ONE
         assert (await send(client, "GET", "/apis/example.com/v1", {})).status == 200
 
 
-async def looked_at(client: Client) -> None:
-    """Let a client find that its files have changed."""
+async def check_files(client: Client) -> None:
+    """Let a client check its files."""
     await client.auth_headers()
     if client._credentials._renewal is not None:
         await asyncio.wait({client._credentials._renewal})
 
 
-async def test_a_certificate_that_is_half_written_is_read_again_later(tmp_path: Path, clock: Clock) -> None:
+async def test_half_written_certificate_is_read_again_later(tmp_path: Path, clock: Clock) -> None:
     """Until then the old one is used; a new token does not wait for it."""
     pair = CertificateAuthority.create("one").client("operator")
     (tmp_path / "cert").write_bytes(pair.certificate)
@@ -394,30 +353,18 @@ if sys.argv[2]:
 """
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> Path:
-    """Give a kubeconfig that contains a certificate."""
-    content = {
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
-        "clusters": [{"name": "it", "cluster": {"server": "https://it", "certificate-authority-data": "QUJD"}}],
-        "users": [{"name": "me", "user": {"token": "secret"}}],
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
-def load(kubeconfig: Path, temporary: Path, *, killed: bool = False) -> Path:
+def load(kubeconfig: str, temporary: Path, *, killed: bool = False) -> Path:
     """Load a kubeconfig in a process of its own; return where the process has put the certificate."""
-    command = [sys.executable, "-c", LOAD, str(kubeconfig), "x" if killed else ""]
+    command = [sys.executable, "-c", LOAD, kubeconfig, "x" if killed else ""]
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == (-signal.SIGKILL if killed else 0), done.stderr
     return Path(done.stdout.strip())
 
 
-def test_no_certificate_of_a_kubeconfig_stays(kubeconfig: Path, tmp_path: Path) -> None:
+def test_certificates_of_kubeconfig_are_removed(tmp_path: Path) -> None:
+    certificate = {"certificate-authority-data": "QUJD"}
+    kubeconfig = write_kubeconfig(tmp_path, "https://it", {"token": "secret"}, **certificate)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     left = load(kubeconfig, temporary, killed=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 
 from rolecall.kube.client import Client
@@ -21,6 +20,7 @@ from rolecall.kube.discovery import (
 )
 from rolecall.kube.errors import ApiError, KubeError, NotFoundError, UnknownKindError, UnreachableError, from_status
 from rolecall.kube.references import GVK, ObjectKey
+from tests.unit.kube.conftest import serving
 
 WIDGET = GVK("example.com", "v1", "Widget")
 ALL_VERBS = ["get", "list", "watch", "create"]
@@ -59,30 +59,30 @@ def test_subresources_belong_to_their_resource() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"resources": None}])
-def test_a_list_without_resources_is_empty(answer: dict[str, Any]) -> None:
+def test_list_without_resources_is_empty(answer: dict[str, Any]) -> None:
     assert read_resource_list("example.com", "v1", answer) == ()
 
 
-def test_paths_of_a_namespaced_kind() -> None:
+def test_paths_of_namespaced_kind() -> None:
     assert widgets().path() == "/apis/example.com/v1/widgets"
     assert widgets().path("default") == "/apis/example.com/v1/namespaces/default/widgets"
     assert widgets().path_of(ObjectKey("default", "a")) == "/apis/example.com/v1/namespaces/default/widgets/a"
     assert widgets().path_of(ObjectKey("default", "a"), "status").endswith("/widgets/a/status")
 
 
-def test_paths_of_the_core_group_and_of_cluster_scoped_kinds() -> None:
+def test_paths_of_core_group_and_cluster_scoped_kinds() -> None:
     [node] = read_resource_list("", "v1", {"resources": [NODES]})
     assert node.path_of(ObjectKey("", "a")) == "/api/v1/nodes/a"
     assert node.path("default") == "/api/v1/nodes"
 
 
-def test_a_kind_that_is_not_stored_is_virtual() -> None:
+def test_kind_that_is_not_stored_is_virtual() -> None:
     [review] = read_resource_list("", "v1", {"resources": [REVIEWS]})
     assert review.is_virtual
     assert not widgets().is_virtual
 
 
-async def test_a_group_and_version_is_asked_for_once() -> None:
+async def test_group_version_is_requested_once() -> None:
     server = Server(__apis__example_com__v1=[WIDGETS, WIDGET_STATUS])
     discovery = Discovery(server)
     assert await discovery.by_kind(WIDGET) == await discovery.by_kind(WIDGET) == widgets()
@@ -90,7 +90,7 @@ async def test_a_group_and_version_is_asked_for_once() -> None:
     assert server.asked == ["/apis/example.com/v1"]
 
 
-async def test_a_kind_that_comes_later_is_found_and_its_absence_is_not_kept() -> None:
+async def test_kind_installed_later_is_found() -> None:
     server = Server(__apis__example_com__v1=[])
     discovery = Discovery(server)
     with pytest.raises(UnknownKindError):
@@ -99,14 +99,14 @@ async def test_a_kind_that_comes_later_is_found_and_its_absence_is_not_kept() ->
     assert (await discovery.by_kind(WIDGET)).plural == "widgets"
 
 
-async def test_a_group_that_is_not_served_is_an_unknown_kind_and_no_plural() -> None:
+async def test_kind_in_missing_group_is_unknown() -> None:
     discovery = Discovery(Server())
     with pytest.raises(UnknownKindError, match=r"example.com/v1, Kind=Widget"):
         await discovery.by_kind(WIDGET)
     assert await discovery.by_plural("example.com", "v1", "widgets") is None
 
 
-async def test_a_group_that_is_gone_when_asked_again_is_forgotten() -> None:
+async def test_removed_group_is_forgotten() -> None:
     server = Server(__apis__example_com__v1=[WIDGETS])
     discovery = Discovery(server)
     await discovery.by_kind(WIDGET)
@@ -116,7 +116,7 @@ async def test_a_group_that_is_gone_when_asked_again_is_forgotten() -> None:
         await discovery.by_kind(WIDGET)
 
 
-async def test_an_api_server_that_is_away_is_not_a_missing_kind() -> None:
+async def test_unreachable_api_server_is_not_missing_kind() -> None:
     async def away(_path: str) -> dict[str, Any]:
         raise UnreachableError("nobody there")
 
@@ -124,7 +124,7 @@ async def test_an_api_server_that_is_away_is_not_a_missing_kind() -> None:
         await Discovery(away).by_kind(WIDGET)
 
 
-async def test_a_subresource_that_a_kind_gets_later_is_seen_after_a_time() -> None:
+async def test_new_subresource_is_found_after_max_age() -> None:
     server = Server(__apis__example_com__v1=[WIDGETS])
     now = 0.0
     discovery = Discovery(server, lambda: now)
@@ -141,7 +141,7 @@ async def test_a_subresource_that_a_kind_gets_later_is_seen_after_a_time() -> No
     ("path", "is_seen"),
     [("/apis/example.com/v1/widgets", True), ("/apis/example.com/v10/widgets", False), ("/api/v1/widgets", False)],
 )
-async def test_an_answer_that_contradicts_the_list_expires_it(path: str, *, is_seen: bool) -> None:
+async def test_contradicting_response_expires_list(path: str, *, is_seen: bool) -> None:
     server = Server(__apis__example_com__v1=[WIDGETS])
     discovery = Discovery(server)
     assert (await discovery.by_kind(WIDGET)).namespaced
@@ -150,7 +150,7 @@ async def test_an_answer_that_contradicts_the_list_expires_it(path: str, *, is_s
     assert (await discovery.by_kind(WIDGET)).namespaced is not is_seen
 
 
-async def test_a_list_that_cannot_be_fetched_again_is_used_as_it_is_known() -> None:
+async def test_cached_list_is_used_if_fetch_fails() -> None:
     server = Server(__apis__example_com__v1=[WIDGETS])
     discovery = Discovery(server)
     found = await discovery.by_kind(WIDGET)
@@ -171,9 +171,7 @@ async def test_a_list_that_cannot_be_fetched_again_is_used_as_it_is_known() -> N
         (from_status(403, {"reason": "Forbidden", "details": {}}), False),
     ],
 )
-def test_a_path_that_is_not_served_contradicts_discovery_but_a_missing_object_does_not(
-    error: ApiError, *, contradicts: bool
-) -> None:
+def test_missing_path_contradicts_discovery_but_missing_object_does_not(error: ApiError, *, contradicts: bool) -> None:
     assert contradicts_discovery(error) is contradicts
 
 
@@ -247,21 +245,19 @@ async def server() -> ApiServer:
 
 @pytest.fixture
 async def discovery(server: ApiServer) -> AsyncIterator[AggregatedDiscovery]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    async with TestServer(application) as running, Client(Configuration(host=str(running.make_url("/")))) as client:
+    async with serving(server.handle) as url, Client(Configuration(host=url)) as client:
         yield AggregatedDiscovery(client)
 
 
-async def told(discovery: AggregatedDiscovery) -> Served:
+async def changed(discovery: AggregatedDiscovery) -> Served:
     """Return what is served; it must have changed."""
     served = await discovery.changed()
     assert served is not None
     return served
 
 
-async def test_resources_are_those_of_a_resource_list(discovery: AggregatedDiscovery) -> None:
-    served = await told(discovery)
+async def test_aggregated_resources_equal_resource_list(discovery: AggregatedDiscovery) -> None:
+    served = await changed(discovery)
     assert served.version == {"gitVersion": "v1.37.1"}
     assert served.groups["example.com"]["v1"] == [
         {
@@ -280,34 +276,32 @@ async def test_resources_are_those_of_a_resource_list(discovery: AggregatedDisco
     assert (node["name"], node["kind"], node["namespaced"]) == ("nodes", "Node", False)
 
 
-async def test_what_has_not_changed_is_not_sent_again(discovery: AggregatedDiscovery, server: ApiServer) -> None:
-    await told(discovery)
+async def test_unchanged_discovery_is_not_sent_again(discovery: AggregatedDiscovery, server: ApiServer) -> None:
+    await changed(discovery)
     server.bodies.clear()
     assert await discovery.changed() is None
     assert server.bodies == []
 
 
-async def test_without_etags_what_has_not_changed_is_still_known(
+async def test_unchanged_discovery_is_recognized_without_etags(
     discovery: AggregatedDiscovery, server: ApiServer
 ) -> None:
     server.tags = False
-    await told(discovery)
+    await changed(discovery)
     assert await discovery.changed() is None
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_a_change_is_told(discovery: AggregatedDiscovery, server: ApiServer, path: str) -> None:
-    await told(discovery)
+async def test_changed_discovery_is_returned(discovery: AggregatedDiscovery, server: ApiServer, path: str) -> None:
+    await changed(discovery)
     server.answers[path] = aggregated(
         ("new.example.com", {"version": "v1", "resources": [WIDGETS_AGGREGATED_DISCOVERY]})
     )
-    assert "new.example.com" in (await told(discovery)).groups
+    assert "new.example.com" in (await changed(discovery)).groups
 
 
-async def test_a_change_whose_answer_was_not_complete_is_told_later(
-    discovery: AggregatedDiscovery, server: ApiServer
-) -> None:
-    await told(discovery)
+async def test_change_is_returned_after_failed_requests(discovery: AggregatedDiscovery, server: ApiServer) -> None:
+    await changed(discovery)
     server.answers["/api"] = aggregated(("", {"version": "v2", "resources": []}))
     groups = server.answers.pop("/apis")
     with pytest.raises(KubeError):
@@ -317,26 +311,26 @@ async def test_a_change_whose_answer_was_not_complete_is_told_later(
     with pytest.raises(KubeError):
         await discovery.changed()
     server.answers["/version"] = version
-    assert list((await told(discovery)).groups[""]) == ["v2"]
+    assert list((await changed(discovery)).groups[""]) == ["v2"]
 
 
-async def test_a_stale_version_has_to_be_asked_for(discovery: AggregatedDiscovery, server: ApiServer) -> None:
+async def test_stale_version_has_no_resources(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     stale = {"version": "v1", "resources": [], "freshness": "Stale"}
     server.answers["/apis"] = aggregated(("metrics.k8s.io", stale))
-    assert (await told(discovery)).groups["metrics.k8s.io"] == {"v1": None}
+    assert (await changed(discovery)).groups["metrics.k8s.io"] == {"v1": None}
 
 
-async def test_without_aggregated_discovery_each_version_has_to_be_asked_for(
+async def test_versions_without_aggregated_discovery_have_no_resources(
     discovery: AggregatedDiscovery, server: ApiServer
 ) -> None:
     server.answers |= CLASSIC
-    groups = (await told(discovery)).groups
+    groups = (await changed(discovery)).groups
     assert groups == {"": {"v1": None}, "example.com": {"v1": None, "v2": None}}
     assert next(iter(groups["example.com"])) == "v1"
 
 
-async def test_a_resource_without_a_kind_is_left_out(discovery: AggregatedDiscovery, server: ApiServer) -> None:
+async def test_resource_without_kind_is_omitted(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     odd = {"resource": "odd", "scope": "Namespaced", "subresources": [{"subresource": "log", "verbs": ["get"]}]}
     server.answers["/apis"] = aggregated(("example.com", {"version": "v1", "resources": [odd]}))
-    found = (await told(discovery)).groups["example.com"]["v1"] or []
+    found = (await changed(discovery)).groups["example.com"]["v1"] or []
     assert [each["name"] for each in found] == ["odd/log"]

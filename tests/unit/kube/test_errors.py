@@ -27,31 +27,31 @@ from rolecall.kube.references import GVK
         (429, ApiError),
     ],
 )
-def test_each_answer_that_somebody_handles_has_its_class(status: int, kind: type[ApiError]) -> None:
+def test_status_determines_error_class(status: int, kind: type[ApiError]) -> None:
     error = from_status(status, {"reason": "Why", "message": "because", "details": {"name": "web"}})
     assert type(error) is kind
     assert (error.status, error.reason, error.message, error.details) == (status, "Why", "because", {"name": "web"})
     assert str(error) == f"{status} Why: because"
 
 
-def test_an_answer_that_is_no_status_object_is_its_text() -> None:
+def test_body_other_than_status_object_is_message() -> None:
     error = from_status(502, "<html>Bad Gateway</html>")
     assert (error.reason, error.message, error.details) == ("", "<html>Bad Gateway</html>", {})
 
 
 @pytest.mark.parametrize("body", [{}, {"reason": None, "message": None, "details": None}, {"details": "text"}])
-def test_a_status_object_may_lack_everything(body: dict[str, object]) -> None:
+def test_status_object_may_be_empty(body: dict[str, object]) -> None:
     error = from_status(500, body)
     assert (error.reason, error.message, error.details) == ("", "", {})
 
 
-def test_a_long_text_is_cut() -> None:
+def test_long_message_is_truncated() -> None:
     error = from_status(400, "x" * 10_000)
     assert len(error.message) == MESSAGE_LIMIT
     assert len(str(error)) < MESSAGE_LIMIT + 20
 
 
-def test_an_unknown_kind_is_named() -> None:
+def test_unknown_kind_error_names_kind() -> None:
     error = UnknownKindError(GVK("example.com", "v1", "Widget"))
     assert "example.com/v1, Kind=Widget" in str(error)
     assert error.gvk.kind == "Widget"
@@ -67,5 +67,5 @@ def test_an_unknown_kind_is_named() -> None:
         (422, "request is too large", False),
     ],
 )
-def test_what_does_not_fit_is_told_from_trouble_that_passes(status: int, message: str, *, is_too_large: bool) -> None:
+def test_too_large_error_differs_from_temporary_error(status: int, message: str, *, is_too_large: bool) -> None:
     assert isinstance(from_status(status, {"message": message}), TooLargeError) is is_too_large

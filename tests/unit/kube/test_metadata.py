@@ -10,7 +10,7 @@ NONSENSE: list[dict[str, Any]] = [{}, {"metadata": None}, {"metadata": "text"}, 
 
 
 @pytest.mark.parametrize("obj", NONSENSE)
-def test_what_is_missing_or_of_another_type_reads_as_absent(obj: dict[str, Any]) -> None:
+def test_missing_or_invalid_metadata_is_absent(obj: dict[str, Any]) -> None:
     assert metadata.metadata_of(obj) == {}
     assert metadata.uid_of(obj) == ""
     assert metadata.resource_version_of(obj) == ""
@@ -22,14 +22,14 @@ def test_what_is_missing_or_of_another_type_reads_as_absent(obj: dict[str, Any])
 
 
 @pytest.mark.parametrize("found", [None, "text", 5, {"a": 1}, [None, "text", 5]])
-def test_lists_and_mappings_of_another_type_read_as_empty(found: object) -> None:
+def test_invalid_lists_and_mappings_are_empty(found: object) -> None:
     obj = {"metadata": {"finalizers": found, "ownerReferences": found, "generation": "2"}}
     assert not metadata.has_finalizer(obj, "a/b")
     assert metadata.owner_references_of(obj) == ()
     assert metadata.generation_of(obj) == 0
 
 
-def test_facts_are_read_as_they_are() -> None:
+def test_metadata_is_read() -> None:
     obj = {
         "metadata": {
             "uid": "u",
@@ -46,7 +46,7 @@ def test_facts_are_read_as_they_are() -> None:
     assert metadata.owner_references_of(obj) == (OwnerReference("v1", "Pod", "web", "w"),)
 
 
-def test_a_finalizer_is_added_once_at_the_end_and_to_a_copy() -> None:
+def test_finalizer_is_appended_once_to_copy() -> None:
     obj = {"metadata": {"name": "web", "finalizers": ["a/b"]}}
     before = copy.deepcopy(obj)
     once = metadata.with_finalizer(obj, "c/d")
@@ -55,11 +55,11 @@ def test_a_finalizer_is_added_once_at_the_end_and_to_a_copy() -> None:
     assert obj == before
 
 
-def test_a_finalizer_is_added_to_an_object_that_has_none() -> None:
+def test_finalizer_is_added_to_object_without_any() -> None:
     assert metadata.has_finalizer(metadata.with_finalizer({}, "a/b"), "a/b")
 
 
-def test_only_the_named_finalizer_is_taken_away_and_from_a_copy() -> None:
+def test_finalizer_is_removed_from_copy() -> None:
     obj = {"metadata": {"finalizers": ["a/b", "c/d", "e/f"]}}
     before = copy.deepcopy(obj)
     assert metadata.without_finalizer(obj, "c/d")["metadata"]["finalizers"] == ["a/b", "e/f"]

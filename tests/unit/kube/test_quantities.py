@@ -9,12 +9,12 @@ from rolecall.kube.quantities import format_bytes, format_duration, parse_bytes,
     ("text", "number"),
     [("0", 0), ("1048576", 2**20), ("512Mi", 2**29), ("1.5Gi", 3 * 2**29), ("1G", 10**9), ("2k", 2000), ("1Ti", 2**40)],
 )
-def test_quantities_are_read_as_kubernetes_writes_them(text: str, number: int) -> None:
+def test_quantity_is_parsed_as_by_kubernetes(text: str, number: int) -> None:
     assert parse_bytes(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "Mi", "1MB", "-1Mi", "1 Mi", "1m"])
-def test_anything_else_is_refused_with_what_fits(text: str) -> None:
+def test_invalid_quantity_is_rejected_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="512Mi"):
         parse_bytes(text)
 
@@ -22,7 +22,7 @@ def test_anything_else_is_refused_with_what_fits(text: str) -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (1023, "1023"), (2**29, "512Mi"), (3 * 2**29, "1.5Gi"), (700_000_000, "667.6Mi")]
 )
-def test_bytes_are_shown_in_the_largest_unit(number: int, text: str) -> None:
+def test_bytes_are_formatted_in_largest_unit(number: int, text: str) -> None:
     assert format_bytes(number) == text
 
 
@@ -47,14 +47,14 @@ def test_bytes_are_shown_in_the_largest_unit(number: int, text: str) -> None:
         ("+1m", 60.0),
     ],
 )
-def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
+def test_duration_is_parsed_as_by_go(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     "text", ["", "15", "s", "15 s", " 15s", "1d", "1H", "soon", "1h-30m", "--1s", ".s", "1e3s", "-"]
 )
-def test_what_is_no_duration_is_an_error_that_shows_it(text: str) -> None:
+def test_invalid_duration_is_error_with_text(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration") as raised:
         parse_duration(text)
     assert repr(text) in str(raised.value)
@@ -74,12 +74,12 @@ def test_what_is_no_duration_is_an_error_that_shows_it(text: str) -> None:
         (-90, "-1m30s"),
     ],
 )
-def test_a_duration_is_written_for_people(seconds: float, text: str) -> None:
+def test_duration_is_formatted(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize("seconds", [59.96, 119.99, 3599.97, 0.9999, 0.0001])
-def test_rounding_makes_no_text_that_nobody_would_write(seconds: float) -> None:
+def test_rounded_duration_is_plausible(seconds: float) -> None:
     text = format_duration(seconds)
     assert parse_duration(text) == pytest.approx(seconds, abs=0.06)
     assert "60s" not in text
@@ -87,5 +87,5 @@ def test_rounding_makes_no_text_that_nobody_would_write(seconds: float) -> None:
 
 
 @given(st.floats(min_value=0, max_value=1e6))
-def test_what_is_written_is_read_back_to_a_tenth_of_a_second(seconds: float) -> None:
+def test_parse_reverses_format_of_duration(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=0.06)

@@ -33,7 +33,7 @@ def expression(operator: str, *values: str) -> dict[str, Any]:
         ({"matchLabels": {"a": "b"}} | expression("Exists"), {"a": "b", "tier": "x"}, True),
     ],
 )
-def test_selectors_mean_what_they_mean_in_kubernetes(
+def test_selector_matches_as_in_kubernetes(
     raw: Mapping[str, Any] | None, labels: dict[str, str], *, matches: bool
 ) -> None:
     assert LabelSelector.compile(raw).matches(labels) is matches
@@ -60,6 +60,6 @@ def test_selectors_mean_what_they_mean_in_kubernetes(
         (expression("Exists", "a"), "values: expected no values for Exists"),
     ],
 )
-def test_a_wrong_selector_is_refused_with_key_and_value(raw: Any, message: str) -> None:
+def test_invalid_selector_is_rejected_with_key_and_value(raw: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LabelSelector.compile(raw)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
 from yarl import URL
 
@@ -15,7 +14,7 @@ from rolecall.kube.errors import KubeError
 from rolecall.kube.transport import http_proxy_of
 from rolecall.runner.proxy import upgrade
 from rolecall.runner.proxy.forward import send
-from tests.unit.kube.test_client import KEY, ONE, WIDGET, ApiServer, Handler
+from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, serving
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
@@ -26,31 +25,20 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def server_of(api_server: ApiServer) -> TestServer:
-    """Return a server for plain requests, and for those that come to it as an HTTP proxy."""
-    return TestServer(_application(api_server.handle))
-
-
-def _application(handle: Handler) -> web.Application:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handle)
-    return application
-
-
 @pytest.mark.usefixtures("full_default_executor")
-async def test_a_request_waits_for_no_thread() -> None:
-    async with server_of(ApiServer()) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
+async def test_request_does_not_wait_for_thread() -> None:
+    async with serving(ApiServer().handle) as url, Client(Configuration(host=url)) as client:
         async with asyncio.timeout(20):
             assert await client.get(WIDGET, KEY) == ONE
 
 
 @pytest.mark.parametrize("token", ["", "Bearer s3cret"])
-async def test_a_netrc_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+async def test_netrc_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     (tmp_path / ".netrc").write_text("default login somebody password hidden\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     api_server = ApiServer()
-    async with server_of(api_server) as server:
-        configuration = Configuration(host=str(server.make_url("/")))
+    async with serving(api_server.handle) as url:
+        configuration = Configuration(host=url)
         if token:
             configuration.api_key["BearerToken"] = token
         async with Client(configuration) as client:
@@ -59,10 +47,10 @@ async def test_a_netrc_file_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("source", ["kubeconfig", "HTTP_PROXY", "http_proxy"])
-async def test_requests_go_through_the_http_proxy(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+async def test_requests_use_http_proxy(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     api_server = ApiServer()
-    async with server_of(api_server) as server:
-        proxy = f"http://me:pass@127.0.0.1:{server.port}"
+    async with serving(api_server.handle) as url:
+        proxy = url.replace("://", "://me:pass@")
         configuration = Configuration(host="http://api.invalid")
         if source == "kubeconfig":
             configuration.proxy = proxy
@@ -100,14 +88,14 @@ def test_no_proxy_excludes_hosts(
     assert http_proxy_of(url, None) == ("http://proxy.example.com:3128" if is_used else None)
 
 
-def test_the_proxy_of_the_kubeconfig_comes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_of_kubeconfig_overrides_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://environment.example.com")
     monkeypatch.setenv("NO_PROXY", "*")
     configured = "http://kubeconfig.example.com"
     assert http_proxy_of("https://api.example.com", configured) == configured
 
 
-def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password() -> None:
+def test_unusable_proxy_is_error_without_password() -> None:
     configuration = Configuration(host="https://api.example.com")
     configuration.proxy = "socks5://me:pass@proxy.example.com:1080"
     with pytest.raises(KubeError, match=r"cannot reach .* found 'socks5://proxy.example.com:1080'"):
@@ -127,7 +115,7 @@ def seconds_until_dead(transport: asyncio.BaseTransport | None) -> float:
     return float(max(first, limit / 1000) + every)
 
 
-async def test_every_connection_to_the_api_server_is_found_dead_within_45_seconds() -> None:
+async def test_lost_connection_fails_within_45_seconds() -> None:
     """The operator's own, those of runs, and upgraded ones."""
     api_server, asked = ApiServer(), asyncio.Event()
 
@@ -138,7 +126,7 @@ async def test_every_connection_to_the_api_server_is_found_dead_within_45_second
         return response
 
     api_server.answer = stream
-    async with server_of(api_server) as server, Client(Configuration(host=str(server.make_url("/")))) as client:
+    async with serving(api_server.handle) as url, Client(Configuration(host=url)) as client:
         responses = [await client.open(Request("GET", "/watch")), await send(client, "GET", "/watch", {})]
         _, writer = await upgrade._connect(client, URL(client.base_url))
         transports = [response.connection.transport for response in responses if response.connection]

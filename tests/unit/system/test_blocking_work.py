@@ -9,19 +9,19 @@ from rolecall.system.blocking_work import run_in_thread
 NAME = contextvars.ContextVar("NAME", default="")
 
 
-async def test_work_is_done_in_another_thread_with_the_context_of_the_caller() -> None:
+async def test_work_runs_in_thread_with_context_of_caller() -> None:
     NAME.set("caller")
     found = await run_in_thread(lambda: (threading.current_thread(), NAME.get()))
     assert found[0] is not threading.current_thread()
     assert found[1] == "caller"
 
 
-async def test_what_the_work_raises_reaches_the_caller() -> None:
+async def test_exception_of_work_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         await run_in_thread(lambda: 1 / 0)
 
 
-async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
+async def test_cancellation_is_raised_after_work_has_ended() -> None:
     may_end, ended = threading.Event(), []
 
     def work() -> None:
@@ -40,14 +40,14 @@ async def test_a_cancellation_is_raised_when_the_work_has_ended() -> None:
     assert ended == [True]
 
 
-async def test_any_number_of_works_goes_on_at_once_and_leaves_the_default_executor_free() -> None:
+async def test_work_does_not_use_default_executor() -> None:
     together = threading.Barrier(60)
     works = asyncio.gather(*(run_in_thread(lambda: together.wait(20)) for _ in range(59)))
     await asyncio.to_thread(together.wait, 20)
     assert len(await works) == 59
 
 
-async def test_without_a_thread_the_work_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_runs_on_loop_if_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

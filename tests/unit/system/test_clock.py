@@ -7,7 +7,7 @@ from rolecall.system.clock import LoopClock, sleep
 from tests.unit.manual_clock import ManualClock, settle
 
 
-async def test_the_loop_clock_calls_when_its_time_has_come_and_not_before() -> None:
+async def test_callback_is_not_called_early() -> None:
     clock = LoopClock()
     called: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     start = clock.monotonic()
@@ -15,14 +15,14 @@ async def test_the_loop_clock_calls_when_its_time_has_come_and_not_before() -> N
     assert await asyncio.wait_for(called, 60) - start >= 0.0099
 
 
-async def test_a_time_in_the_past_is_now() -> None:
+async def test_callback_in_the_past_is_called_immediately() -> None:
     called = asyncio.Event()
     clock = LoopClock()
     clock.call_at(clock.monotonic() - 100, called.set)
     await asyncio.wait_for(called.wait(), 60)
 
 
-async def test_a_cancelled_call_does_not_come() -> None:
+async def test_canceled_callback_is_not_called() -> None:
     clock = LoopClock()
     called, later = asyncio.Event(), asyncio.Event()
     clock.call_at(clock.monotonic() + 0.001, called.set).cancel()
@@ -31,11 +31,11 @@ async def test_a_cancelled_call_does_not_come() -> None:
     assert not called.is_set()
 
 
-def test_the_wall_clock_is_that_of_the_system() -> None:
+def test_wall_clock_is_that_of_system() -> None:
     assert LoopClock().now() == pytest.approx(time.time(), abs=5)
 
 
-async def test_a_pause_ends_when_its_time_is_over() -> None:
+async def test_sleep_ends_on_time() -> None:
     clock = ManualClock()
     task = asyncio.create_task(sleep(clock, 5))
     await settle()
@@ -45,7 +45,7 @@ async def test_a_pause_ends_when_its_time_is_over() -> None:
     assert task.done()
 
 
-async def test_a_cancelled_pause_leaves_no_timer() -> None:
+async def test_canceled_sleep_leaves_no_timer() -> None:
     clock = ManualClock()
     task = asyncio.create_task(sleep(clock, 5))
     await settle()
@@ -56,7 +56,7 @@ async def test_a_cancelled_pause_leaves_no_timer() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-async def test_a_pause_of_nothing_needs_no_clock(seconds: float) -> None:
+async def test_sleep_of_zero_needs_no_timer(seconds: float) -> None:
     clock = ManualClock()
     await asyncio.wait_for(sleep(clock, seconds), 60)
     assert clock.handles == 0

@@ -69,11 +69,11 @@ def write(system: Path, files: dict[str, str]) -> Path:
         "odd line",
     ],
 )
-def test_a_quota_counts_not_the_machine(tmp_path: Path, files: dict[str, str], processors: int) -> None:
+def test_cpus_are_those_of_quota(tmp_path: Path, files: dict[str, str], processors: int) -> None:
     assert available_cpus(write(tmp_path, files)) == processors
 
 
-def test_fewer_processors_than_the_quota_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_below_quota_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "800000 100000\n"}
     assert available_cpus(write(tmp_path, files)) == 1
@@ -96,13 +96,13 @@ VERSION_1 = {
 
 
 @pytest.mark.parametrize("files", [VERSION_2, VERSION_1], ids=["version 2", "version 1"])
-def test_use_is_what_the_kernel_cannot_take_back(tmp_path: Path, files: dict[str, str]) -> None:
+def test_used_memory_excludes_page_cache(tmp_path: Path, files: dict[str, str]) -> None:
     found = container_memory(write(tmp_path, files))
     assert found is not None
     assert (found.limit_bytes, found.used_bytes(), found.kernel_kills()) == (1_000_000, 600_000, 3)
 
 
-def test_the_lowest_limit_of_a_group_and_its_parents_counts(tmp_path: Path) -> None:
+def test_lowest_limit_of_group_and_parents_applies(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/kubepods/pod1/container1\n",
         "sys/fs/cgroup/memory.max": "max\n",
@@ -124,5 +124,5 @@ def test_the_lowest_limit_of_a_group_and_its_parents_counts(tmp_path: Path) -> N
     ],
     ids=["no groups", "version 2", "version 1"],
 )
-def test_without_a_limit_there_is_no_container_to_guard(tmp_path: Path, files: dict[str, str]) -> None:
+def test_no_limit_is_no_container(tmp_path: Path, files: dict[str, str]) -> None:
     assert container_memory(write(tmp_path, files)) is None

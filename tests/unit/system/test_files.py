@@ -28,7 +28,7 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: other)
 
 
-def test_a_directory_is_made_with_its_parents_for_its_owner_alone(shared: Path) -> None:
+def test_directory_and_parents_are_private(shared: Path) -> None:
     path = shared / "operator" / "runner"
     make_own_directory(path)
     make_own_directory(path)
@@ -36,7 +36,7 @@ def test_a_directory_is_made_with_its_parents_for_its_owner_alone(shared: Path) 
 
 
 @pytest.mark.parametrize("foreign", ["operator", "operator/runner"])
-def test_a_directory_of_another_user_where_everybody_may_make_some_is_refused(
+def test_directory_of_other_user_in_shared_one_is_rejected(
     shared: Path, monkeypatch: pytest.MonkeyPatch, foreign: str
 ) -> None:
     path = shared / "operator" / "runner"
@@ -46,14 +46,14 @@ def test_a_directory_of_another_user_where_everybody_may_make_some_is_refused(
         make_own_directory(path)
 
 
-def test_a_link_of_another_user_is_refused_wherever_it_leads(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbolic_link_of_other_user_is_rejected(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (shared / "operator").symlink_to(shared)
     give_away(shared / "operator", monkeypatch)
     with pytest.raises(PermissionError, match="belongs to another user"):
         make_own_directory(shared / "operator")
 
 
-def test_a_mounted_volume_may_belong_to_anybody(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mounted_volume_may_belong_to_any_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared / "operator" / "runner"
     make_own_directory(path)
     give_away(path, monkeypatch)
@@ -79,7 +79,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_directory_is_private_and_goes_with_remove(temporary: Path) -> None:
+def test_owned_directory_is_private_until_removed(temporary: Path) -> None:
     directory = OwnedDirectory.make(PREFIX)
     (directory.path / "file").write_text("content")
     assert directory.path.stat().st_mode & 0o777 == 0o700
@@ -88,7 +88,7 @@ def test_a_directory_is_private_and_goes_with_remove(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_the_directory_of_a_killed_process_goes_with_the_next_one_that_is_made(temporary: Path) -> None:
+def test_directory_of_killed_process_is_removed_by_next_one(temporary: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWN_ONE_AND_WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert owner.stdout is not None
     abandoned = Path(owner.stdout.readline().decode().strip())
@@ -101,7 +101,7 @@ def test_the_directory_of_a_killed_process_goes_with_the_next_one_that_is_made(t
     assert sorted(temporary.iterdir()) == sorted([kept.path, last.path])
 
 
-def test_other_names_and_links_stay(temporary: Path) -> None:
+def test_other_files_and_links_are_not_removed(temporary: Path) -> None:
     (temporary / "elsewhere").mkdir()
     (temporary / f"{PREFIX}link").symlink_to(temporary / "elsewhere")
     (temporary / f"{PREFIX}file").write_text("content")

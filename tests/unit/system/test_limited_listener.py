@@ -54,13 +54,13 @@ def is_open(client: socket.socket) -> bool:
         return False
 
 
-def test_a_connection_above_the_limit_takes_the_place_of_the_one_that_is_idle_longest(listening: Open) -> None:
+def test_connection_above_limit_replaces_longest_idle_one(listening: Open) -> None:
     listener = listening(0.0)
     ends = [accepted(listener) for _ in range(LIMIT + 2)]
     assert [is_open(client) for client, _ in ends] == [False, False, True, True, True]
 
 
-def test_a_connection_in_use_keeps_its_place(listening: Open) -> None:
+def test_connection_in_use_is_not_replaced(listening: Open) -> None:
     listener = listening(0.0)
     ends = [accepted(listener) for _ in range(LIMIT)]
     with listener.in_use(Transport(ends[0][1])):  # type: ignore[arg-type] # as much of a transport as it needs
@@ -72,7 +72,7 @@ def test_a_connection_in_use_keeps_its_place(listening: Open) -> None:
     assert not is_open(ends[2][0])
 
 
-def test_a_connection_is_refused_while_none_is_idle(listening: Open) -> None:
+def test_connection_is_closed_if_none_is_idle(listening: Open) -> None:
     listener = listening(3600.0)
     ends = [accepted(listener) for _ in range(LIMIT)]
     refused = socket.create_connection(listener.getsockname(), timeout=60)
@@ -82,7 +82,7 @@ def test_a_connection_is_refused_while_none_is_idle(listening: Open) -> None:
     assert all(is_open(client) for client, _ in ends)
 
 
-def test_a_closed_connection_makes_room(listening: Open) -> None:
+def test_closed_connection_is_not_counted(listening: Open) -> None:
     listener = listening(3600.0)
     ends = [accepted(listener) for _ in range(LIMIT)]
     ends[1][1].close()
@@ -91,7 +91,7 @@ def test_a_closed_connection_makes_room(listening: Open) -> None:
     assert is_open(ends[0][0])
 
 
-def test_a_full_listener_says_so_once(listening: Open, capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_listener_warns_once(listening: Open, capsys: pytest.CaptureFixture[str]) -> None:
     listener = listening(0.0)
     _ends = [accepted(listener) for _ in range(LIMIT + 5)]
     output = capsys.readouterr()

@@ -41,7 +41,7 @@ def _lines(settings: LogSettings) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_each_line_is_json_with_message_keys_and_context() -> None:
+def test_line_is_json_with_message_keys_and_context() -> None:
     restarted, slow, crashed = map(json.loads, lines())
     assert (restarted["msg"], restarted["level"], restarted["logger"]) == ("Watch restarted", "info", "early")
     assert (restarted["kind"], restarted["job"], restarted["reason"]) == ("Foo", "7", "x")
@@ -51,29 +51,29 @@ def test_each_line_is_json_with_message_keys_and_context() -> None:
     assert crashed["stacktrace"].startswith("Traceback (most recent call last):")
 
 
-def test_without_a_terminal_lines_are_json() -> None:
+def test_lines_without_terminal_are_json() -> None:
     assert json.loads(lines(encoder="auto")[0])["msg"] == "Watch restarted"
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("panic", 0)])
-def test_a_level_is_the_least_that_is_logged_and_libraries_stay_at_warnings(level: str, count: int) -> None:
+def test_lowest_level_is_warning_for_libraries(level: str, count: int) -> None:
     assert len(lines(level=level)) == count
 
 
-def test_for_people_there_are_no_colours_without_a_terminal() -> None:
+def test_console_has_no_colors_without_terminal() -> None:
     text = "\n".join(lines(encoder="console"))
     assert "Watch restarted" in text
     assert "\x1b[" not in text
 
 
 @pytest.mark.parametrize("encoder", ["json", "console"])
-def test_values_of_local_variables_are_never_shown(encoder: str) -> None:
+def test_values_of_local_variables_are_never_logged(encoder: str) -> None:
     text = "\n".join(lines(encoder=encoder))
     assert "ZeroDivisionError" in text
     assert "s3cret" not in text
 
 
-def test_below_its_level_an_exception_has_no_stack_trace() -> None:
+def test_exception_below_stacktrace_level_has_no_stacktrace() -> None:
     crashed = json.loads(lines(stacktrace_level="panic")[-1])
     assert crashed["error"] == "ZeroDivisionError: division by zero"
     assert "stacktrace" not in crashed
@@ -91,16 +91,16 @@ def test_below_its_level_an_exception_has_no_stack_trace() -> None:
         ("rfc3339nano", "2023-11-14T22:13:20.123456789Z"),
     ],
 )
-def test_times_are_written_as_asked_for(encoding: str, shown: object) -> None:
+def test_time_has_requested_encoding(encoding: str, shown: object) -> None:
     assert encoded_time(1700000000123456789, encoding) == shown
 
 
-def test_the_time_of_a_line_is_now() -> None:
+def test_time_of_line_is_current() -> None:
     before = time.time()
     assert before <= json.loads(lines(time_encoding="epoch")[0])["ts"] <= time.time()
 
 
-def test_tools_may_search_lines_as_text() -> None:
+def test_lines_are_searchable_as_text() -> None:
     line = lines()[0]
     assert line.startswith('{"level":"info","ts":"')
     assert '","logger":"early","msg":"Watch restarted","reason":"x",' in line

@@ -49,29 +49,29 @@ def running(program: str, *words: str, **environment: str) -> Iterator[subproces
             process.kill()
 
 
-def test_a_program_is_asked_to_end() -> None:
+def test_program_gets_sigterm() -> None:
     assert end_a_tree(SLEEP, 10) == f"[] {-signal.SIGTERM}"
 
 
-def test_a_program_that_ignores_the_request_is_killed_after_the_grace() -> None:
+def test_program_that_ignores_sigterm_is_killed_after_grace() -> None:
     assert end_a_tree(STUBBORN, 0.1) == f"[] {-signal.SIGKILL}"
 
 
-def test_a_session_of_its_own_does_not_save_a_program() -> None:
+def test_program_in_separate_session_is_stopped() -> None:
     with running(DETACHED) as process:
         assert len(descendants(process.pid)) == 1
         assert end_descendants(process.pid, 5) == []
         assert descendants(process.pid) == []
 
 
-def test_a_process_that_is_gone_has_no_descendants() -> None:
+def test_exited_process_has_no_descendants() -> None:
     with running("print('ready')") as process:
         process.wait()
         assert descendants(process.pid) == []
     assert descendants(process.pid) == []
 
 
-def test_a_tree_is_ended_by_a_process_with_more_descriptors_than_select_takes() -> None:
+def test_tree_is_stopped_with_more_descriptors_than_select_supports() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     held = [os.dup(0) for _ in range(1100)]

@@ -58,7 +58,7 @@ def by_user(api_server: ApiServer) -> Any:
 
 @WRITES
 @READS_FIRST
-async def test_a_write_that_changes_something_is_noted(
+async def test_write_that_changes_object_is_recorded(
     run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
 ) -> None:
     assert by_user
@@ -70,7 +70,7 @@ async def test_a_write_that_changes_something_is_noted(
 
 @WRITES
 @READS_FIRST
-async def test_a_write_that_changes_nothing_is_not_noted(
+async def test_write_that_changes_nothing_is_not_recorded(
     run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
 ) -> None:
     await read(run, reads_first=reads_first)
@@ -82,7 +82,7 @@ async def test_a_write_that_changes_nothing_is_not_noted(
 
 @WRITES
 @READS_FIRST
-async def test_a_write_after_a_users_change_succeeds_and_only_its_own_is_noted(
+async def test_only_own_write_after_change_of_user_is_recorded(
     run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
 ) -> None:
     await read(run, reads_first=reads_first)
@@ -97,9 +97,7 @@ async def read(run: Run, *, reads_first: bool) -> None:
         await run.send("GET", PATH)
 
 
-async def test_a_run_that_never_gets_ahead_of_others_is_sent_through_unnoted(
-    run: Run, api_server: ApiServer, by_user: Any
-) -> None:
+async def test_write_that_always_conflicts_is_sent_unrecorded(run: Run, api_server: ApiServer, by_user: Any) -> None:
     async def busy(request: web.Request) -> web.StreamResponse:
         content = json.loads(api_server.last.body)
         if "metadata" in content:
@@ -112,7 +110,7 @@ async def test_a_run_that_never_gets_ahead_of_others_is_sent_through_unnoted(
     assert noted(run) == []
 
 
-async def test_a_conflict_that_has_nothing_to_do_with_the_version_comes_back(run: Run, api_server: ApiServer) -> None:
+async def test_conflict_unrelated_to_version_is_returned(run: Run, api_server: ApiServer) -> None:
     async def conflict(_: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "reason": "Conflict", "message": "another manager"}, status=409)
 
@@ -121,7 +119,7 @@ async def test_a_conflict_that_has_nothing_to_do_with_the_version_comes_back(run
     assert (await send(run, "PATCH", {"data": {}}, APPLY))[0] == 409
 
 
-async def test_a_condition_of_the_runs_own_is_left_to_the_run(run: Run, api_server: ApiServer, by_user: Any) -> None:
+async def test_precondition_of_run_is_unchanged(run: Run, api_server: ApiServer, by_user: Any) -> None:
     old = api_server.objects[PATH]["metadata"]["resourceVersion"]
     by_user("user")
     status, _ = await send(run, "PUT", {"metadata": {"resourceVersion": old}, "data": {"a": "1"}}, "application/json")
@@ -129,15 +127,13 @@ async def test_a_condition_of_the_runs_own_is_left_to_the_run(run: Run, api_serv
     assert api_server.objects[PATH]["data"] == {"a": "user"}
 
 
-async def test_a_write_of_the_status_is_noted(run: Run, api_server: ApiServer) -> None:
+async def test_write_of_status_is_recorded(run: Run, api_server: ApiServer) -> None:
     api_server.add(PATH)
     _, version = await send(run, "PATCH", {"status": {"x": 1}}, MERGE, f"{PATH}/status")
     assert noted(run) == [version]
 
 
-async def test_the_runs_own_create_and_write_need_no_read_before_the_next_write(
-    run: Run, api_server: ApiServer
-) -> None:
+async def test_write_after_own_write_needs_no_read(run: Run, api_server: ApiServer) -> None:
     collection, _, _ = PATH.rpartition("/")
     await send(run, "POST", {"metadata": {"name": "cm"}}, "application/json", collection)
     for value in ("1", "2"):
@@ -146,7 +142,7 @@ async def test_the_runs_own_create_and_write_need_no_read_before_the_next_write(
     assert len(noted(run)) == 3
 
 
-async def test_a_delete_that_leaves_the_object_is_noted(run: Run, api_server: ApiServer) -> None:
+async def test_pending_deletion_is_recorded_as_write(run: Run, api_server: ApiServer) -> None:
     async def terminating(_: web.Request) -> web.Response:
         api_server.objects[PATH]["metadata"]["resourceVersion"] = "5000"
         return web.json_response(api_server.objects[PATH])
@@ -169,7 +165,7 @@ async def test_a_delete_that_leaves_the_object_is_noted(run: Run, api_server: Ap
         (b'"x"', APPLY),
     ],
 )
-def test_a_body_that_takes_no_condition_is_left_alone(body: bytes, content_type: str) -> None:
+def test_body_that_cannot_have_precondition_is_unchanged(body: bytes, content_type: str) -> None:
     assert with_precondition(body, content_type, "7") is None
 
 
@@ -195,7 +191,7 @@ def obj(**metadata: Any) -> dict[str, Any]:
         (["odd"], 200, []),
     ],
 )
-async def test_only_what_is_gone_when_the_delete_is_answered_is_noted(
+async def test_only_completed_deletion_is_recorded(
     run: Run, api_server: ApiServer, answer: Any, status: int, removed: list[str]
 ) -> None:
     async def answer_it(_request: web.Request) -> web.Response:
@@ -206,6 +202,6 @@ async def test_only_what_is_gone_when_the_delete_is_answered_is_noted(
     assert run.removed == removed
 
 
-async def test_a_dry_run_removes_nothing(run: Run) -> None:
+async def test_dry_run_removes_nothing(run: Run) -> None:
     assert (await run.send("DELETE", f"{PATH}?dryRun=All")).status == 200
     assert run.removed == []

@@ -41,13 +41,13 @@ def ask(start_run: Callable[..., Run]) -> Ask:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_request_gets_the_traceparent_of_its_run(method: str, ask: Ask, api_server: ApiServer) -> None:
+async def test_request_gets_traceparent_of_run(method: str, ask: Ask, api_server: ApiServer) -> None:
     exchange = await ask(method, {}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == GIVEN
     assert (exchange.context.given, exchange.context.carried) == (GIVEN, "")
 
 
-async def test_a_request_of_a_trace_of_its_own_stays_in_it(ask: Ask, api_server: ApiServer) -> None:
+async def test_request_with_traceparent_keeps_it(ask: Ask, api_server: ApiServer) -> None:
     exchange = await ask("GET", {"traceparent": CARRIED, "tracestate": "a=b"}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == CARRIED
     assert api_server.last.headers["tracestate"] == "a=b"
@@ -55,16 +55,14 @@ async def test_a_request_of_a_trace_of_its_own_stays_in_it(ask: Ask, api_server:
 
 
 @pytest.mark.parametrize("invalid", INVALID)
-async def test_an_invalid_traceparent_is_replaced_with_its_tracestate(
-    invalid: str, ask: Ask, api_server: ApiServer
-) -> None:
+async def test_invalid_traceparent_is_replaced_with_tracestate(invalid: str, ask: Ask, api_server: ApiServer) -> None:
     await ask("GET", {"traceparent": invalid, "tracestate": "a=b"}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == GIVEN
     assert "tracestate" not in api_server.last.headers
 
 
 @pytest.mark.parametrize("header", [{}, {"traceparent": CARRIED}, {"traceparent": "nonsense"}])
-async def test_without_a_trace_nothing_is_changed(header: dict[str, str], ask: Ask, api_server: ApiServer) -> None:
+async def test_headers_without_trace_are_unchanged(header: dict[str, str], ask: Ask, api_server: ApiServer) -> None:
     exchange = await ask("GET", header, None)
     assert api_server.last.headers.get("traceparent") == header.get("traceparent")
     assert (exchange.context.given, exchange.context.carried) == ("", "")
