@@ -13,7 +13,7 @@ from typing import TypeVar
 from rolecall.kube.client import Client
 from rolecall.kube.metadata import generation_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
-from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, finished
+from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome
 from rolecall.runner.runs.events import Counts
 
 WIDGET = GVK("bench.rolecall.dev", "v1", "Widget")
@@ -79,7 +79,7 @@ def success() -> RawObject:
     """Return the status of a success that no later one of the same kind replaces."""
     outcome = ReconcileOutcome(counts=Counts(ok=1), completion="2999-01-01T00:00:00+00:00")
     stamp = ConditionContext(datetime.now(UTC), 1)
-    return Readiness(is_on=True).after_run({}, finished({}, outcome, stamp), outcome, stamp)
+    return Readiness(is_on=True).after_run({}, outcome, stamp)
 
 
 async def change(client: Client, key: ObjectKey, revision: int) -> None:

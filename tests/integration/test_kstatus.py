@@ -10,10 +10,7 @@ from rolecall.runner.reconcile.status import (
     Readiness,
     ReconcileOutcome,
     Status,
-    finished,
     interrupted,
-    paused,
-    running,
 )
 from tests.integration.operators import PROJECT
 from tests.kstatus.judge import Judge
@@ -42,16 +39,15 @@ class Moment:
 
     def running(self) -> "Moment":
         """Return the object during a run."""
-        return replace(self, status=ON.while_running(self.status, running(self.status, self.stamp), self.stamp))
+        return replace(self, status=ON.while_running(self.status, self.stamp))
 
     def paused(self) -> "Moment":
         """Return the object once it is paused."""
-        return replace(self, status=ON.while_paused(self.status, paused(self.status, self.stamp), self.stamp))
+        return replace(self, status=ON.while_paused(self.status, self.stamp))
 
     def ended(self, outcome: ReconcileOutcome) -> "Moment":
         """Return the object after a run."""
-        new = finished(self.status, outcome, self.stamp)
-        return replace(self, status=ON.after_run(self.status, new, outcome, self.stamp))
+        return replace(self, status=ON.after_run(self.status, outcome, self.stamp))
 
     def interrupted(self) -> "Moment":
         """Return the object after a run that the operator interrupted."""

@@ -246,7 +246,7 @@ class Reconciler:
             requests_requeue=context.requests_requeue,
             unready=unready_reason(self.watch.ready, document) if self.watch.ready else None,
         )
-        return await self._write_status(context, partial(self._write_outcome, context, outcome))
+        return await self._write_status(context, partial(self.status.write, context.obj, outcome))
 
     def _conclude(self, context: ReconcileContext, summary: RunSummary) -> Result:
         """Report the outcome, and return when the next run is due."""
@@ -294,11 +294,8 @@ class Reconciler:
         if self.metrics is not None:
             self.metrics.run_ended(succeeded=False)
         outcome = ReconcileOutcome(failure=message, is_final=is_final)
-        await self._write_status(context, partial(self._write_outcome, context, outcome))
+        await self._write_status(context, partial(self.status.write, context.obj, outcome))
         self.events.failed(context, message)
-
-    async def _write_outcome(self, context: ReconcileContext, outcome: ReconcileOutcome) -> Status | None:
-        return await self.status.write(context.obj, outcome, generation_of(context.obj))
 
     async def _write_status(self, context: ReconcileContext, write: Callable[[], Awaitable[Status | None]]) -> bool:
         """Write a status; return False if a later attempt may succeed where this one failed."""

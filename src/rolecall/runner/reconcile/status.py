@@ -38,6 +38,9 @@ RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET = "RunRequeued", "RunsPaused", "NotRead
 STALLED_AFTER = timedelta(seconds=30)
 """Five retries with the default backoff: by then, the things that a run waits for often exist."""
 
+Texts = tuple[str, str, str]
+"""One string each for ``Ready``, ``Reconciling``, and ``Stalled``."""
+
 _TYPES = (READY, RECONCILING, STALLED)
 _REASONS = frozenset({RUN_IN_PROGRESS, RUN_SUCCEEDED, RUN_FAILED, RUN_REQUEUED, RUNS_PAUSED, NOT_READY_YET})
 _SUCCESS = "The last run succeeded"
@@ -298,8 +301,7 @@ def _completion(status: Status) -> datetime | None:
 class Readiness:
     """Adds ``Ready`` and the others to each status of one kind; if they are off, removes those of an earlier operator.
 
-    ``stalled_after`` is the time for which runs must have failed before an object is stalled. Every method takes the
-    old status of the object, and the new one to which the conditions are added.
+    ``stalled_after`` is the time for which runs must have failed before an object is stalled.
     """
 
     is_on: bool
@@ -312,33 +314,48 @@ class Readiness:
         seconds = watch.stalled_after_seconds
         return cls(is_on, STALLED_AFTER if seconds is None else timedelta(seconds=seconds))
 
-    def while_running(self, old: Status, new: Status, context: ConditionContext) -> Status:
-        """Return the status during a run."""
+    def while_running(self, old: Status, context: ConditionContext) -> Status:
+        """Return the status during a run; the conditions change if they describe another generation."""
+        new = running(old, context)
         if not self.is_on:
             return without_ready_conditions(new)
-        return new if _is_judged(old, context) else _unjudged(new, context, RUN_IN_PROGRESS, "The run is in progress")
+        ready = condition_of(old, READY) or {}
+        observed = ready.get("observedGeneration", old.get("observedGeneration"))
+        # The schema of a CRD may drop the generation; then only a result is known.
+        is_current = bool(ready) if observed is None else observed == context.generation
+        if is_current and ready.get("reason") != RUNS_PAUSED:
+            return new
+        message = "The run is in progress"
+        return _with_ready(new, context, RUN_IN_PROGRESS, ("Unknown", "True", "False"), (message, message, ""))
 
-    def while_paused(self, old: Status, new: Status, context: ConditionContext) -> Status:
+    def while_paused(self, old: Status, context: ConditionContext) -> Status:
         """Return the status of a paused object; an edit in the meantime shows in its generation."""
+        new = paused(old, context)
         if not self.is_on:
             return without_ready_conditions(new)
-        is_known = condition_of(old, READY) is not None or old.get("observedGeneration") == context.generation
-        return new if is_known else _unjudged(new, context, RUNS_PAUSED, _PAUSE)
+        if condition_of(old, READY) is not None or old.get("observedGeneration") == context.generation:
+            return new
+        return _with_ready(new, context, RUNS_PAUSED, ("Unknown", "True", "False"), (_PAUSE, _PAUSE, ""))
 
-    def after_run(self, old: Status, new: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
+    def after_run(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> Status:
         """Return the status after a run, or after a reconcile that failed before it."""
+        new, failure, unready = finished(old, outcome, context), outcome.failure, outcome.unready
         if not self.is_on:
             return without_ready_conditions(new)
-        conditions = _ReadyConditions(new, context)
-        if outcome.failure is not None:
-            conditions.fail(outcome.failure, has_stalled=self._has_stalled(old, outcome, context))
-        elif outcome.unready:
-            conditions.put(NOT_READY_YET, ("False", "True", "False"), (outcome.unready, outcome.unready))
-        elif outcome.unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
-            conditions.put(RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE))
-        else:
-            conditions.put(RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, ""))
-        return conditions.status
+        if failure is not None and self._has_stalled(old, outcome, context):
+            return _with_ready(new, context, RUN_FAILED, ("False", "False", "True"), (failure, "", failure))
+        if failure is not None:
+            return _with_ready(new, context, RUN_FAILED, ("False", "True", "False"), (failure, _RETRY + failure, ""))
+        if unready:
+            return _with_ready(new, context, NOT_READY_YET, ("False", "True", "False"), (unready, unready, ""))
+        if unready is None and outcome.requests_requeue and not _is_roles(condition_of(old, READY)):
+            return _with_ready(new, context, RUN_REQUEUED, ("Unknown", "True", "False"), (_REQUEUE, _REQUEUE, ""))
+        return _with_ready(new, context, RUN_SUCCEEDED, ("True", "False", "False"), (_SUCCESS, "", ""))
+
+    def after_interruption(self, old: Status, before: Status, message: str, context: ConditionContext) -> Status:
+        """Return the status after an interrupted run; ``before`` is the status from before the run."""
+        new = interrupted(old, before, message, context)
+        return new if self.is_on else without_ready_conditions(new)
 
     def _has_stalled(self, old: Status, outcome: ReconcileOutcome, context: ConditionContext) -> bool:
         """Return whether no further retry is expected to help a failed object; only this method decides it."""
@@ -356,43 +373,18 @@ class Readiness:
         return context.now - max(since, failed_since) >= self.stalled_after
 
 
-class _ReadyConditions:
-    """``Ready``, ``Reconciling``, and ``Stalled`` of a new status, which are set together."""
+def _with_ready(new: Status, context: ConditionContext, reason: str, values: Texts, messages: Texts) -> Status:
+    """Return a status with Ready, Reconciling, and Stalled, except those that the role has written.
 
-    def __init__(self, new: Status, context: ConditionContext) -> None:
-        self._new = new
-        self._context = context
-        self._conditions = ConditionList(new, context)
-
-    @property
-    def status(self) -> Status:
-        return {**self._new, "conditions": self._conditions.items}
-
-    def put(self, reason: str, values: tuple[str, str, str], messages: tuple[str, str]) -> None:
-        """Set all three, except those that the role has written; the messages are of Ready and Reconciling."""
-        for kind, value, message in zip(_TYPES, values, (*messages, ""), strict=True):
-            if not _is_roles(condition_of(self._new, kind)):
-                self._set(kind, value, reason, message)
-
-    def fail(self, failure: str, *, has_stalled: bool) -> None:
-        """Set all three after a failure; conditions of the role stay if they have the same status."""
-        retry = "" if has_stalled else _RETRY + failure
-        values = ("False", "False", "True") if has_stalled else ("False", "True", "False")
-        for kind, value, message in zip(_TYPES, values, (failure, retry, failure if has_stalled else ""), strict=True):
-            found = condition_of(self._new, kind)
-            if not _is_roles(found) or found is None or found.get("status") != value:
-                self._set(kind, value, RUN_FAILED, message)
-
-    def _set(self, kind: str, value: str, reason: str, message: str) -> None:
-        self._conditions.put(kind, value, reason, cut(message))
-        self._conditions.observe(kind)
-
-
-def _unjudged(new: Status, context: ConditionContext, reason: str, message: str) -> Status:
-    """Return the status of an object whose generation has no outcome yet."""
-    conditions = _ReadyConditions(new, context)
-    conditions.put(reason, ("Unknown", "True", "False"), (message, message))
-    return conditions.status
+    After a failure, even those are replaced if their status contradicts it.
+    """
+    conditions = ConditionList(new, context)
+    for kind, value, message in zip(_TYPES, values, messages, strict=True):
+        found = condition_of(new, kind)
+        if not _is_roles(found) or (reason == RUN_FAILED and found is not None and found.get("status") != value):
+            conditions.put(kind, value, reason, cut(message))
+            conditions.observe(kind)
+    return {**new, "conditions": conditions.items}
 
 
 def without_ready_conditions(status: Status) -> Status:
@@ -418,13 +410,3 @@ def _is_roles(condition: dict[str, Any] | None) -> bool:
 
 def _is_true(status: Status, kind: str) -> bool:
     return (condition_of(status, kind) or {}).get("status") == "True"
-
-
-def _is_judged(old: Status, context: ConditionContext) -> bool:
-    """Return whether the conditions describe this generation already."""
-    ready = condition_of(old, READY)
-    if ready is not None and ready.get("reason") == RUNS_PAUSED:
-        return False
-    observed = (ready or {}).get("observedGeneration", old.get("observedGeneration"))
-    # The schema of a CRD may drop the generation; then only a result is known.
-    return ready is not None if observed is None else bool(observed == context.generation)

@@ -24,15 +24,8 @@ from rolecall.kube.errors import ApiError, ConflictError, KubeError, NotFoundErr
 from rolecall.kube.metadata import generation_of, uid_of
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.election.elector import LeadershipLostError
-from rolecall.runner.reconcile import status as new_status
 from rolecall.runner.reconcile.own_writes import OwnWrites
-from rolecall.runner.reconcile.status import (
-    ConditionContext,
-    Readiness,
-    ReconcileOutcome,
-    Status,
-    without_ready_conditions,
-)
+from rolecall.runner.reconcile.status import ConditionContext, Readiness, ReconcileOutcome, Status, should_write
 from rolecall.system.logs import get_logger
 
 logger = get_logger("persistence")
@@ -107,8 +100,8 @@ class Primaries:
         return written
 
 
-Update = Callable[[RawObject, Status], Status]
-"""Computes the new status from the object and its old status."""
+Update = Callable[[Status, ConditionContext], Status]
+"""Computes the new status from the old status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,74 +116,66 @@ class StatusWriter:
 
         No run depends on this mark, so the write is attempted once.
         """
-
-        def update(obj: RawObject, old: Status) -> Status:
-            stamp = _stamp(obj)
-            return self.readiness.while_running(old, new_status.running(old, stamp), stamp)
-
         try:
-            return await self._write_once(primary, update)
+            return await self._write_once(primary, self.readiness.while_running)
         except KubeError as error:
             status_logger.info("Could not mark the object as running", error=str(error))
             return None
 
     async def mark_paused(self, primary: RawObject) -> None:
         """Mark the object as paused; a deleted primary needs no status."""
-
-        def update(obj: RawObject, old: Status) -> Status:
-            stamp = _stamp(obj)
-            return self.readiness.while_paused(old, new_status.paused(old, stamp), stamp)
-
-        await self._write_until_done(primary, update)
+        await self._write_until_done(primary, self.readiness.while_paused)
 
     async def mark_interrupted(self, primary: RawObject, before: Status, message: str) -> Status | None:
         """Report that the operator interrupted a run of the object, whose status was ``before`` until then.
 
         Return the status as it is afterwards, None if the primary was deleted.
         """
-        generation = generation_of(primary)
 
-        def update(_obj: RawObject, old: Status) -> Status:
-            new = new_status.interrupted(old, before, message, ConditionContext(datetime.now(UTC), generation))
-            return new if self.readiness.is_on else without_ready_conditions(new)
+        def update(old: Status, context: ConditionContext) -> Status:
+            return self.readiness.after_interruption(old, before, message, context)
 
-        return await self._write_until_done(primary, update)
+        return await self._write_until_done(primary, update, generation_of(primary))
 
-    async def write(self, primary: RawObject, outcome: ReconcileOutcome, generation: int) -> Status | None:
-        """Write the result of a run that worked with this generation; a deleted primary needs no status.
+    async def write(self, primary: RawObject, outcome: ReconcileOutcome) -> Status | None:
+        """Write the result of a run that worked with this version of the primary; a deleted primary needs no status.
 
         Return the status as it is afterwards, None if the primary was deleted.
         """
 
-        def update_with(outcome: ReconcileOutcome) -> Update:
-            def update(_obj: RawObject, old: Status) -> Status:
-                stamp = ConditionContext(datetime.now(UTC), generation)
-                return self.readiness.after_run(old, new_status.finished(old, outcome, stamp), outcome, stamp)
+        async def attempt(outcome: ReconcileOutcome) -> Status | None:
+            def update(old: Status, context: ConditionContext) -> Status:
+                return self.readiness.after_run(old, outcome, context)
 
-            return update
+            return await self._write_until_done(primary, update, generation_of(primary))
 
         if unfit := {name for name, value in outcome.mapped.items() if not _is_finite(value)}:
             reason = "found a number that is infinite or NaN, expected one that JSON can hold"
             outcome = _without_mapped(outcome, unfit, f"{', '.join(sorted(unfit))}: {reason}")
         try:
-            return await self._write_until_done(primary, update_with(outcome))
+            return await attempt(outcome)
         except ApiError as error:
             if not outcome.mapped or not _rejects_values(error):
                 raise
             outcome = _without_mapped(outcome, set(outcome.mapped), error.message)
-            return await self._write_until_done(primary, update_with(outcome))
+            return await attempt(outcome)
 
-    async def _write_until_done(self, primary: RawObject, update: Update) -> Status | None:
+    async def _write_until_done(
+        self, primary: RawObject, update: Update, generation: int | None = None
+    ) -> Status | None:
         with contextlib.suppress(NotFoundError):
-            return _status_of(await write_with_retry(lambda: self._write_once(primary, update)))
+            return _status_of(await write_with_retry(lambda: self._write_once(primary, update, generation)))
         return None
 
-    async def _write_once(self, primary: RawObject, update: Update) -> RawObject:
-        """Read, update and replace; return the object as it is afterwards. Raises NotFoundError if it was deleted."""
+    async def _write_once(self, primary: RawObject, update: Update, generation: int | None = None) -> RawObject:
+        """Read, update, and replace; return the object as it is afterwards. Raise NotFoundError if it was deleted.
+
+        ``generation`` is the one that the new status describes, None for the current one.
+        """
         obj = await self.primaries.read_again(primary)
-        old = _status_of(obj)
-        new = update(obj, old)
-        if not new_status.should_write(old, new, datetime.now(UTC)):
+        now, old = datetime.now(UTC), _status_of(obj)
+        new = update(old, ConditionContext(now, generation_of(obj) if generation is None else generation))
+        if not should_write(old, new, now):
             return obj
         resource = await self.primaries.client.resource(self.primaries.gvk)
         if "status" not in resource.subresources:
@@ -199,10 +184,6 @@ class StatusWriter:
             )
             return obj
         return await self.primaries.replace({**obj, "status": new}, "status")
-
-
-def _stamp(obj: RawObject) -> ConditionContext:
-    return ConditionContext(datetime.now(UTC), generation_of(obj))
 
 
 def _status_of(obj: RawObject) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class ReconcilerContract:
         [before] = await world.create(MANIFEST)
         await world.delete(THING, "one")
         await world.create(MANIFEST)
-        await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"), 1)
+        await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"))
         assert "status" not in await rig.thing()
 
     async def test_a_number_that_json_does_not_have_costs_its_own_field_only(

@@ -410,17 +410,17 @@ def at(seconds: float = 0, generation: int = 1) -> ConditionContext:
 
 def run(old: Status, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status while a run is marked."""
-    return readiness.while_running(old, running(old, context), context)
+    return readiness.while_running(old, context)
 
 
 def pause(old: Status, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status of a paused object."""
-    return readiness.while_paused(old, paused(old, context), context)
+    return readiness.while_paused(old, context)
 
 
 def end(old: Status, outcome: ReconcileOutcome, context: ConditionContext, readiness: Readiness = ON) -> Status:
     """Return the status after a run."""
-    return readiness.after_run(old, finished(old, outcome, context), outcome, context)
+    return readiness.after_run(old, outcome, context)
 
 
 def three(status: Status) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def writer(world: World) -> StatusWriter:
 async def test_a_refused_value_is_told_of_beside_the_failure(
     writer: StatusWriter, one: RawObject, world: World
 ) -> None:
-    await writer.write(one, ReconcileOutcome(failure="Task 'Boom': no", mapped={"small": 11}), 1)
+    await writer.write(one, ReconcileOutcome(failure="Task 'Boom': no", mapped={"small": 11}))
     thing = await world.get(THING, "one")
     first, second = condition(thing, "Failure")["message"].splitlines()
     assert first == "Task 'Boom': no"
@@ -53,14 +53,14 @@ async def test_a_status_that_is_refused_whatever_it_maps_is_an_error(
     invalid = InvalidError(422, "Invalid", "status.conditions: no")
     cluster.troubles = [("replace status", invalid), ("replace status", invalid)]
     with pytest.raises(InvalidError):
-        await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+        await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
 
 
 async def test_an_object_that_is_gone_needs_no_status(
     writer: StatusWriter, one: RawObject, cluster: FakeCluster
 ) -> None:
     gone = {"metadata": {**one["metadata"], "name": "gone"}}
-    await writer.write(gone, ReconcileOutcome(), 1)
+    await writer.write(gone, ReconcileOutcome())
     assert await writer.mark_running(gone) is None
     assert cluster.writes == []
 
@@ -70,7 +70,7 @@ async def test_no_status_is_written_once_another_replica_may_lead(
 ) -> None:
     writer = StatusWriter(Primaries(world.client, THING, OwnWrites(), may_write=lambda: False))
     with pytest.raises(LeadershipLostError, match="another replica may be the leader"):
-        await writer.write(one, ReconcileOutcome(), 1)
+        await writer.write(one, ReconcileOutcome())
     assert await writer.mark_running(one) is None
     assert cluster.writes == []
 
@@ -80,7 +80,7 @@ async def test_an_object_made_anew_does_not_get_the_status_of_the_one_before(
 ) -> None:
     await world.delete(THING, "one")
     await world.create(MANIFEST)
-    await writer.write(one, ReconcileOutcome(failure="no"), 1)
+    await writer.write(one, ReconcileOutcome(failure="no"))
     await writer.mark_paused(one)
     assert await writer.mark_running(one) is None
     assert cluster.writes == []
@@ -90,7 +90,7 @@ async def test_the_generation_is_that_of_the_run_not_of_the_moment(
     writer: StatusWriter, one: RawObject, world: World
 ) -> None:
     await world.patch(THING, "one", {"spec": {"size": 2}})
-    await writer.write(one, ReconcileOutcome(), 1)
+    await writer.write(one, ReconcileOutcome())
     assert (await world.get(THING, "one"))["status"]["observedGeneration"] == 1
 
 
@@ -98,7 +98,7 @@ async def test_a_status_that_is_no_mapping_is_written_over(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster
 ) -> None:
     cluster.objects()[THING, ONE]["status"] = "fine"
-    await writer.write(one, ReconcileOutcome(), 1)
+    await writer.write(one, ReconcileOutcome())
     assert condition(await world.get(THING, "one"), "Successful")["status"] == "True"
 
 
@@ -114,7 +114,7 @@ async def test_whatever_the_reason_values_that_are_refused_are_left_out(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, error: ApiError
 ) -> None:
     cluster.troubles = [("replace status", error)]
-    await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
     thing = await world.get(THING, "one")
     assert condition(thing, "Successful")["status"] == "True"
     assert f"the mapped status was rejected: {error.message}" in condition(thing, "Successful")["message"]
@@ -126,7 +126,7 @@ async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
 ) -> None:
     cluster.troubles = [("replace status", ApiError(401, "Unauthorized", "who are you?"))]
     with pytest.raises(ApiError, match="who are you"):
-        await writer.write(one, ReconcileOutcome(mapped={"small": 1}), 1)
+        await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
     assert cluster.writes == []
 
 
@@ -134,7 +134,7 @@ async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
 async def test_a_number_that_json_does_not_have_is_left_out_alone(
     writer: StatusWriter, one: RawObject, world: World, number: float
 ) -> None:
-    await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}), 1)
+    await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}))
     thing = await world.get(THING, "one")
     message = condition(thing, "Successful")["message"]
     assert "the mapped status was rejected: deep: found a number that is infinite or NaN" in message
@@ -147,7 +147,7 @@ async def test_values_that_do_not_fit_are_left_out_and_told_of(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, failure: str | None
 ) -> None:
     cluster.troubles = [("replace status", TooLargeError(500, "InternalError", "etcdserver: request is too large"))]
-    await writer.write(one, ReconcileOutcome(failure, mapped={"small": 1}), 1)
+    await writer.write(one, ReconcileOutcome(failure, mapped={"small": 1}))
     thing = await world.get(THING, "one")
     message = condition(thing, "Failure" if failure else "Successful")["message"]
     assert "the mapped status was rejected: etcdserver: request is too large" in message
