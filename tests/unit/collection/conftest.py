@@ -1,4 +1,4 @@
-"""Makes the collection importable by its full name, beside the installed ones."""
+"""Makes the collection importable by its full name, next to the installed ones."""
 
 import sys
 from pathlib import Path

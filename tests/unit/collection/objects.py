@@ -1,4 +1,4 @@
-"""A tiny API server in memory, as far as the modules of the collection ask it for something."""
+"""An API server in memory, with the calls of the collection's modules."""
 
 from copy import deepcopy
 from types import SimpleNamespace
@@ -11,36 +11,36 @@ Object = dict[str, Any]
 
 
 def error(kind: type[Exception], status: int) -> Exception:
-    """Make an error of the dynamic client."""
+    """Return an error of the dynamic client."""
     raised: Exception = kind(ApiException(status=status, reason="because"))
     return raised
 
 
-class Answer:
-    """What the dynamic client gives back."""
+class Response:
+    """A response of the dynamic client."""
 
     def __init__(self, obj: Object) -> None:
         self._obj = deepcopy(obj)
 
     def to_dict(self) -> Object:
-        """Give the plain object."""
+        """Return the object."""
         return self._obj
 
 
 class Status:
-    """The status subresource of a kind; `conflicts` writes meet somebody else's."""
+    """The status subresource of a kind; the first ``conflicts`` writes fail."""
 
     def __init__(self, server: "Server", conflicts: int) -> None:
         self._server = server
         self._conflicts = conflicts
 
-    def replace(self, body: Object, name: str, namespace: str) -> Answer:
+    def replace(self, body: Object, name: str, namespace: str) -> Response:
         """Write the status, or raise a conflict."""
         if self._conflicts:
             self._conflicts -= 1
             raise error(ConflictError, 409)
         self._server.objects[namespace, name]["status"] = body["status"]
-        return Answer(self._server.objects[namespace, name])
+        return Response(self._server.objects[namespace, name])
 
 
 class Server:
@@ -52,27 +52,27 @@ class Server:
         self._status = Status(self, conflicts)
 
     def resource(self, kind: str, api_version: str) -> SimpleNamespace:
-        """Give what stands for a kind."""
+        """Return a kind."""
         subresources = {} if kind == "Stateless" else {"status": self._status}
         return SimpleNamespace(kind=kind, api_version=api_version, subresources=subresources, status=self._status)
 
-    def get(self, _resource: object, name: str, namespace: str) -> Answer:
-        """Give an object."""
+    def get(self, _resource: object, name: str, namespace: str) -> Response:
+        """Return an object."""
         if (namespace, name) not in self.objects:
             raise error(NotFoundError, 404)
-        return Answer(self.objects[namespace, name])
+        return Response(self.objects[namespace, name])
 
-    def create(self, _resource: object, body: Object, namespace: str) -> Answer:
-        """Keep a new object."""
+    def create(self, _resource: object, body: Object, namespace: str) -> Response:
+        """Store a new object."""
         self.objects[namespace, body["metadata"]["name"]] = deepcopy(body)
-        return Answer(body)
+        return Response(body)
 
-    def patch(self, _resource: object, body: Object, content_type: str, name: str, namespace: str) -> Answer:
-        """Write fields over those of an object."""
+    def patch(self, _resource: object, body: Object, content_type: str, name: str, namespace: str) -> Response:
+        """Replace fields of an object."""
         self.patch_types.append(content_type)
         self.objects[namespace, name] |= deepcopy(body)
-        return Answer(self.objects[namespace, name])
+        return Response(self.objects[namespace, name])
 
     def delete(self, _resource: object, name: str, namespace: str) -> None:
-        """Forget an object."""
+        """Remove an object."""
         del self.objects[namespace, name]

@@ -30,139 +30,133 @@ def wanted(old: dict[str, Any], **parameters: Any) -> dict[str, Any]:
     return status
 
 
-def test_fields_are_put_into_the_old_status() -> None:
-    assert wanted({"a": {"x": 1}, "b": 2}, status={"a": {"y": 3}}) == {"a": {"x": 1, "y": 3}, "b": 2}
+@pytest.mark.parametrize(
+    ("old", "options", "expected"),
+    [
+        ({"a": {"x": 1}, "b": 2}, {"status": {"a": {"y": 3}}}, {"a": {"x": 1, "y": 3}, "b": 2}),
+        ({"a": 1, "b": {"c": 1, "d": 2}}, {"status": {"a": None, "b": {"c": None}}}, {"b": {"d": 2}}),
+        ({"b": 2}, {"status": {"a": None}}, {"b": 2}),
+        ({"l": [1, 2]}, {"status": {"l": [2, 3]}}, {"l": [2, 3]}),
+        ({"l": [1, 2]}, {"status": {"l": [1]}}, {"l": [1, 2]}),
+        ({"l": [1, 2]}, {"status": {"l": [1]}, "replace_lists": True}, {"l": [1]}),
+    ],
+    ids=["added", "removed by null", "absent", "other list", "contained list", "contained list is replaced"],
+)
+def test_fields_are_merged_into_the_old_status(
+    old: dict[str, Any], options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert wanted(old, **options) == expected
 
 
-def test_a_field_is_removed_by_null() -> None:
-    assert wanted({"a": 1, "b": {"c": 1, "d": 2}}, status={"a": None, "b": {"c": None}}) == {"b": {"d": 2}}
-    assert wanted({"b": 2}, status={"a": None}) == {"b": 2}
-
-
-def test_a_list_takes_the_place_of_the_old_one() -> None:
-    assert wanted({"l": [1, 2]}, status={"l": [2, 3]}) == {"l": [2, 3]}
-
-
-@pytest.mark.parametrize(("replace_lists", "after"), [(False, [1, 2]), (True, [1])])
-def test_a_list_that_the_old_one_holds_is_written_only_on_demand(*, replace_lists: bool, after: list[int]) -> None:
-    assert wanted({"l": [1, 2]}, status={"l": [1]}, replace_lists=replace_lists) == {"l": after}
-
-
-def test_the_old_status_is_not_changed_in_place() -> None:
+def test_old_status_is_not_changed_in_place() -> None:
     old = {"a": {"x": 1}, "l": [1], "conditions": [condition("True")]}
     wanted(old, status={"a": {"x": 2}, "l": [2]}, conditions=[condition("False")])
     assert old == {"a": {"x": 1}, "l": [1], "conditions": [condition("True")]}
 
 
-def test_a_new_condition_stands_behind_the_others() -> None:
+def test_new_condition_follows_the_others() -> None:
     other = {"type": "Other", "status": "True"}
     assert merge_conditions([other], [condition("True", None)], NOW) == [other, condition("True", NOW)]
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
-    assert merge_conditions([condition("True")], [condition("True", None, reason="R")], NOW) == [
-        condition("True", BEFORE, reason="R")
-    ]
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (condition("True"), condition("True", None, reason="R"), condition("True", BEFORE, reason="R")),
+        (condition("True", message="m"), condition("False", None), condition("False", NOW)),
+        (condition("True", message="m"), condition("True", NOW), condition("True", message="m")),
+        (condition("True"), condition("False", "2025-01-01T00:00:00Z"), condition("False", "2025-01-01T00:00:00Z")),
+    ],
+    ids=["same status", "other status", "nothing new", "given time"],
+)
+def test_last_transition_time_changes_with_the_status(
+    old: dict[str, str], new: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert merge_conditions([old], [new], NOW) == [expected]
 
 
-def test_a_condition_that_changes_says_only_the_new_and_gets_the_time_of_the_change() -> None:
-    assert merge_conditions([condition("True", message="m")], [condition("False", None)], NOW) == [
-        condition("False", NOW)
-    ]
-
-
-def test_a_condition_that_says_nothing_new_stays_as_it_is() -> None:
-    old = condition("True", message="m")
-    assert merge_conditions([old], [condition("True", NOW)], NOW) == [old]
-
-
-def test_a_time_that_is_given_with_a_change_counts() -> None:
-    given = condition("False", "2025-01-01T00:00:00Z")
-    assert merge_conditions([condition("True")], [given], NOW) == [given]
-
-
-def test_conditions_within_the_status_are_merged_by_their_type_too() -> None:
+def test_conditions_in_status_are_merged_by_type() -> None:
     other = {"type": "Other", "status": "True"}
     status = wanted({"conditions": [other, condition("True")]}, status={"conditions": [condition("False", None)]})
     assert status["conditions"] == [other, condition("False", NOW)]
 
 
-def test_conditions_that_replace_all_others_keep_their_times() -> None:
+def test_conditions_that_replace_others_keep_their_times() -> None:
     old = {"a": 1, "conditions": [{"type": "Other", "status": "True"}, condition("True")]}
     assert wanted(old, conditions=[condition("True", None)], replace=True) == {"conditions": [condition("True")]}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("invalid", "message"),
     [
         ({"reason": "The ping failed"}, "expected one word in CamelCase as reason, found 'The ping failed'"),
         ({"lastTransitionTime": "26/03/2021 2:00PM"}, "as lastTransitionTime, found '26/03/2021 2:00PM'"),
         ({"lastHeartbeatTime": "now"}, "as lastHeartbeatTime, found 'now'"),
     ],
 )
-def test_a_condition_that_cannot_be_meant_is_refused(wrong: dict[str, str], message: str) -> None:
+def test_invalid_condition_is_rejected(invalid: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=f"condition 'Ready'.*{message}"):
-        wanted({}, conditions=[condition("True") | wrong])
+        wanted({}, conditions=[condition("True") | invalid])
 
 
 @pytest.mark.parametrize("time", ["2021-03-26T14:00:00Z", "2021-03-26 14:00:00+01:00", "2021-03-26T14:00:00.123Z"])
-def test_a_time_may_have_any_form_of_rfc_3339(time: str) -> None:
+def test_time_can_have_any_form_of_rfc_3339(time: str) -> None:
     assert wanted({}, conditions=[condition("True", time)])["conditions"] == [condition("True", time)]
 
 
-def test_conditions_in_two_places_are_refused() -> None:
+def test_conditions_in_two_options_are_rejected() -> None:
     with pytest.raises(ValueError, match="not in both"):
         wanted({}, status={"conditions": [condition("True")]}, conditions=[condition("True")])
 
 
-def test_a_kind_without_status_is_an_error_that_says_so() -> None:
+def test_kind_without_status_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"Stateless of e\.com/v1 has no status subresource"):
         k8s_status.write(module(status={"a": 1}, kind="Stateless"), Server(obj()))
 
 
-def test_a_status_is_written() -> None:
+def test_status_is_written() -> None:
     server = Server(obj(a=1))
     result = k8s_status.write(module(status={"b": 2}), server)
     assert result["changed"]
     assert server.objects["ns", "n"]["status"] == {"a": 1, "b": 2}
 
 
-def test_a_status_as_wanted_is_not_written() -> None:
+def test_unchanged_status_is_not_written() -> None:
     server = Server(obj(a=1), conflicts=1)
     assert k8s_status.write(module(status={"a": 1}), server)["changed"] is False
 
 
-def test_a_status_is_replaced_as_a_whole_if_asked_for() -> None:
+def test_status_is_replaced_if_requested() -> None:
     server = Server(obj(a=1))
     k8s_status.write(module(status={"b": 2}, replace=True), server)
     assert server.objects["ns", "n"]["status"] == {"b": 2}
 
 
-def test_conditions_are_written_without_the_options_that_were_not_given() -> None:
+def test_conditions_are_written_without_omitted_options() -> None:
     server = Server(obj())
     given = {"type": "Ready", "status": "True", "reason": None, "message": None, "lastTransitionTime": BEFORE}
     k8s_status.write(module(conditions=[given]), server)
     assert server.objects["ns", "n"]["status"] == {"conditions": [condition("True")]}
 
 
-def test_a_check_says_what_would_change_and_changes_nothing() -> None:
+def test_check_mode_reports_the_change_and_writes_nothing() -> None:
     server = Server(obj(a=1))
     result = k8s_status.write(module(status={"a": 2}, check_mode=True), server)
     assert (result["changed"], result["result"]["status"]) == (True, {"a": 2})
     assert server.objects["ns", "n"]["status"] == {"a": 1}
 
 
-def test_a_write_that_meets_another_one_is_sent_again() -> None:
+def test_conflicting_write_is_retried() -> None:
     server = Server(obj(a=1), conflicts=k8s_status.ATTEMPTS - 1)
     assert k8s_status.write(module(status={"a": 2}), server)["changed"]
     assert server.objects["ns", "n"]["status"] == {"a": 2}
 
 
-def test_writes_that_meet_others_again_and_again_end() -> None:
+def test_conflicts_are_retried_a_limited_number_of_times() -> None:
     with pytest.raises(ConflictError):
         k8s_status.write(module(status={"a": 2}), Server(obj(a=1), conflicts=k8s_status.ATTEMPTS))
 
 
-def test_an_object_that_is_not_there_is_an_error() -> None:
+def test_missing_object_is_an_error() -> None:
     with pytest.raises(NotFoundError):
         k8s_status.write(module(status={"a": 2}), Server())

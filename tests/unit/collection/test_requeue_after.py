@@ -24,25 +24,25 @@ def run(**arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("time", ["1h30m", "10s", "500ms", "1.5s", "0", "0s"])
-def test_a_duration_comes_back_as_the_period_and_the_runner_understands_it(time: str) -> None:
+def test_duration_is_returned_and_valid_for_the_operator(time: str) -> None:
     result = run(time=time)
     assert (result["period"], result["changed"]) == (time, False)
     assert parse_duration(result["period"]) >= 0
 
 
-def test_a_time_comes_back_as_it_is() -> None:
+def test_time_is_returned_unchanged() -> None:
     result = run(at=1_800_000_000_000)
     assert (result["at"], result["changed"]) == (1_800_000_000_000, False)
     assert "period" not in result
 
 
 @pytest.mark.parametrize("time", ["", "10", "soon", "-1s", "1d", "1s more"])
-def test_anything_else_is_an_error_that_names_it(time: str) -> None:
+def test_invalid_duration_is_an_error(time: str) -> None:
     with pytest.raises(AnsibleError, match=f"found {time!r}"):
         run(time=time)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"time": "1s", "at": 1}, {"after": "1s"}])
-def test_exactly_one_option_is_needed(arguments: dict[str, Any]) -> None:
+def test_exactly_one_option_is_required(arguments: dict[str, Any]) -> None:
     with pytest.raises(AnsibleError):
         run(**arguments)

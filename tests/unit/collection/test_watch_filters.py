@@ -8,7 +8,7 @@ FOO = {
 }
 
 
-def test_a_role_gets_the_variables_that_the_operator_gives_it() -> None:
+def test_role_variables_are_those_of_the_operator() -> None:
     assert role_variables(FOO, {"vars": {"extra": 1}}) == {
         "deployment_name": "d",
         "labels": {"tier_name": "Web"},
@@ -19,16 +19,16 @@ def test_a_role_gets_the_variables_that_the_operator_gives_it() -> None:
     }
 
 
-def test_names_stay_as_they_are_where_the_watch_says_so() -> None:
+def test_names_are_unchanged_without_snake_case() -> None:
     assert role_variables(FOO, {"snakeCaseParameters": False})["deploymentName"] == "d"
 
 
-def test_the_status_is_mapped_from_what_the_role_left() -> None:
+def test_status_is_mapped_from_stats_and_object() -> None:
     watch = {"status": {"ready": "$.stats.ready_pods", "name": "$.resource.metadata.name", "other": "$.stats.other"}}
     assert mapped_status(FOO, watch, {"ready_pods": 2}) == {"ready": 2, "name": "f", "observedGeneration": 3}
 
 
-def test_an_object_without_a_generation_has_none_observed() -> None:
+def test_object_without_generation_has_no_observed_generation() -> None:
     assert mapped_status({"metadata": {}}, {}, {}) == {}
 
 

@@ -26,16 +26,8 @@ _OF_SECRETS: Final = frozenset({"apiVersion", "immutable", "kind", "metadata", "
 
 _OF_REFERENCES: Final = frozenset(
     {
-        "apiGroup",
-        "apiVersion",
-        "blockOwnerDeletion",
-        "controller",
-        "fieldPath",
-        "kind",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "uid",
+        *("apiGroup", "apiVersion", "blockOwnerDeletion", "controller", "fieldPath", "kind", "name", "namespace"),
+        *("resourceVersion", "uid"),
     }
 )
 """The fields of references to objects: owner references, and those in Events and many other kinds."""
@@ -45,56 +37,18 @@ _OF_DELETIONS: Final = frozenset(
 )
 _HARMLESS_PARAMETERS: Final = frozenset(
     {
-        "allowWatchBookmarks",
-        "container",
-        "continue",
-        "dryRun",
-        "fieldManager",
-        "fieldSelector",
-        "fieldValidation",
-        "follow",
-        "force",
-        "gracePeriodSeconds",
-        "labelSelector",
-        "limit",
-        "orphanDependents",
-        "pretty",
-        "previous",
-        "propagationPolicy",
-        "resourceVersion",
-        "resourceVersionMatch",
-        "sendInitialEvents",
-        "stderr",
-        "stdin",
-        "stdout",
-        "tailLines",
-        "timeout",
-        "timeoutSeconds",
-        "timestamps",
-        "tty",
-        "watch",
+        *("allowWatchBookmarks", "container", "continue", "dryRun", "fieldManager", "fieldSelector", "fieldValidation"),
+        *("follow", "force", "gracePeriodSeconds", "labelSelector", "limit", "orphanDependents", "pretty", "previous"),
+        *("propagationPolicy", "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "stderr", "stdin"),
+        *("stdout", "tailLines", "timeout", "timeoutSeconds", "timestamps", "tty", "watch"),
     }
 )
 """The query parameters that a task with ``no_log`` shows. They don't include the command of an exec."""
 
 IDENTIFYING: Final = frozenset(
     {
-        "apiVersion",
-        "kind",
-        "labels",
-        "managedFields",
-        "matchLabels",
-        "name",
-        "namespace",
-        "op",
-        "ownerReferences",
-        "path",
-        "phase",
-        "protocol",
-        "resourceVersion",
-        "selector",
-        "type",
-        "uid",
+        *("apiVersion", "kind", "labels", "managedFields", "matchLabels", "name", "namespace", "op", "ownerReferences"),
+        *("path", "phase", "protocol", "resourceVersion", "selector", "type", "uid"),
     }
 )
 """The fields that a task with ``no_log`` shows: without them its requests couldn't be identified."""

@@ -99,7 +99,7 @@ def test_deprecated_name_of_workers_applies_without_the_new_one_and_is_logged() 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Give an environment in which nothing of Ansible is set; the user's empty ansible.cfg hides the machine's."""
+    """Return an environment without settings of Ansible; the user's empty ansible.cfg hides that of the machine."""
     environment = {"HOME": str(tmp_path)}
     write_config(environment, "")
     return environment
@@ -170,7 +170,7 @@ def test_invalid_ansible_cfg_counts_as_empty(environment: dict[str, str]) -> Non
 
 @pytest.fixture
 def elsewhere(environment: dict[str, str]) -> dict[str, str]:
-    """Give an environment whose HOME is not the one of the passwd file."""
+    """Return an environment with another HOME than in the passwd file."""
     return environment | {"USER": "root"}
 
 

@@ -69,7 +69,7 @@ ALONE = [(path, key) for path, key in paths(keys.ENTRY) if key not in (*ONE_OF, 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Give a project with the role ``thing`` and a playbook of that name."""
+    """Return a project with the role ``thing`` and a playbook of that name."""
     (tmp_path / "roles" / "thing").mkdir(parents=True)
     (tmp_path / "thing.yml").write_text("[]\n")
     return tmp_path

@@ -20,7 +20,7 @@ ENTRY = "- group: test.rolecall.dev\n  version: v1\n  kind: Thing\n  role: thing
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Give a project with the role ``thing`` and a playbook of that name."""
+    """Return a project with the role ``thing`` and a playbook of that name."""
     (tmp_path / "roles" / "thing").mkdir(parents=True)
     (tmp_path / "thing.yml").write_text("[]\n")
     return tmp_path
@@ -372,7 +372,7 @@ def test_value_that_contains_itself_is_an_error(directory: Path, text: str) -> N
 
 @pytest.fixture
 def _recursion_limit() -> Iterator[None]:
-    """Give the interpreter its own limit, which an operator that ran in this process has raised."""
+    """Restore the default limit, which an operator in this process has raised."""
     raised = sys.getrecursionlimit()
     sys.setrecursionlimit(1000)
     yield

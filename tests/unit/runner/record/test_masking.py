@@ -34,7 +34,7 @@ def masked_by(mask: Mask, line: dict[str, str]) -> Any:
 @example("'''''''''", "", "'")
 def test_value_is_found_in_each_spelling_and_keeps_its_length(value: str, before: str, after: str) -> None:
     whole = f"{before}{value}{after}"
-    # With another quote beside it, a value that begins or ends with one stands there as YAML spells it.
+    # Next to another quote, a value that starts or ends with one is in the spelling of YAML.
     assume("'" not in value or value.replace("'", "''") not in whole)
     line = {
         "plain": whole,

@@ -22,7 +22,7 @@ from rolecall.runner.record.traces import (
 )
 from tests.collector import grpc_collector, http_collector
 
-NOBODY = "http://127.0.0.1:9"
+UNREACHABLE = "http://127.0.0.1:9"
 GENERAL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 OF_TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}
 IMPORTED = """
@@ -46,7 +46,7 @@ def warnings(logs: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, A
 
 @pytest.fixture
 def otel(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Give what sets the variables of the SDK, which reads them from its process."""
+    """Set variables of the SDK, which reads them from its process."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     return monkeypatch
 
@@ -101,7 +101,7 @@ async def test_spans_reach_a_receiver_of_the_official_protocol_with_headers(
 
 async def test_sampler_of_the_environment_applies(otel: pytest.MonkeyPatch) -> None:
     otel.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+    async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": UNREACHABLE}) as traces:
         assert traces is not None
         assert not traces.tracer.start_span("one").is_recording()
 
@@ -120,11 +120,11 @@ async def test_unresponsive_collector_does_not_block_the_stop(
 
 
 async def test_unavailable_collector_is_logged_once_and_blocks_nothing(otel: pytest.MonkeyPatch) -> None:
-    otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
+    otel.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", UNREACHABLE)
     otel.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
     otel.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
     with capture_logs() as logs:
-        async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": NOBODY}) as traces:
+        async with exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": UNREACHABLE}) as traces:
             assert traces is not None
             started = time.monotonic()
             for number in range(1000):
