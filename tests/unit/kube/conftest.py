@@ -31,21 +31,21 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiServer:
-    """Serves discovery; all other requests go to ``answer``. Records method, path with query, body, and headers."""
+    """Serves discovery; all other requests go to ``handler``. Records method, path with query, body, and headers."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.answer: Handler = self.give(ONE)
+        self.handler: Handler
+        self.respond(ONE)
 
-    def give(self, body: object, status: int = 200) -> Handler:
-        """Return a handler that responds with JSON, or with a string as it is."""
+    def respond(self, body: object, status: int = 200) -> None:
+        """Respond with JSON, or with a string as it is."""
 
         async def handler(_request: web.Request) -> web.StreamResponse:
-            text = body if isinstance(body, str) else json.dumps(body)
-            return web.Response(status=status, text=text)
+            return web.Response(status=status, text=body if isinstance(body, str) else json.dumps(body))
 
-        return handler
+        self.handler = handler
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Respond to a request."""
@@ -54,7 +54,7 @@ class ApiServer:
         text = await request.text()
         self.requests.append((request.method, request.path_qs, json.loads(text) if text else None))
         self.headers.append(dict(request.headers))
-        return await self.answer(request)
+        return await self.handler(request)
 
 
 @asynccontextmanager

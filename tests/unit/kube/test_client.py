@@ -70,20 +70,20 @@ async def test_each_verb_is_sent_to_its_path_with_its_body(client: Client, api_s
 async def test_error_status_raises_its_error(
     client: Client, api_server: ApiServer, status: int, kind: type[KubeError]
 ) -> None:
-    api_server.answer = api_server.give({"kind": "Status", "reason": "Why", "message": "because"}, status)
+    api_server.respond({"kind": "Status", "reason": "Why", "message": "because"}, status)
     with pytest.raises(kind, match=f"{status} Why: because"):
         await client.get(WIDGET, KEY)
 
 
 async def test_error_page_of_intermediary_is_in_message(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give("<html>Bad Gateway</html>", 502)
+    api_server.respond("<html>Bad Gateway</html>", 502)
     with pytest.raises(KubeError, match="502 : <html>Bad Gateway</html>"):
         await client.get(WIDGET, KEY)
 
 
 @pytest.mark.parametrize("body", ["[]", "<html>Log in first</html>", "", '{"half":'])
 async def test_response_other_than_object_is_error(client: Client, api_server: ApiServer, body: str) -> None:
-    api_server.answer = api_server.give(body)
+    api_server.respond(body)
     with pytest.raises(KubeError, match=f"GET {WIDGETS}/one: expected an object"):
         await client.get(WIDGET, KEY)
 
@@ -127,7 +127,7 @@ async def test_interrupted_response_is_unreachable(client: Client, api_server: A
         request.transport.close()
         return response
 
-    api_server.answer = break_off
+    api_server.handler = break_off
     with pytest.raises(UnreachableError):
         await client.get(WIDGET, KEY)
 
@@ -137,7 +137,7 @@ async def test_late_response_is_timeout(client: Client, api_server: ApiServer) -
         await asyncio.Event().wait()
         raise AssertionError
 
-    api_server.answer = never
+    api_server.handler = never
     with pytest.raises(ResponseTimeoutError, match="Timeout"):
         await client._send_object(Request("GET", "/never", timeout_seconds=0.05))
 
@@ -148,7 +148,7 @@ async def test_list_has_pages_with_versions(client: Client, api_server: ApiServe
         token = "next/=" if first else ""
         return web.json_response({"items": [ONE], "metadata": {"resourceVersion": "9", "continue": token}})
 
-    api_server.answer = page
+    api_server.handler = page
     assert [found async for found in client.list_pages(WIDGET, "default")] == [([ONE], "9"), ([ONE], "9")]
     assert [path for _, path, _ in api_server.requests] == [
         f"{WIDGETS}?limit=100",
@@ -157,7 +157,7 @@ async def test_list_has_pages_with_versions(client: Client, api_server: ApiServe
 
 
 async def test_empty_list_is_one_empty_page(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give({"items": None, "metadata": None})
+    api_server.respond({"items": None, "metadata": None})
     assert [found async for found in client.list_pages(WIDGET)] == [([], "")]
     assert api_server.requests[0][1] == "/apis/example.com/v1/widgets?limit=100"
 
@@ -189,7 +189,7 @@ class LongList:
 async def test_page_of_large_objects_is_not_large(client: Client, api_server: ApiServer, sizes: list[int]) -> None:
     """Each object is in one page, and no page of several objects is above 8 MiB."""
     long_list = LongList(sizes)
-    api_server.answer = long_list.page
+    api_server.handler = long_list.page
     pages = [page async for page, _ in client.list_pages(WIDGET, "default")]
     assert [obj for page in pages for obj in page] == long_list.objects
     assert all(len(page) == 1 or sum(len(obj["data"]) for obj in page) <= 8 << 20 for page in pages)
@@ -197,14 +197,14 @@ async def test_page_of_large_objects_is_not_large(client: Client, api_server: Ap
 
 async def test_small_objects_are_in_large_pages(client: Client, api_server: ApiServer) -> None:
     long_list = LongList([1000] * 5000)
-    api_server.answer = long_list.page
+    api_server.handler = long_list.page
     _ = [page async for page, _ in client.list_pages(WIDGET, "default")]
     assert long_list.asked == [100] + [500] * 10
 
 
 async def test_list_of_server_without_pagination_is_read(client: Client, api_server: ApiServer) -> None:
     long_list = LongList([1_000_000] * 20, knows_pages=False)
-    api_server.answer = long_list.page
+    api_server.handler = long_list.page
     pages = [page async for page, _ in client.list_pages(WIDGET, "default")]
     assert pages == [long_list.objects]
 
@@ -215,13 +215,13 @@ async def test_list_that_expires_between_pages_is_gone(client: Client, api_serve
             return web.json_response({"reason": "Expired", "message": "too old"}, status=410)
         return web.json_response({"items": [ONE], "metadata": {"continue": "next"}})
 
-    api_server.answer = expire
+    api_server.handler = expire
     with pytest.raises(GoneError):
         _ = [page async for page in client.list_pages(WIDGET)]
 
 
 async def test_watch_yields_changes_and_requests_bookmarks(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = streaming(event("ADDED", ONE), event("BOOKMARK", {}))
+    api_server.handler = streaming(event("ADDED", ONE), event("BOOKMARK", {}))
     assert await watched(client) == [("ADDED", ONE), ("BOOKMARK", {})]
     assert api_server.requests[0][1] == (
         f"{WIDGETS}?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=30"
@@ -230,7 +230,7 @@ async def test_watch_yields_changes_and_requests_bookmarks(client: Client, api_s
 
 async def test_watch_yields_large_object(client: Client, api_server: ApiServer) -> None:
     large = ONE | {"data": "x" * 1_500_000}
-    api_server.answer = streaming(event("ADDED", large))
+    api_server.handler = streaming(event("ADDED", large))
     assert await watched(client) == [("ADDED", large)]
 
 
@@ -241,20 +241,20 @@ async def test_watch_yields_large_object(client: Client, api_server: ApiServer) 
 async def test_error_event_is_raised(
     client: Client, api_server: ApiServer, status: object, kind: type[KubeError]
 ) -> None:
-    api_server.answer = streaming(event("ADDED", ONE), event("ERROR", status))
+    api_server.handler = streaming(event("ADDED", ONE), event("ERROR", status))
     with pytest.raises(kind):
         await watched(client)
 
 
 @pytest.mark.parametrize("line", [b'{"type": "ADDED", "obj\n', b"<html>\n", b"[]\n", b"{}\n", b"\n"])
 async def test_malformed_event_is_broken_watch(client: Client, api_server: ApiServer, line: bytes) -> None:
-    api_server.answer = streaming(line)
+    api_server.handler = streaming(line)
     with pytest.raises(UnreachableError, match=r"the watch on example.com/v1, Kind=Widget broke"):
         await watched(client)
 
 
 async def test_rejected_watch_raises_its_error(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give({"reason": "Expired", "message": "too old"}, 410)
+    api_server.respond({"reason": "Expired", "message": "too old"}, 410)
     with pytest.raises(GoneError):
         await watched(client)
 
@@ -266,7 +266,7 @@ async def test_resource_is_found_by_kind_and_path(client: Client) -> None:
 
 
 async def test_a_selected_name_is_requested_with_a_field_selector(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give({"metadata": {"resourceVersion": "9"}, "items": []})
+    api_server.respond({"metadata": {"resourceVersion": "9"}, "items": []})
     pages = [page async for page in SelectedReads(client, Selection("login")).list_pages(SECRET, "ns")]
     assert pages == [([], "9")]
     [(_, target, _)] = api_server.requests
@@ -276,15 +276,15 @@ async def test_a_selected_name_is_requested_with_a_field_selector(client: Client
 async def test_selected_metadata_is_requested_and_shown_with_its_kind(client: Client, api_server: ApiServer) -> None:
     reads = SelectedReads(client, Selection(metadata_only=True))
     shown = {"apiVersion": "v1", "kind": "Secret", "metadata": METADATA, UNREAD: "7"}
-    api_server.answer = api_server.give({"metadata": {"resourceVersion": "9"}, "items": [PARTIAL]})
+    api_server.respond({"metadata": {"resourceVersion": "9"}, "items": [PARTIAL]})
     assert [page async for page in reads.list_pages(SECRET)] == [([shown], "9")]
-    api_server.answer = streaming(event("MODIFIED", PARTIAL))
+    api_server.handler = streaming(event("MODIFIED", PARTIAL))
     assert [found async for found in reads.watch(SECRET, None, "6", 1.0)] == [("MODIFIED", shown)]
     assert [each["Accept"] for each in api_server.headers] == [ACCEPT_PARTIAL_LIST, ACCEPT_PARTIAL_OBJECT]
 
 
 async def test_an_unreadable_selected_object_is_shown_by_its_version(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = streaming(event("ADDED", PARTIAL))
+    api_server.handler = streaming(event("ADDED", PARTIAL))
     events = [found async for found in SelectedReads(client, Selection()).watch(SECRET, None, "6", 1.0)]
     assert [(kind, obj["kind"], obj[UNREAD]) for kind, obj in events] == [("ADDED", "Secret", "7")]
 
@@ -312,7 +312,7 @@ class Widgets:
         self.names = names
         self.event_types = event_types or ("ADDED",) * len(names)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def respond(self, request: web.Request) -> web.StreamResponse:
         """Respond to a list or a watch, with the metadata only if requested."""
         is_partial_wanted = "as=PartialObjectMetadata" in request.headers["Accept"]
         texts = [widget(name, number) for number, name in enumerate(self.names, 1)]
@@ -341,25 +341,25 @@ async def test_list_has_all_objects_and_metadata_of_unreadable_one(
 ) -> None:
     names = [f"w{number}" for number in range(1000)]
     names[position] = "deep"
-    api_server.answer = Widgets(names).answer
+    api_server.handler = Widgets(names).respond
     assert await listed(client) == [(name, name != "deep") for name in names]
     assert len(api_server.requests) < 50
 
 
 async def test_list_of_only_unreadable_objects_ends(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = Widgets(["deep"] * 5).answer
+    api_server.handler = Widgets(["deep"] * 5).respond
     assert await listed(client) == [("deep", False)] * 5
 
 
 async def test_watch_continues_after_unreadable_object(client: Client, api_server: ApiServer) -> None:
     names = [f"w{number}" for number in range(7)]  # the watch starts at version 7
-    api_server.answer = Widgets([*names, "before", "deep", "after"]).answer
+    api_server.handler = Widgets([*names, "before", "deep", "after"]).respond
     found = [(event_type, obj["metadata"]["name"], is_partial(obj)) for event_type, obj in await watched(client)]
     assert found == [("ADDED", "before", False), ("ADDED", "deep", True), ("ADDED", "after", False)]
 
 
 async def test_deletion_of_unreadable_object_is_deletion(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = Widgets(["w"] * 7 + ["deep", "after"], ("ADDED",) * 7 + ("DELETED", "ADDED")).answer
+    api_server.handler = Widgets(["w"] * 7 + ["deep", "after"], ("ADDED",) * 7 + ("DELETED", "ADDED")).respond
     (event_type, obj), (_, after) = await watched(client)
     assert (event_type, obj["kind"], obj["metadata"]["name"]) == ("DELETED", "Widget", "deep")
     assert after["metadata"]["name"] == "after"
@@ -369,33 +369,33 @@ async def test_watch_continues_after_line_beyond_limit(
     client: Client, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "LINE_BYTES", 1000)
-    api_server.answer = Widgets(["w"] * 7 + ["deep", "after"]).answer
+    api_server.handler = Widgets(["w"] * 7 + ["deep", "after"]).respond
     assert [is_partial(obj) for _, obj in await watched(client)] == [True, False]
 
 
 async def test_watch_yields_object_of_megabytes_of_escapes(client: Client, api_server: ApiServer) -> None:
-    async def answer(_request: web.Request) -> web.StreamResponse:
+    async def respond(_request: web.Request) -> web.StreamResponse:
         return web.Response(text='{"type":"ADDED","object":{"data":"' + "\\u003c" * 1_500_000 + '"}}\n')
 
-    api_server.answer = answer
+    api_server.handler = respond
     [(_, obj)] = await watched(client)
     assert obj == {"data": "<" * 1_500_000}
 
 
 async def test_watch_with_unreadable_metadata_is_broken(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give('{"type":"ADDED","object":' + DEEP + "}\n")
+    api_server.respond('{"type":"ADDED","object":' + DEEP + "}\n")
     with pytest.raises(UnreachableError, match="nested more deeply than the JSON parser"):
         await watched(client)
 
 
 async def test_stream_that_ends_within_line_is_broken(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give('{"type":"ADDED","obj')
+    api_server.respond('{"type":"ADDED","obj')
     with pytest.raises(UnreachableError, match="ended within the line"):
         await watched(client)
 
 
 async def test_unreadable_object_error_has_reason(client: Client, api_server: ApiServer) -> None:
-    api_server.answer = api_server.give(DEEP)
+    api_server.respond(DEEP)
     with pytest.raises(UnreadableError, match="one: the response is nested more deeply than the JSON parser of Python"):
         await client.get(WIDGET, KEY)
 

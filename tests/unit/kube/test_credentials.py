@@ -25,58 +25,58 @@ from rolecall.workbench.controlplane.certificates import CertificateAuthority
 from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, replace_file, serving, write_kubeconfig
 
 PLUGIN = """#!/bin/sh
-echo asked >>{asked}
-exec cat {answer}
+echo run >>{runs}
+exec cat {response}
 """
 SERVER = "http://127.0.0.1:1"
 Text = dict[str, object]
 
 
 class Guarded(ApiServer):
-    """An API server that knows one token."""
+    """An API server that accepts one token."""
 
     def __init__(self) -> None:
         super().__init__()
         self.token = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request that carries the token, and refuse all others."""
+        """Respond to a request with the token, and reject all others."""
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"kind": "Status", "reason": "Unauthorized"}, status=401)
         return await super().handle(request)
 
 
 class Plugin:
-    """A credential plugin that gives the token, and counts how often it was asked."""
+    """A credential plugin that prints a token, and counts its runs."""
 
-    def __init__(self, folder: Path) -> None:
-        self._answer, self._asked, self._program = folder / "answer", folder / "asked", folder / "plugin"
-        self._asked.touch()
-        self._program.write_text(PLUGIN.format(asked=self._asked, answer=self._answer))
+    def __init__(self, directory: Path) -> None:
+        self._response, self._log, self._program = directory / "response", directory / "runs", directory / "plugin"
+        self._log.touch()
+        self._program.write_text(PLUGIN.format(runs=self._log, response=self._response))
         self._program.chmod(0o700)
 
     @property
     def user(self) -> Text:
-        """The user of a kubeconfig that asks it."""
+        """The user of a kubeconfig with this plugin."""
         return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(self._program)}}
 
     @property
-    def times(self) -> int:
-        """How often it was asked."""
-        return len(self._asked.read_text().splitlines())
+    def runs(self) -> int:
+        """The number of its runs."""
+        return len(self._log.read_text().splitlines())
 
-    def gives(self, token: str, lasting: dt.timedelta | None = None) -> None:
-        """Give this token from now on."""
+    def set_token(self, token: str, lasting: dt.timedelta | None = None) -> None:
+        """Print this token in later runs."""
         status = {"token": token}
         if lasting is not None:
             status["expirationTimestamp"] = (dt.datetime.now(dt.UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
-        answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-        self._answer.write_text(json.dumps(answer))
+        response = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        self._response.write_text(json.dumps(response))
 
-    def hangs(self) -> None:
-        """Give nothing from now on, and do not end."""
-        self._answer.unlink()
-        os.mkfifo(self._answer)
+    def block(self) -> None:
+        """Print nothing and do not exit in later runs."""
+        self._response.unlink()
+        os.mkfifo(self._response)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def plugin(tmp_path: Path) -> Plugin:
 
 
 class Clock:
-    """A monotonic clock that tests put forward."""
+    """A monotonic clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -107,7 +107,7 @@ async def credentials_of(kubeconfig: str | None, clock: Callable[[], float]) -> 
 
 
 async def token_of(found: Credentials) -> str:
-    """Return the token of the next request, and wait until a renewal that it has started is over."""
+    """Return the token of the next request, and wait for a renewal that it has started."""
     token = (await found.headers())["authorization"].removeprefix("Bearer ")
     if found._renewal is not None:
         await asyncio.wait({found._renewal})
@@ -116,59 +116,59 @@ async def token_of(found: Credentials) -> str:
 
 async def test_rejected_token_of_plugin_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
     api_server = Guarded()
-    plugin.gives("first")
+    plugin.set_token("first")
     async with serving(api_server.handle) as url:
         api_server.token = "first"  # noqa: S105 - opens nothing
         async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
             assert await client.get(WIDGET, KEY) == ONE
-            plugin.gives("second")
+            plugin.set_token("second")
             api_server.token = "second"  # noqa: S105 - opens nothing
             with pytest.raises(ApiError, match="401"):
                 await client.get(WIDGET, KEY)
             assert await client.get(WIDGET, KEY) == ONE
-    assert plugin.times == 2
+    assert plugin.runs == 2
 
 
 async def test_token_rejected_for_run_is_renewed(tmp_path: Path, plugin: Plugin) -> None:
     api_server = Guarded()
-    plugin.gives("first")
+    plugin.set_token("first")
     async with serving(api_server.handle) as url:
         api_server.token = "second"  # noqa: S105 - opens nothing
         async with await Client.connect(write_kubeconfig(tmp_path, url, plugin.user)) as client:
-            plugin.gives("second")
+            plugin.set_token("second")
             assert [(await send(client, "GET", "/api", {})).status for _ in range(2)] == [401, 200]
 
 
 async def test_plugin_does_not_run_for_every_rejection(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
-    plugin.gives("useless")
+    plugin.set_token("useless")
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
     for _ in range(5):
         found.reject()
         await token_of(found)
-    assert plugin.times == 2
+    assert plugin.runs == 2
     clock.now += AFTER_REJECTION_SECONDS
     found.reject()
     await token_of(found)
-    assert plugin.times == 3
+    assert plugin.runs == 3
 
 
 async def test_expiring_token_is_renewed_in_background(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
-    plugin.gives("first", dt.timedelta(minutes=4))
+    plugin.set_token("first", dt.timedelta(minutes=4))
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
-    plugin.gives("second", dt.timedelta(hours=1))
+    plugin.set_token("second", dt.timedelta(hours=1))
     assert await token_of(found) == "first"
     clock.now += CHECK_SECONDS
     assert await token_of(found) == "first"
     assert await token_of(found) == "second"
     clock.now += CHECK_SECONDS
     assert await token_of(found) == "second"
-    assert plugin.times == 2
+    assert plugin.runs == 2
 
 
 async def test_request_waits_for_new_credentials_after_expiry(tmp_path: Path, plugin: Plugin, clock: Clock) -> None:
-    plugin.gives("first", dt.timedelta(minutes=-1))
+    plugin.set_token("first", dt.timedelta(minutes=-1))
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
-    plugin.gives("second", dt.timedelta(hours=1))
+    plugin.set_token("second", dt.timedelta(hours=1))
     assert await token_of(found) == "second"
 
 
@@ -176,15 +176,15 @@ async def test_unresponsive_plugin_blocks_no_request_and_is_stopped(
     tmp_path: Path, plugin: Plugin, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rolecall.kube.credentials.PLUGIN_SECONDS", 0.5)
-    plugin.gives("first", dt.timedelta(minutes=4))
+    plugin.set_token("first", dt.timedelta(minutes=4))
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
-    plugin.hangs()
+    plugin.block()
     clock.now += CHECK_SECONDS
     assert await found.headers() == {"authorization": "Bearer first"}
     assert found._renewal is not None
     async with asyncio.timeout(20):
         await found._renewal
-    assert plugin.times == 2
+    assert plugin.runs == 2
     assert not [each for each in psutil.process_iter() if str(tmp_path) in " ".join(_command_line(each))]
 
 
@@ -198,9 +198,9 @@ def _command_line(process: psutil.Process) -> list[str]:
 async def test_failed_renewal_keeps_old_credentials(
     tmp_path: Path, plugin: Plugin, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plugin.gives("first")
+    plugin.set_token("first")
     found = await credentials_of(write_kubeconfig(tmp_path, SERVER, plugin.user), clock)
-    (tmp_path / "answer").write_text("no answer")
+    (tmp_path / "response").write_text("malformed")
     found.reject()
     assert await token_of(found) == "first"
     assert "Failed to renew the credentials; keeping the old ones" in capsys.readouterr().out
@@ -280,13 +280,13 @@ async def test_system_certificates_are_read_only_for_tls(
     assert found.ssl_context.cert_store_stats()["x509_ca"] == count
 
 
-def server_context(authority: CertificateAuthority, folder: Path) -> ssl.SSLContext:
-    """Return the TLS context of an API server that asks for a certificate of this authority."""
+def server_context(authority: CertificateAuthority, directory: Path) -> ssl.SSLContext:
+    """Return the TLS context of an API server that requires a client certificate of this authority."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.own.certificate.decode())
     context.verify_mode = ssl.CERT_REQUIRED
     pair = authority.server("127.0.0.1")
-    (folder / "server.pem").write_bytes(pair.key + pair.certificate)
-    context.load_cert_chain(folder / "server.pem")
+    (directory / "server.pem").write_bytes(pair.key + pair.certificate)
+    context.load_cert_chain(directory / "server.pem")
     return context
 
 
@@ -354,7 +354,7 @@ if sys.argv[2]:
 
 
 def load(kubeconfig: str, temporary: Path, *, killed: bool = False) -> Path:
-    """Load a kubeconfig in a process of its own; return where the process has put the certificate."""
+    """Load a kubeconfig in a separate process; return the path of the certificate."""
     command = [sys.executable, "-c", LOAD, kubeconfig, "x" if killed else ""]
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

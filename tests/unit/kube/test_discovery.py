@@ -1,5 +1,3 @@
-"""What an API server serves is told as it is, by any kind of API server, and asked for again only when it changes."""
-
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,16 +29,16 @@ REVIEWS = {"name": "reviews", "kind": "Review", "namespaced": False, "verbs": ["
 
 
 class Server:
-    """Answers with the lists of ``lists``; anything else is not found. Remembers what it was asked for."""
+    """Serves the lists of ``lists``; anything else is not found. Records the requested paths."""
 
     def __init__(self, **lists: list[dict[str, Any]]) -> None:
         self.lists = {path.replace("__", "/").replace("_", "."): items for path, items in lists.items()}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.failure: KubeError | None = None
 
     async def __call__(self, path: str) -> dict[str, Any]:
-        """Answer."""
-        self.asked.append(path)
+        """Respond."""
+        self.requested.append(path)
         if self.failure is not None:
             raise self.failure
         if path not in self.lists:
@@ -58,9 +56,9 @@ def test_subresources_belong_to_their_resource() -> None:
     assert widgets() == ApiResource(WIDGET, "widgets", True, frozenset(ALL_VERBS), frozenset({"status"}))  # noqa: FBT003
 
 
-@pytest.mark.parametrize("answer", [{}, {"resources": None}])
-def test_list_without_resources_is_empty(answer: dict[str, Any]) -> None:
-    assert read_resource_list("example.com", "v1", answer) == ()
+@pytest.mark.parametrize("response", [{}, {"resources": None}])
+def test_list_without_resources_is_empty(response: dict[str, Any]) -> None:
+    assert read_resource_list("example.com", "v1", response) == ()
 
 
 def test_paths_of_namespaced_kind() -> None:
@@ -87,7 +85,7 @@ async def test_group_version_is_requested_once() -> None:
     discovery = Discovery(server)
     assert await discovery.by_kind(WIDGET) == await discovery.by_kind(WIDGET) == widgets()
     assert await discovery.by_plural("example.com", "v1", "widgets") == widgets()
-    assert server.asked == ["/apis/example.com/v1"]
+    assert server.requested == ["/apis/example.com/v1"]
 
 
 async def test_kind_installed_later_is_found() -> None:
@@ -117,11 +115,11 @@ async def test_removed_group_is_forgotten() -> None:
 
 
 async def test_unreachable_api_server_is_not_missing_kind() -> None:
-    async def away(_path: str) -> dict[str, Any]:
-        raise UnreachableError("nobody there")
+    async def fail(_path: str) -> dict[str, Any]:
+        raise UnreachableError("connection refused")
 
     with pytest.raises(UnreachableError):
-        await Discovery(away).by_kind(WIDGET)
+        await Discovery(fail).by_kind(WIDGET)
 
 
 async def test_new_subresource_is_found_after_max_age() -> None:
@@ -132,7 +130,7 @@ async def test_new_subresource_is_found_after_max_age() -> None:
     server.lists["/apis/example.com/v1"] = [WIDGETS, WIDGET_STATUS]
     now = MAX_AGE_SECONDS - 1
     assert (await discovery.by_kind(WIDGET)).subresources == frozenset()
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
     now = MAX_AGE_SECONDS + 1
     assert (await discovery.by_kind(WIDGET)).subresources == {"status"}
 
@@ -154,7 +152,7 @@ async def test_cached_list_is_used_if_fetch_fails() -> None:
     server = Server(__apis__example_com__v1=[WIDGETS])
     discovery = Discovery(server)
     found = await discovery.by_kind(WIDGET)
-    server.failure = ApiError(503, "ServiceUnavailable", "the aggregated API is away")
+    server.failure = ApiError(503, "ServiceUnavailable", "the aggregated API is unavailable")
     discovery.expire("/apis/example.com/v1/widgets")
     assert await discovery.by_kind(WIDGET) == found
     with pytest.raises(ApiError):
@@ -213,10 +211,10 @@ def aggregated(*groups: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 class ApiServer:
-    """Answers with ``answers``, under an ETag that changes with the answer; without ``tags``, under none."""
+    """Serves ``responses``, with an ETag that changes with the response; without ``tags``, with none."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {
+        self.responses: dict[str, Any] = {
             "/api": aggregated(
                 ("", {"version": "v1", "resources": [NODES_AGGREGATED_DISCOVERY], "freshness": "Current"})
             ),
@@ -227,10 +225,10 @@ class ApiServer:
         self.bodies: list[str] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer, with 304 where that is enough."""
-        if request.path not in self.answers:
+        """Respond, with 304 if the ETag matches."""
+        if request.path not in self.responses:
             return web.json_response({"message": "no"}, status=503)
-        text = json.dumps(self.answers[request.path])
+        text = json.dumps(self.responses[request.path])
         tag = f'"{hash(text)}"'
         if self.tags and request.headers.get("If-None-Match") == tag:
             return web.Response(status=304)
@@ -294,7 +292,7 @@ async def test_unchanged_discovery_is_recognized_without_etags(
 @pytest.mark.parametrize("path", ["/api", "/apis"])
 async def test_changed_discovery_is_returned(discovery: AggregatedDiscovery, server: ApiServer, path: str) -> None:
     await changed(discovery)
-    server.answers[path] = aggregated(
+    server.responses[path] = aggregated(
         ("new.example.com", {"version": "v1", "resources": [WIDGETS_AGGREGATED_DISCOVERY]})
     )
     assert "new.example.com" in (await changed(discovery)).groups
@@ -302,28 +300,28 @@ async def test_changed_discovery_is_returned(discovery: AggregatedDiscovery, ser
 
 async def test_change_is_returned_after_failed_requests(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     await changed(discovery)
-    server.answers["/api"] = aggregated(("", {"version": "v2", "resources": []}))
-    groups = server.answers.pop("/apis")
+    server.responses["/api"] = aggregated(("", {"version": "v2", "resources": []}))
+    groups = server.responses.pop("/apis")
     with pytest.raises(KubeError):
         await discovery.changed()
-    server.answers["/apis"] = groups
-    version = server.answers.pop("/version")
+    server.responses["/apis"] = groups
+    version = server.responses.pop("/version")
     with pytest.raises(KubeError):
         await discovery.changed()
-    server.answers["/version"] = version
+    server.responses["/version"] = version
     assert list((await changed(discovery)).groups[""]) == ["v2"]
 
 
 async def test_stale_version_has_no_resources(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     stale = {"version": "v1", "resources": [], "freshness": "Stale"}
-    server.answers["/apis"] = aggregated(("metrics.k8s.io", stale))
+    server.responses["/apis"] = aggregated(("metrics.k8s.io", stale))
     assert (await changed(discovery)).groups["metrics.k8s.io"] == {"v1": None}
 
 
 async def test_versions_without_aggregated_discovery_have_no_resources(
     discovery: AggregatedDiscovery, server: ApiServer
 ) -> None:
-    server.answers |= CLASSIC
+    server.responses |= CLASSIC
     groups = (await changed(discovery)).groups
     assert groups == {"": {"v1": None}, "example.com": {"v1": None, "v2": None}}
     assert next(iter(groups["example.com"])) == "v1"
@@ -331,6 +329,6 @@ async def test_versions_without_aggregated_discovery_have_no_resources(
 
 async def test_resource_without_kind_is_omitted(discovery: AggregatedDiscovery, server: ApiServer) -> None:
     odd = {"resource": "odd", "scope": "Namespaced", "subresources": [{"subresource": "log", "verbs": ["get"]}]}
-    server.answers["/apis"] = aggregated(("example.com", {"version": "v1", "resources": [odd]}))
+    server.responses["/apis"] = aggregated(("example.com", {"version": "v1", "resources": [odd]}))
     found = (await changed(discovery)).groups["example.com"]["v1"] or []
     assert [each["name"] for each in found] == ["odd/log"]

@@ -102,8 +102,8 @@ def test_unusable_proxy_is_error_without_password() -> None:
         Client(configuration)
 
 
-def seconds_until_dead(transport: asyncio.BaseTransport | None) -> float:
-    """Return after how long the kernel finds a connection dead that gets no answer, while it is idle and while not."""
+def seconds_until_failure(transport: asyncio.BaseTransport | None) -> float:
+    """Return the seconds until an unacknowledged connection fails, while it is idle and while it has data to send."""
     assert transport is not None
     connection = transport.get_extra_info("socket")
     assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -125,12 +125,12 @@ async def test_lost_connection_fails_within_45_seconds() -> None:
         await asked.wait()
         return response
 
-    api_server.answer = stream
+    api_server.handler = stream
     async with serving(api_server.handle) as url, Client(Configuration(host=url)) as client:
         responses = [await client.open(Request("GET", "/watch")), await send(client, "GET", "/watch", {})]
         _, writer = await upgrade._connect(client, URL(client.base_url))
         transports = [response.connection.transport for response in responses if response.connection]
         assert len(transports) == 2
-        assert max(map(seconds_until_dead, [*transports, writer.transport])) < 45
+        assert max(map(seconds_until_failure, [*transports, writer.transport])) < 45
         asked.set()
         writer.close()

@@ -7,7 +7,7 @@ from rolecall.system.control_groups import available_cpus, container_memory
 
 
 @pytest.fixture(autouse=True)
-def _sixteen_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def _sixteen_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
 
 
@@ -20,7 +20,7 @@ def write(system: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("files", "processors"),
+    ("files", "cpus"),
     [
         ({}, 16),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
@@ -69,8 +69,8 @@ def write(system: Path, files: dict[str, str]) -> Path:
         "odd line",
     ],
 )
-def test_cpus_are_those_of_quota(tmp_path: Path, files: dict[str, str], processors: int) -> None:
-    assert available_cpus(write(tmp_path, files)) == processors
+def test_cpus_are_those_of_quota(tmp_path: Path, files: dict[str, str], cpus: int) -> None:
+    assert available_cpus(write(tmp_path, files)) == cpus
 
 
 def test_affinity_below_quota_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

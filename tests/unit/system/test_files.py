@@ -12,7 +12,7 @@ from rolecall.system.files import OwnedDirectory, make_own_directory, remove_aba
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Give a directory like /tmp, in which everybody may create files."""
+    """Return a directory like /tmp, where all users may create files."""
     path = tmp_path / "shared"
     path.mkdir()
     path.chmod(0o1777)
@@ -20,7 +20,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a file or directory belong to another user; who is not root becomes that other user instead."""
+    """Let a file or directory belong to another user; without root, become another user instead."""
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345, follow_symlinks=False)
     else:
@@ -73,7 +73,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Use a temporary directory of the test's own, here and in processes below."""
+    """Use a separate temporary directory, here and in child processes."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
@@ -94,7 +94,7 @@ def test_directory_of_killed_process_is_removed_by_next_one(temporary: Path) -> 
     abandoned = Path(owner.stdout.readline().decode().strip())
     (abandoned / "file").write_text("content")
     kept = OwnedDirectory.make(PREFIX)
-    assert abandoned.exists(), "its process lives"
+    assert abandoned.exists(), "its process is running"
     owner.kill()
     owner.communicate()
     last = OwnedDirectory.make(PREFIX)

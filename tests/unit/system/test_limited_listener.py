@@ -11,7 +11,7 @@ LIMIT = 3
 
 
 class Transport:
-    """What a transport tells of its socket."""
+    """A transport with a socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -38,13 +38,13 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
 
 
 def accepted(listener: LimitedListener) -> tuple[socket.socket, socket.socket]:
-    """Connect, and return both ends. Raise BlockingIOError if the connection is refused."""
+    """Connect, and return both ends. Raise BlockingIOError if the connection is rejected."""
     client = socket.create_connection(listener.getsockname(), timeout=60)
     return client, listener.accept()[0]
 
 
 def is_open(client: socket.socket) -> bool:
-    """Return whether the other side of a connection is still there."""
+    """Return whether the peer of a connection is connected."""
     client.settimeout(0)
     try:
         return client.recv(1) != b""
@@ -75,10 +75,10 @@ def test_connection_in_use_is_not_replaced(listening: Open) -> None:
 def test_connection_is_closed_if_none_is_idle(listening: Open) -> None:
     listener = listening(3600.0)
     ends = [accepted(listener) for _ in range(LIMIT)]
-    refused = socket.create_connection(listener.getsockname(), timeout=60)
+    rejected = socket.create_connection(listener.getsockname(), timeout=60)
     with pytest.raises(BlockingIOError):
         listener.accept()
-    assert not is_open(refused)
+    assert not is_open(rejected)
     assert all(is_open(client) for client, _ in ends)
 
 

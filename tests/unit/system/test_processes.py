@@ -31,7 +31,7 @@ print(end_descendants(os.getpid(), float(sys.argv[2])), program.wait(), flush=Tr
 
 
 def end_a_tree(program: str, grace_seconds: float) -> str:
-    """Start a program below a process that ends everything below it; return what it says."""
+    """Start a program below a process that stops all its descendants; return the output."""
     command = [sys.executable, "-c", TREE, program, str(grace_seconds)]
     return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout.strip()
 

@@ -62,7 +62,7 @@ def test_only_mapping_is_object(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
         (ONE, [ONE]),
         ({"kind": "PodList", "items": [ONE, TWO]}, [ONE, TWO]),
@@ -74,8 +74,8 @@ def test_only_mapping_is_object(body: bytes) -> None:
         ("text", []),
     ],
 )
-def test_objects_in_response_are_itself_items_or_rows(answer: Any, expected: list[Any]) -> None:
-    assert list(objects_in(answer)) == expected
+def test_objects_in_response_are_itself_items_or_rows(response: Any, expected: list[Any]) -> None:
+    assert list(objects_in(response)) == expected
 
 
 def test_invalid_unicode_is_preserved() -> None:

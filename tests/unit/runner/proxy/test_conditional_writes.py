@@ -18,8 +18,8 @@ JSON_PATCH = "application/json-patch+json"
 async def send(run: Run, method: str, content: Any, content_type: str, path: str = PATH) -> tuple[int, str]:
     """Send a write; return the status and version of the response."""
     headers = {"Content-Type": content_type}
-    async with run.session.request(method, path, data=json.dumps(content), headers=headers) as answer:
-        return answer.status, (await answer.json()).get("metadata", {}).get("resourceVersion", "")
+    async with run.session.request(method, path, data=json.dumps(content), headers=headers) as response:
+        return response.status, (await response.json()).get("metadata", {}).get("resourceVersion", "")
 
 
 def data(value: str, content_type: str) -> Any:
@@ -177,7 +177,7 @@ def obj(**metadata: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "removed"),
+    ("response", "status", "removed"),
     [
         ({"kind": "Status", "status": "Success", "details": {"uid": "u"}}, 200, ["u"]),
         (obj(), 200, ["u"]),
@@ -192,10 +192,10 @@ def obj(**metadata: Any) -> dict[str, Any]:
     ],
 )
 async def test_only_completed_deletion_is_recorded(
-    run: Run, api_server: ApiServer, answer: Any, status: int, removed: list[str]
+    run: Run, api_server: ApiServer, response: Any, status: int, removed: list[str]
 ) -> None:
     async def answer_it(_request: web.Request) -> web.Response:
-        return web.json_response(answer, status=status)
+        return web.json_response(response, status=status)
 
     api_server.handlers["DELETE", PATH] = answer_it
     assert (await run.send("DELETE", PATH)).status == status

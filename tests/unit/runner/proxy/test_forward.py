@@ -9,7 +9,7 @@ from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import Run
 
 CONFIG_MAPS = "/api/v1/namespaces/ns/configmaps"
-Ask = Callable[[str, Mapping[str, str], NewTraceparent | None], Awaitable[Exchange]]
+Send = Callable[[str, Mapping[str, str], NewTraceparent | None], Awaitable[Exchange]]
 GIVEN = "00-11111111111111111111111111111111-2222222222222222-01"
 CARRIED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 INVALID = (
@@ -24,45 +24,45 @@ INVALID = (
 
 
 @pytest.fixture
-def ask(start_run: Callable[..., Run]) -> Ask:
-    """Give what sends a request of a run with or without a trace, and returns what the proxy tells of it."""
+def send(start_run: Callable[..., Run]) -> Send:
+    """Return a function that sends a request of a run with or without a trace, and returns its exchange."""
 
-    async def ask(method: str, headers: Mapping[str, str], traceparent: NewTraceparent | None) -> Exchange:
+    async def send(method: str, headers: Mapping[str, str], traceparent: NewTraceparent | None) -> Exchange:
         seen: list[Exchange] = []
         run = start_run(on_exchange=seen.append)
         secret = run.proxy.register(replace(run.spec, new_traceparent=traceparent)).secret
         url, own = run.credentials.url + CONFIG_MAPS, {"Authorization": f"Bearer {secret}", **headers}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}} if method == "POST" else None
-        async with aiohttp.request(method, url, json=body, headers=own) as answer:
-            assert answer.status < 300
+        async with aiohttp.request(method, url, json=body, headers=own) as response:
+            assert response.status < 300
         return seen[-1]
 
-    return ask
+    return send
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_request_gets_traceparent_of_run(method: str, ask: Ask, api_server: ApiServer) -> None:
-    exchange = await ask(method, {}, lambda: GIVEN)
+async def test_request_gets_traceparent_of_run(method: str, send: Send, api_server: ApiServer) -> None:
+    exchange = await send(method, {}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == GIVEN
     assert (exchange.context.given, exchange.context.carried) == (GIVEN, "")
 
 
-async def test_request_with_traceparent_keeps_it(ask: Ask, api_server: ApiServer) -> None:
-    exchange = await ask("GET", {"traceparent": CARRIED, "tracestate": "a=b"}, lambda: GIVEN)
+async def test_request_with_traceparent_keeps_it(send: Send, api_server: ApiServer) -> None:
+    exchange = await send("GET", {"traceparent": CARRIED, "tracestate": "a=b"}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == CARRIED
     assert api_server.last.headers["tracestate"] == "a=b"
     assert (exchange.context.given, exchange.context.carried) == ("", CARRIED)
 
 
 @pytest.mark.parametrize("invalid", INVALID)
-async def test_invalid_traceparent_is_replaced_with_tracestate(invalid: str, ask: Ask, api_server: ApiServer) -> None:
-    await ask("GET", {"traceparent": invalid, "tracestate": "a=b"}, lambda: GIVEN)
+async def test_invalid_traceparent_is_replaced_with_tracestate(invalid: str, send: Send, api_server: ApiServer) -> None:
+    await send("GET", {"traceparent": invalid, "tracestate": "a=b"}, lambda: GIVEN)
     assert api_server.last.headers["traceparent"] == GIVEN
     assert "tracestate" not in api_server.last.headers
 
 
 @pytest.mark.parametrize("header", [{}, {"traceparent": CARRIED}, {"traceparent": "nonsense"}])
-async def test_headers_without_trace_are_unchanged(header: dict[str, str], ask: Ask, api_server: ApiServer) -> None:
-    exchange = await ask("GET", header, None)
+async def test_headers_without_trace_are_unchanged(header: dict[str, str], send: Send, api_server: ApiServer) -> None:
+    exchange = await send("GET", header, None)
     assert api_server.last.headers.get("traceparent") == header.get("traceparent")
     assert (exchange.context.given, exchange.context.carried) == ("", "")

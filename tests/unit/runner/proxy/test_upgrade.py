@@ -109,8 +109,8 @@ async def test_spdy_is_forwarded_unchanged() -> None:
 
     async with proxied(echo) as (_, __, connect):
         reader, writer = await connect()
-        answer = await reader.readuntil(b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 101 ")
+        response = await reader.readuntil(b"\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 101 ")
         assert await reader.readline() == b"first\n"
         payload = bytes(range(256)) * 4096
         writer.write(payload)
@@ -179,18 +179,18 @@ async def test_revocation_closes_upgraded_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 400 Bad Request\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nbad\r\n2\r\n!!\r\n0\r\n\r\n",
         b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nbad!!",
         b"HTTP/1.0 400 Bad Request\r\n\r\nbad!!",
     ],
 )
-async def test_declined_response_of_any_framing_is_complete(answer: bytes) -> None:
+async def test_declined_response_of_any_framing_is_complete(response: bytes) -> None:
     async def decline(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        if b"1.0" in answer:
+        writer.write(response)
+        if b"1.0" in response:
             writer.close()
         await reader.read()
         writer.close()
@@ -204,12 +204,12 @@ async def test_declined_response_of_any_framing_is_complete(answer: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nbad"]
+    "response", [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nbad"]
 )
-async def test_interrupted_upgrade_response_gives_502(answer: bytes) -> None:
+async def test_interrupted_upgrade_response_gives_502(response: bytes) -> None:
     async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
+        writer.write(response)
         writer.close()
 
     async with proxied(break_off) as (_, __, connect):
@@ -323,8 +323,8 @@ async def open_tunnel(run: Run, destination: str = "") -> Connection:
 async def test_client_can_use_proxy_as_http_proxy(run: Run, api_server: ApiServer) -> None:
     proxy_url = run.credentials.url.replace("://", f"://{run.credentials.secret}@")
     url = f"{run.credentials.url}{CONFIG_MAPS}?limit=5"
-    async with aiohttp.request("GET", url, proxy=proxy_url) as answer:
-        assert answer.status == 200
+    async with aiohttp.request("GET", url, proxy=proxy_url) as response:
+        assert response.status == 200
     assert api_server.last.target == f"{CONFIG_MAPS}?limit=5"
     assert api_server.last.headers["Authorization"] == OPERATOR_TOKEN
     assert "Proxy-Authorization" not in api_server.last.headers
