@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from rolecall.cli.flags import BOOLEAN, GROUPS, Flag, all_flags
-from rolecall.runner.config import environment as ansible_defaults
+from rolecall.runner.config import ansible_config as ansible_defaults
 from rolecall.runner.config.environment import (
     ansible_debug_logs,
     leader_election_id,

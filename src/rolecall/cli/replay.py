@@ -26,7 +26,7 @@ from rolecall.cli.parsing import (
 from rolecall.cli.plan import FLAGS
 from rolecall.cli.terminal import INTERRUPTED, configure_quiet_logs, interrupted_by_signals, print_lines, progress
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.environment import check_ansible_core
+from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.record.reader import exit_codes_text

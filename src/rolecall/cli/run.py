@@ -36,7 +36,7 @@ from rolecall.cli.parsing import (
     settings_of,
 )
 from rolecall.kube.errors import KubeError
-from rolecall.runner.config.environment import check_ansible_core
+from rolecall.runner.config.ansible_config import check_ansible_core
 from rolecall.runner.config.settings import LOG_EVENTS, Settings, ansible_operator_settings
 from rolecall.runner.config.yaml_reader import ConfigurationError
 from rolecall.runner.election import lease_guard

@@ -21,8 +21,8 @@ from rolecall.kube.client import Client
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.errors import KubeError
 from rolecall.kube.references import GVK, ObjectKey, RawObject
+from rolecall.runner.config.ansible_config import decisive_settings
 from rolecall.runner.config.content import Content, RoleContent
-from rolecall.runner.config.environment import decisive_settings
 from rolecall.runner.config.settings import Settings
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.work_queue import Cause

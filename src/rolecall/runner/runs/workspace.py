@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rolecall.kube.references import GVK, ObjectKey
-from rolecall.runner.config.environment import home_variables
+from rolecall.runner.config.ansible_config import home_variables
 from rolecall.system.files import write_private
 
 TEMPORARY = "tmp"

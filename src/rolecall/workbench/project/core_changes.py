@@ -14,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.parser import Parser
 
-from rolecall.runner.config.environment import release_numbers
+from rolecall.runner.config.ansible_config import release_numbers
 from rolecall.runner.warm.ansible_patches.patches import TRUSTS_TEMPLATES
 
 Finding = tuple[object, str]

@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
+from rolecall.runner.config.ansible_config import ROLES_PATH, roles_path
 from rolecall.runner.config.content import Content, RoleContent
-from rolecall.runner.config.environment import ROLES_PATH, roles_path
 from rolecall.runner.config.watches import Watch, parse_watches
 from rolecall.runner.config.yaml_reader import (
     ConfigurationError,

@@ -5,14 +5,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from rolecall.kube.references import GVK
+from rolecall.runner.config.ansible_config import home_variables, roles_path, unless_configured
 from rolecall.runner.config.environment import (
     ansible_debug_logs,
     ansible_verbosity,
-    home_variables,
     max_concurrent_reconciles,
     parse_boolean,
-    roles_path,
-    unless_configured,
     watch_namespaces,
 )
 

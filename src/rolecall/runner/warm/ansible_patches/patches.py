@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from rolecall.runner.config.environment import collection_directories, release_numbers
+from rolecall.runner.config.ansible_config import collection_directories, release_numbers
 from rolecall.runner.warm.ansible_patches.fingerprints import ABSENT, Fingerprints
 
 _COLLECTION = "ansible_collections.kubernetes.core"

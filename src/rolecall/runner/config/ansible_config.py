@@ -1,0 +1,154 @@
+"""Ansible as runs find it: the installed ansible-core, and settings for which rolecall has its own default.
+
+The user's settings, in the environment or in an ansible.cfg that runs find, take precedence or come first. The roles
+path, the gathering of facts, and whether conditions must be boolean become environment variables of the operator, which
+its runs and the fork server inherit. Directories below HOME become variables of localhost, because they must not reach
+other hosts.
+
+The fork server and the processes of runs import this module, so it imports neither ansible-core nor the log.
+"""
+
+import configparser
+import os
+import pwd
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rolecall.runner.config.yaml_reader import ConfigurationError
+
+ROLES_PATH = "ANSIBLE_ROLES_PATH"
+_DIRECTORY_VARIABLES = {
+    "remote_tmp": ("ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"),
+    "async_dir": ("ANSIBLE_ASYNC_DIR",),
+}
+_USER_VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""The variables with the user name for Python's ``getpass``, and so for Ansible's local connection."""
+
+_DECISIVE = ("ANSIBLE_ALLOW_BROKEN_CONDITIONALS", "ANSIBLE_GATHERING")
+_EXPANDED_BY_ANSIBLE = ("~", "$", "{")
+
+
+@dataclass(frozen=True, slots=True)
+class AnsibleConfig:
+    """The section ``defaults`` of the ansible.cfg that runs read: its directory and its keys."""
+
+    directory: Path = Path("/")
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str]) -> "AnsibleConfig":
+        """Return the first ansible.cfg in Ansible's search order, or an empty one.
+
+        An ansible.cfg in the working directory is not read, because the working directory of a run is its workspace. A
+        file that cannot be parsed counts as empty, because the run itself reports it.
+        """
+        named = Path(os.path.expanduser(environment.get("ANSIBLE_CONFIG", "")))  # noqa: PTH111 - any user is valid
+        given = (named / "ansible.cfg" if named.is_dir() else named,) if environment.get("ANSIBLE_CONFIG") else ()
+        usual = (Path(environment.get("HOME") or "/") / ".ansible.cfg", Path("/etc/ansible/ansible.cfg"))
+        path = next((each for each in (*given, *usual) if each.is_file() and os.access(each, os.R_OK)), None)
+        if path is None:
+            return cls()
+        parser = configparser.ConfigParser(inline_comment_prefixes=(";",), interpolation=None)
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            return cls(path.parent)
+        return cls(path.parent, dict(parser["defaults"]) if parser.has_section("defaults") else {})
+
+
+def roles_path(directory: Path, environment: Mapping[str, str]) -> str:
+    """Return the search path of roles: the configured or default one, then ``roles`` in the directory.
+
+    Relative paths in ANSIBLE_ROLES_PATH are relative to the directory, not to the workspace of a run.
+    """
+    default = ("roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
+    found = _paths(ROLES_PATH, "roles_path", directory, default, environment)
+    return os.pathsep.join(dict.fromkeys((*found, str(directory / "roles"))))
+
+
+def unless_configured(key: str, default: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variable for a key of ansible.cfg; empty without a default or if the key is configured."""
+    variable = f"ANSIBLE_{key.upper()}"
+    is_set = variable in environment or key in AnsibleConfig.find(environment).defaults
+    return {} if is_set or not default else {variable: default}
+
+
+def decisive_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that decide whether a role works, and that projects set outside their files.
+
+    A replay needs them: ``ansible-operator`` and ``rolecall`` have different defaults.
+    """
+    return {name: environment[name] for name in _DECISIVE if name in environment}
+
+
+def collection_directories(environment: Mapping[str, str]) -> list[str]:
+    """Return the directories where Ansible looks for collections, before those on Python's path."""
+    default = ("collections", "/usr/share/ansible/collections")
+    found = _paths("ANSIBLE_COLLECTIONS_PATH", "collections_path", Path(), default, environment)
+    # Not pathlib: a user without a known home is not an error.
+    return [os.path.expandvars(os.path.expanduser(each)).removesuffix("/ansible_collections") for each in found]  # noqa: PTH111
+
+
+def home_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make localhost keep Ansible's files below HOME; empty if it already does.
+
+    Ansible expands ``~`` with the passwd file in some places and with HOME in others. If these differ, as for random
+    users of OpenShift, it would look for an asynchronous task in another directory than the one in which it runs.
+    """
+    home = environment.get("HOME", "")
+    if not home or home == _home_by_name(environment):
+        return {}
+    defaults = AnsibleConfig.find(environment).defaults
+    directories = {"remote_tmp": ".ansible/tmp", "async_dir": ".ansible_async"}
+    return {
+        f"ansible_{key}": f"{home}/{directory}"
+        for key, directory in directories.items()
+        if key not in defaults and not any(environment.get(name) for name in _DIRECTORY_VARIABLES[key])
+    }
+
+
+def _paths(
+    variable: str, key: str, directory: Path, default: tuple[str, ...], environment: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the directories in a variable, else below a key of ansible.cfg, else the default below Ansible's home."""
+    config = AnsibleConfig.find(environment)
+    given, base = environment.get(variable, ""), directory
+    if not given:
+        given, base = config.defaults.get(key, ""), config.directory
+    if not given:
+        home = environment.get("ANSIBLE_HOME") or config.defaults.get("home") or "~/.ansible"
+        yield f"{home}/{default[0]}"
+        yield from default[1:]
+    for each in filter(None, given.split(os.pathsep)):
+        yield each if each.startswith(_EXPANDED_BY_ANSIBLE) else str(base / each)
+
+
+def _home_by_name(environment: Mapping[str, str]) -> str:
+    """Return the expansion of ``~NAME`` for the user name that Ansible determines, or HOME."""
+    name = next((environment[variable] for variable in _USER_VARIABLES if environment.get(variable)), "")
+    try:
+        return (pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())).pw_dir
+    except KeyError:
+        return f"~{name}" if name else environment.get("HOME", "")
+
+
+MINIMUM = "2.18"
+
+
+def check_ansible_core() -> None:
+    """Raise ConfigurationError unless this Python has a supported ansible-core. Don't import it."""
+    advice = f"install it with pip install 'ansible-core>={MINIMUM}'"
+    try:
+        found = version("ansible-core")
+    except PackageNotFoundError:
+        raise ConfigurationError(f"ansible-core is not installed: {advice}") from None
+    if release_numbers(found)[:2] < release_numbers(MINIMUM):
+        raise ConfigurationError(f"found ansible-core {found}, expected {MINIMUM} or newer: {advice}")
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, such as (5, 3, 0) of "5.3.0-beta.1": three at most, none if unknown."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
