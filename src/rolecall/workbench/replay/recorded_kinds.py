@@ -151,13 +151,14 @@ def _aggregated(response: RawObject) -> Iterator[ApiResource]:
     for group in response.get("items") or ():
         for version in group.get("versions") or ():
             for each in version.get("resources") or ():
-                yield ApiResource(
-                    GVK(group["metadata"].get("name", ""), version["version"], each["responseKind"]["kind"]),
-                    each["resource"],
-                    each["scope"] == "Namespaced",
-                    frozenset(each.get("verbs") or ()),
-                    frozenset(sub["subresource"] for sub in each.get("subresources") or ()),
-                )
+                if kind := each.get("responseKind"):  # otherwise only its subresources are served
+                    yield ApiResource(
+                        GVK(group["metadata"].get("name", ""), version["version"], kind["kind"]),
+                        each["resource"],
+                        each["scope"] == "Namespaced",
+                        frozenset(each.get("verbs") or ()),
+                        frozenset(sub["subresource"] for sub in each.get("subresources") or ()),
+                    )
 
 
 def _of_head(line: dict[str, Any]) -> ApiResource:

@@ -88,7 +88,8 @@ def test_aggregated_discovery_has_kinds(tmp_path: Path) -> None:
             "scope": "Namespaced",
             "verbs": ["get"],
             "subresources": [{"subresource": "status"}],
-        }
+        },
+        {"resource": "cats", "scope": "Namespaced", "subresources": [{"subresource": "status"}]},
     ]
     versions = [{"version": "v1", "resources": resources}]
     answer = {"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "other.io"}, "versions": versions}]}
