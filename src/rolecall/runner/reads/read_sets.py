@@ -56,22 +56,6 @@ class ReadCause(Cause):
         return cls(change.text, change.uid, str(change.after.version), change.is_removal, target, change)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRules:
-    """Determines which reads count; those of ``ignored`` groups and kinds don't."""
-
-    ignored: frozenset[tuple[str, str]] = frozenset()
-
-    def target_of(self, read: Read, owner: Owner) -> Target | None:
-        """Return the target to watch for a read of a run of ``owner``, None if the read doesn't count."""
-        gvk = read.resource.gvk
-        if (gvk.group, gvk.kind) in self.ignored or (gvk.group, gvk.kind) in _NEVER:
-            return None
-        if read.key.name:
-            return None if owner.refers_to(gvk, read.key) else Target(gvk, read.key.namespace, read.key.name)
-        return Target(gvk, read.key.namespace, selector=read.label_selector)
-
-
 Keys = frozenset[ObjectKey] | None
 Enqueue = Callable[[ObjectKey, ReadCause], None]
 
@@ -80,13 +64,13 @@ Enqueue = Callable[[ObjectKey, ReadCause], None]
 class ObjectReads:
     """The read set of one object: the state of each target that its runs have seen, and those that they wrote.
 
-    During a run, ``running`` has the states that it has seen so far, and ``unanswered`` the version from which on no
-    change is missed for each read without a response.
+    Reads of ``ignored`` groups and kinds don't count. During a run, ``running`` has the states that it has seen so far,
+    and ``unanswered`` the version from which on no change is missed for each read without a response.
     """
 
     owner: Owner
     watches: ReadWatches
-    rules: ReadRules
+    ignored: frozenset[tuple[str, str]]
     enqueue: Enqueue
     seen: dict[Target, State] = field(default_factory=dict)
     written: dict[tuple[GVK, bytes], State] = field(default_factory=dict)
@@ -104,8 +88,12 @@ class ObjectReads:
 
     def register(self, read: Read) -> PendingRead | None:
         """Watch the target of a read that is about to be sent; of several reads in a run the first one counts."""
-        target = self.rules.target_of(read, self.owner)
-        if target is None or target in self.owned or not self.is_running:
+        gvk, key = read.resource.gvk, read.key
+        is_ignored = (gvk.group, gvk.kind) in self.ignored | _NEVER
+        if not self.is_running or is_ignored or (key.name and self.owner.refers_to(gvk, key)):
+            return None
+        target = Target(gvk, key.namespace, key.name, "" if key.name else read.label_selector)
+        if target in self.owned:
             return None
         if read.resource.is_virtual:
             self.watches.warn_unwatchable(target.gvk)
@@ -228,10 +216,13 @@ class _Registered:
 
 @dataclass(slots=True)
 class ReadSets:
-    """The read sets of the objects of one kind; ``enqueue`` is called with each object to reconcile again."""
+    """The read sets of the objects of one kind; ``enqueue`` is called with each object to reconcile again.
+
+    Reads of ``ignored`` groups and kinds don't count.
+    """
 
     watches: ReadWatches
-    rules: ReadRules
+    ignored: frozenset[tuple[str, str]]
     enqueue: Enqueue
     _objects: dict[ObjectKey, ObjectReads] = field(default_factory=dict)
 
@@ -239,7 +230,7 @@ class ReadSets:
         """Return the read set of an object, for a run that starts now."""
         reads = self._objects.get(owner.key)
         if reads is None:
-            reads = self._objects[owner.key] = ObjectReads(owner, self.watches, self.rules, self.enqueue)
+            reads = self._objects[owner.key] = ObjectReads(owner, self.watches, self.ignored, self.enqueue)
         reads.start(owner)
         return reads
 

@@ -265,11 +265,6 @@ class ReadWatches:
             await asyncio.gather(self._cleaning, return_exceptions=True)
         await asyncio.gather(*(scope.stopped() for scope in scopes))
 
-    @property
-    def subscriptions(self) -> Mapping[GVK, int]:
-        """The number of subscriptions by kind, counted for each object that has read."""
-        return {gvk: kind.subscriptions for gvk, kind in self._kinds.items()}
-
     def subscribe(self, target: Target, subscriber: Subscriber, *, namespaced: bool) -> int:
         """Watch a target, and return the version from which on no change of it is missed."""
         kind = self._kinds.get(target.gvk)

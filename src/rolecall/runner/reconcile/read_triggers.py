@@ -13,7 +13,7 @@ from rolecall.kube.references import ObjectKey, RawObject
 from rolecall.runner.config.watches import Watch
 from rolecall.runner.controller.store import Entry
 from rolecall.runner.controller.work_queue import WorkQueue
-from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ReadBackoff, ReadCause, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from rolecall.runner.reconcile.context import ReconcileContext
 from rolecall.runner.reconcile.kubernetes_events import NORMAL, EventSpec
@@ -46,8 +46,8 @@ class ReadTriggers:
     def __post_init__(self) -> None:
         """Exclude kinds that other keys of the watch decide about."""
         others = {trigger.gvk for trigger in self.watch.triggers} | self.watch.blacklist
-        rules = ReadRules(frozenset((gvk.group, gvk.kind) for gvk in others))
-        self.sets = ReadSets(self.watches, rules, self._on_change)
+        ignored = frozenset((gvk.group, gvk.kind) for gvk in others)
+        self.sets = ReadSets(self.watches, ignored, self._on_change)
         self._backoff = ReadBackoff(self.clock)
 
     def run_ended(self, context: ReconcileContext) -> None:

@@ -9,7 +9,7 @@ from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, ObjectKey, RawObject
 from rolecall.runner.proxy.ownership import Owner
 from rolecall.runner.proxy.sessions import PendingRead, Read
-from rolecall.runner.reads.read_sets import ObjectReads, ReadCause, ReadRules, ReadSets
+from rolecall.runner.reads.read_sets import ObjectReads, ReadCause, ReadSets
 from rolecall.runner.reads.read_watches import ReadWatches
 from tests.unit.manual_clock import ManualClock, settle
 from tests.unit.runner.controller.fake_server import WIDGET, FakeServer
@@ -90,15 +90,19 @@ class Rig:
     clock: ManualClock = field(default_factory=ManualClock)
     enqueued: list[ReadCause] = field(default_factory=list)
     watched: list[tuple[str | None, str]] = field(default_factory=list)
-    rules: ReadRules = field(default_factory=ReadRules)
     reads: ObjectReads = field(init=False)
+    subscriptions: int = 0
+    """The reported subscriptions of the kind that was reported last."""
 
     def __post_init__(self) -> None:
         """Create the watches without starting them."""
         self.watches = ReadWatches(
-            lambda selection: SelectedSource(self.server, selection, self.watched), self.clock, [SONG]
+            lambda selection: SelectedSource(self.server, selection, self.watched), self.clock, [SONG], self._report
         )
-        self.sets = ReadSets(self.watches, self.rules, lambda _key, cause: self.enqueued.append(cause))
+        self.sets = ReadSets(self.watches, frozenset({("", "Pod")}), lambda _key, cause: self.enqueued.append(cause))
+
+    def _report(self, _gvk: str, _watches: int, subscriptions: int) -> None:
+        self.subscriptions = subscriptions
 
     def start(self) -> None:
         """Start a run."""
