@@ -1,6 +1,5 @@
 """Runs for tests: their exchanges, the records that they become, and comparisons of both."""
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 from rolecall.kube.discovery import ApiResource
 from rolecall.kube.references import GVK, RawObject
 from rolecall.runner.proxy import Exchange, RequestOrigin
-from rolecall.runner.proxy.request_info import parse
 from rolecall.runner.record.document import document_of
 from rolecall.runner.record.files import RecordFiles
 from rolecall.runner.record.reader import StoredRecord, read_record
@@ -17,6 +15,7 @@ from rolecall.runner.runs.events import RunEvent, RunSummary, TaskFailure
 from rolecall.workbench.replay.comparison import Change, Compared, compare
 from rolecall.workbench.replay.writes import RunLines, writes_of
 from tests.unit.runner.proxy.conftest import DEMO
+from tests.unit.runner.record.records import exchange
 
 MAPS = "/api/v1/namespaces/ns/configmaps"
 SECRETS = "/api/v1/namespaces/ns/secrets"
@@ -28,12 +27,13 @@ STARTED = 1_800_000_000.0
 OLDER, NEWER = "2027-01-15T07:00:00Z", "2027-01-15T08:00:05Z"
 GONE = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}
 DONE = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+KINDS = {"configmaps": "ConfigMap", "secrets": "Secret", "pods": "Pod", "namespaces": "Namespace"}
 RESOURCES = (
     ApiResource(DEMO, "demos", namespaced=True, verbs=VERBS, subresources=frozenset({"status"})),
-    ApiResource(GVK("", "v1", "ConfigMap"), "configmaps", namespaced=True, verbs=VERBS, subresources=frozenset()),
-    ApiResource(GVK("", "v1", "Secret"), "secrets", namespaced=True, verbs=VERBS, subresources=frozenset()),
-    ApiResource(GVK("", "v1", "Pod"), "pods", namespaced=True, verbs=VERBS, subresources=frozenset()),
-    ApiResource(GVK("", "v1", "Namespace"), "namespaces", namespaced=False, verbs=VERBS, subresources=frozenset()),
+    *(
+        ApiResource(GVK("", "v1", kind), plural, plural != "namespaces", VERBS, frozenset())
+        for plural, kind in KINDS.items()
+    ),
 )
 
 
@@ -54,27 +54,17 @@ def listed(*items: RawObject, kind: str = "ConfigMap") -> RawObject:
     return {"apiVersion": "v1", "kind": f"{kind}List", "metadata": {"resourceVersion": "9"}, "items": bare}
 
 
-def by(task: str, exchange: Exchange) -> Exchange:
+def by(task: str, request: Exchange) -> Exchange:
     """Return an exchange of a task, which may name its host: ``task@host``."""
     ident, _, host = task.partition("@")
-    return replace(exchange, origin=RequestOrigin(ident, host or "localhost"))
+    return replace(request, origin=RequestOrigin(ident, host or "localhost"))
 
 
 def ask(method: str, target: str, body: object = None, answer: object = None, status: int = 200) -> Exchange:
     """Return an exchange of the task "one"."""
-    return Exchange(
-        origin=RequestOrigin("one", "localhost"),
-        method=method,
-        target=target,
-        info=parse(method, target),
-        started=STARTED,
-        duration_seconds=0.003,
-        content_type="application/json" if body else "",
-        body=json.dumps(body).encode() if body else b"",
-        status=status,
-        response_type="application/json",
-        response=answer if isinstance(answer, bytes) else json.dumps(answer).encode(),
-    )
+    found = exchange(method, target, body, None if isinstance(answer, bytes) else answer, status)
+    response = answer if isinstance(answer, bytes) else found.response
+    return replace(found, origin=RequestOrigin("one", "localhost"), response=response)
 
 
 def run_of(
