@@ -19,16 +19,20 @@ def write(system: Path, files: dict[str, str]) -> Path:
     return system
 
 
+def quota(cpu_max: str) -> dict[str, str]:
+    return {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": cpu_max}
+
+
 @pytest.mark.parametrize(
     ("files", "cpus"),
     [
         ({}, 16),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 2),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "10000 100000\n"}, 1),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 16),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "6400000 100000\n"}, 16),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "nonsense\n"}, 16),
+        (quota("200000 100000\n"), 2),
+        (quota("150000 100000\n"), 2),
+        (quota("10000 100000\n"), 1),
+        (quota("max 100000\n"), 16),
+        (quota("6400000 100000\n"), 16),
+        (quota("nonsense\n"), 16),
         (
             {
                 "proc/self/cgroup": "0::/kubepods/pod1/container1\n",
@@ -75,7 +79,7 @@ def test_cpus_are_those_of_quota(tmp_path: Path, files: dict[str, str], cpus: in
 
 def test_affinity_below_quota_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
-    files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "800000 100000\n"}
+    files = quota("800000 100000\n")
     assert available_cpus(write(tmp_path, files)) == 1
 
 

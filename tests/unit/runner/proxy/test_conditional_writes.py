@@ -18,8 +18,8 @@ JSON_PATCH = "application/json-patch+json"
 async def send(run: Run, method: str, content: Any, content_type: str, path: str = PATH) -> tuple[int, str]:
     """Send a write; return the status and version of the response."""
     headers = {"Content-Type": content_type}
-    async with run.session.request(method, path, data=json.dumps(content), headers=headers) as response:
-        return response.status, (await response.json()).get("metadata", {}).get("resourceVersion", "")
+    response = await run.send(method, path, data=json.dumps(content), headers=headers)
+    return response.status, response.json().get("metadata", {}).get("resourceVersion", "")
 
 
 def data(value: str, content_type: str) -> Any:
@@ -28,19 +28,12 @@ def data(value: str, content_type: str) -> Any:
     return {"data": {"a": value}}
 
 
-def noted(run: Run) -> list[str]:
+def recorded(run: Run) -> list[str]:
     return [obj["metadata"]["resourceVersion"] for obj in run.written]
 
 
-WRITES = pytest.mark.parametrize(
-    ("method", "content_type"),
-    [("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", APPLY), ("PATCH", JSON_PATCH), ("PUT", "application/json")],
-)
-READS_FIRST = pytest.mark.parametrize("reads_first", [True, False])
-
-
 @pytest.fixture
-def by_user(api_server: ApiServer) -> Any:
+def user_change(api_server: ApiServer) -> Any:
     """Return a function that changes the object like a user."""
 
     def change(value: str) -> None:
@@ -56,72 +49,58 @@ def by_user(api_server: ApiServer) -> Any:
     return change
 
 
-@WRITES
-@READS_FIRST
-async def test_write_that_changes_object_is_recorded(
-    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
+@pytest.mark.parametrize(
+    ("method", "content_type"),
+    [("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", APPLY), ("PATCH", JSON_PATCH), ("PUT", "application/json")],
+)
+@pytest.mark.parametrize("reads_first", [True, False])
+@pytest.mark.parametrize(
+    ("value_of_user", "is_recorded"),
+    [(None, True), ("1", False), ("user", True)],
+    ids=["changed by the run", "not changed by the run", "changed by both"],
+)
+async def test_only_write_that_changes_object_is_recorded(  # noqa: PLR0913, PLR0917 - a table
+    run: Run,
+    user_change: Any,
+    method: str,
+    content_type: str,
+    reads_first: bool,  # noqa: FBT001 - a table
+    value_of_user: str | None,
+    is_recorded: bool,  # noqa: FBT001 - a table
 ) -> None:
-    assert by_user
-    await read(run, reads_first=reads_first)
-    status, version = await send(run, method, data("1", content_type), content_type)
-    assert status == 200
-    assert noted(run) == [version]
-
-
-@WRITES
-@READS_FIRST
-async def test_write_that_changes_nothing_is_not_recorded(
-    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
-) -> None:
-    await read(run, reads_first=reads_first)
-    by_user("1")
-    status, _ = await send(run, method, data("1", content_type), content_type)
-    assert status == 200
-    assert noted(run) == []
-
-
-@WRITES
-@READS_FIRST
-async def test_only_own_write_after_change_of_user_is_recorded(
-    run: Run, by_user: Any, method: str, content_type: str, *, reads_first: bool
-) -> None:
-    await read(run, reads_first=reads_first)
-    by_user("user")
-    status, version = await send(run, method, data("2", content_type), content_type)
-    assert status == 200
-    assert noted(run) == [version]
-
-
-async def read(run: Run, *, reads_first: bool) -> None:
     if reads_first:
         await run.send("GET", PATH)
+    if value_of_user is not None:
+        user_change(value_of_user)
+    status, version = await send(run, method, data("1", content_type), content_type)
+    assert status == 200
+    assert recorded(run) == ([version] if is_recorded else [])
 
 
-async def test_write_that_always_conflicts_is_sent_unrecorded(run: Run, api_server: ApiServer, by_user: Any) -> None:
+async def test_write_that_always_conflicts_is_sent_unrecorded(
+    run: Run, api_server: ApiServer, user_change: Any
+) -> None:
     async def busy(request: web.Request) -> web.StreamResponse:
         content = json.loads(api_server.last.body)
         if "metadata" in content:
-            by_user("controller")
+            user_change("controller")
         return api_server._changed(request.path, content)
 
     api_server.handlers["PATCH", PATH] = busy
     status, _ = await send(run, "PATCH", {"data": {"a": "1"}}, MERGE)
     assert (status, api_server.objects[PATH]["data"]) == (200, {"a": "1"})
-    assert noted(run) == []
+    assert recorded(run) == []
 
 
 async def test_conflict_unrelated_to_version_is_returned(run: Run, api_server: ApiServer) -> None:
-    async def conflict(_: web.Request) -> web.Response:
-        return web.json_response({"kind": "Status", "reason": "Conflict", "message": "another manager"}, status=409)
-
     api_server.add(PATH)
-    api_server.handlers["PATCH", PATH] = conflict
+    api_server.respond("PATCH", PATH, {"kind": "Status", "reason": "Conflict", "message": "another manager"}, 409)
     assert (await send(run, "PATCH", {"data": {}}, APPLY))[0] == 409
 
 
-async def test_precondition_of_run_is_unchanged(run: Run, api_server: ApiServer, by_user: Any) -> None:
+async def test_precondition_of_run_is_unchanged(run: Run, api_server: ApiServer, user_change: Any) -> None:
     old = api_server.objects[PATH]["metadata"]["resourceVersion"]
-    by_user("user")
+    user_change("user")
     status, _ = await send(run, "PUT", {"metadata": {"resourceVersion": old}, "data": {"a": "1"}}, "application/json")
     assert (status, len(api_server.writes())) == (409, 1)
     assert api_server.objects[PATH]["data"] == {"a": "user"}
@@ -130,7 +109,7 @@ async def test_precondition_of_run_is_unchanged(run: Run, api_server: ApiServer,
 async def test_write_of_status_is_recorded(run: Run, api_server: ApiServer) -> None:
     api_server.add(PATH)
     _, version = await send(run, "PATCH", {"status": {"x": 1}}, MERGE, f"{PATH}/status")
-    assert noted(run) == [version]
+    assert recorded(run) == [version]
 
 
 async def test_write_after_own_write_needs_no_read(run: Run, api_server: ApiServer) -> None:
@@ -139,7 +118,7 @@ async def test_write_after_own_write_needs_no_read(run: Run, api_server: ApiServ
     for value in ("1", "2"):
         await send(run, "PATCH", {"data": {"a": value}}, MERGE)
     assert [request.method for request in api_server.received] == ["POST", "PATCH", "PATCH"]
-    assert len(noted(run)) == 3
+    assert len(recorded(run)) == 3
 
 
 async def test_pending_deletion_is_recorded_as_write(run: Run, api_server: ApiServer) -> None:
@@ -151,7 +130,7 @@ async def test_pending_deletion_is_recorded_as_write(run: Run, api_server: ApiSe
     api_server.handlers["DELETE", PATH] = terminating
     for _ in range(2):
         await run.send("DELETE", PATH)
-    assert noted(run) == ["5000"]
+    assert recorded(run) == ["5000"]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +173,7 @@ def obj(**metadata: Any) -> dict[str, Any]:
 async def test_only_completed_deletion_is_recorded(
     run: Run, api_server: ApiServer, response: Any, status: int, removed: list[str]
 ) -> None:
-    async def answer_it(_request: web.Request) -> web.Response:
-        return web.json_response(response, status=status)
-
-    api_server.handlers["DELETE", PATH] = answer_it
+    api_server.respond("DELETE", PATH, response, status)
     assert (await run.send("DELETE", PATH)).status == status
     assert run.removed == removed
 

@@ -15,7 +15,9 @@ from tests.unit.runner.proxy.api_server import ApiServer
 from tests.unit.runner.proxy.conftest import CONFIG_MAPS, DEMO, OPERATOR_TOKEN, Run, until
 
 EXEC = "/api/v1/namespaces/ns/pods/web/exec?command=sh&stdin=true"
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def test_websocket_is_forwarded_in_both_directions(run: Run, api_server: ApiServer) -> None:
@@ -72,7 +74,7 @@ async def test_upgrade_without_api_server_gives_503(run: Run, api_server: ApiSer
 
 @asynccontextmanager
 async def proxied(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    serve: Serve,
 ) -> AsyncIterator[tuple[Proxy, SessionSpec, Callable[[], Awaitable[Connection]]]]:
     """Run a server behind a proxy; yield the proxy, a run and a function that sends the head of a SPDY request."""
     server = await asyncio.start_server(serve, "127.0.0.1")
@@ -122,19 +124,25 @@ async def test_spdy_is_forwarded_unchanged() -> None:
     assert b"Authorization" not in heads[0]
 
 
-async def test_connection_closed_by_one_side_is_closed_for_the_other() -> None:
-    ended = asyncio.Event()
+def responding(response: bytes, *, closes: bool = False, ended: asyncio.Event | None = None) -> Serve:
+    """Return a server that responds, closes its side if ``closes``, and sets ``ended`` when the peer has closed."""
 
-    async def speak_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\nlast words")
-        if b"X-Stream" in head and not ended.is_set():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(response)
+        if closes:
             writer.close()
         await reader.read()
-        ended.set()
+        if ended is not None:
+            ended.set()
         writer.close()
 
-    async with proxied(speak_once) as (_, __, connect):
+    return serve
+
+
+async def test_connection_closed_by_server_is_closed_for_client() -> None:
+    ended = asyncio.Event()
+    async with proxied(responding(SWITCHED + b"last words", closes=True, ended=ended)) as (_, __, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         assert await reader.read() == b"last words"
@@ -144,15 +152,7 @@ async def test_connection_closed_by_one_side_is_closed_for_the_other() -> None:
 
 async def test_disconnected_client_frees_both_connections() -> None:
     ended = asyncio.Event()
-
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
-        await reader.read()
-        ended.set()
-        writer.close()
-
-    async with proxied(listen) as (proxy, _, connect):
+    async with proxied(responding(SWITCHED, ended=ended)) as (proxy, _, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
@@ -164,13 +164,7 @@ async def test_disconnected_client_frees_both_connections() -> None:
 
 
 async def test_revocation_closes_upgraded_connection() -> None:
-    async def stubborn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
-        await reader.read()
-        writer.close()
-
-    async with proxied(stubborn) as (proxy, spec, connect):
+    async with proxied(responding(SWITCHED)) as (proxy, spec, connect):
         reader, writer = await connect()
         await reader.readuntil(b"\r\n\r\n")
         await proxy.revoke(spec)
@@ -187,15 +181,7 @@ async def test_revocation_closes_upgraded_connection() -> None:
     ],
 )
 async def test_declined_response_of_any_framing_is_complete(response: bytes) -> None:
-    async def decline(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(response)
-        if b"1.0" in response:
-            writer.close()
-        await reader.read()
-        writer.close()
-
-    async with proxied(decline) as (_, __, connect):
+    async with proxied(responding(response, closes=b"1.0" in response)) as (_, __, connect):
         reader, writer = await connect()
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -207,12 +193,7 @@ async def test_declined_response_of_any_framing_is_complete(response: bytes) -> 
     "response", [b"", b"HTTP/1.1 101 Switching", b"HTTP/1.1 400 Bad\r\nContent-Length: 9\r\n\r\nbad"]
 )
 async def test_interrupted_upgrade_response_gives_502(response: bytes) -> None:
-    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(response)
-        writer.close()
-
-    async with proxied(break_off) as (_, __, connect):
+    async with proxied(responding(response, closes=True)) as (_, __, connect):
         reader, writer = await connect()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 502 ")
         writer.close()
@@ -231,7 +212,7 @@ class Flood:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send until the connection is lost."""
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        writer.write(SWITCHED)
         try:
             await self.pour(writer, "server")
         except ConnectionError:
