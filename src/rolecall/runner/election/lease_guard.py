@@ -1,7 +1,7 @@
 """The operator's side of the guard that kills it before its Lease expires, unless it has stopped by then.
 
-The guard is the operator's parent process, so that it works whatever state the operator is in; see ``guard_process``.
-So no two replicas work at the same time. If the guard itself is killed, so is the operator.
+The guard is the operator's parent process, so that it works in any state of the operator; see ``lease_watchdog``. So no
+two replicas work at the same time. If the guard itself is killed, the operator is killed too.
 """
 
 import ctypes
@@ -19,15 +19,15 @@ _SET_PARENT_DEATH_SIGNAL = 1
 
 
 class LeaseGuard:
-    """Tells the guard when this process and all below it must have ended."""
+    """Sends the guard the time when this process and its descendants must have ended."""
 
     def __init__(self, messages: int) -> None:
         self._messages = messages
 
     def end_at(self, when: float) -> None:
-        """Let the guard kill everything at a time of ``CLOCK_BOOTTIME``, infinity for never.
+        """Let the guard kill all processes at a time of ``CLOCK_BOOTTIME``, infinity for never.
 
-        Raises KubeError if the guard does not read what it is told.
+        Raises KubeError if the guard doesn't read the message.
         """
         try:
             os.write(self._messages, MESSAGE.pack(when))
@@ -36,9 +36,9 @@ class LeaseGuard:
 
 
 def start_guard() -> LeaseGuard:
-    """Make this process the guard, and return in a new child of it, which is the operator from now on.
+    """Make this process the guard, and return in a new child process, which becomes the operator.
 
-    Call it early, before there are threads. The guard forgets what was imported by then; the operator keeps it.
+    Call it early, before there are threads. The guard drops imported modules; the operator keeps them.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()

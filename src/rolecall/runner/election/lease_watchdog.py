@@ -1,12 +1,12 @@
 """The guard of a Lease as a program: the parent of an operator, which kills it in time.
 
-The guard knows when everything that the operator started must have ended, and kills it then: the operator, and every
-process below it. It is told of each renewal by a pipe. Nothing that happens to the operator holds it back: a stopped
-operator, an interpreter that runs no other thread, a full pipe for log lines, a lack of descriptors or of memory.
+The guard knows when the operator and all its descendants must have ended, and kills them then. It receives each renewal
+through a pipe. No state of the operator blocks it: a stopped operator, an interpreter that runs no other thread, a full
+pipe for log lines, a lack of descriptors or of memory.
 
-Otherwise it is invisible: it passes signals on to the operator, reaps orphans as the first process of a container
-must, and ends as the operator ends. It is executed by its path in an isolated interpreter and imports nothing but
-parts of the standard library, so that it takes little memory.
+Otherwise it is invisible: it forwards signals to the operator, reaps orphans as the first process of a container must,
+and ends as the operator ends. It is executed by its path in an isolated interpreter and imports only parts of the
+standard library, so that it takes little memory.
 
 With ``--init COMMAND`` it starts a command and does only that, without a Lease: this is process 1 of the images,
 ``/tini``. The command gets its own process group and the terminal, if there is one, as with tini. The command's exit
@@ -29,12 +29,12 @@ MESSAGE = struct.Struct("=d")
 """A message of the operator: when it must have ended, in seconds of ``CLOCK_BOOTTIME``; infinity for never."""
 
 IGNORED = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
-"""Signals of a terminal that would stop the guard and let the operator go on without it."""
+"""Signals of a terminal that would stop the guard while the operator continues."""
 
 _FAULTS = {getattr(signal, f"SIG{name}") for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "SYS", "TRAP")}
 _UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
 FORWARDED = tuple(sorted(signal.valid_signals() - {*IGNORED, *_FAULTS, *_UNCATCHABLE, signal.SIGCHLD}))
-"""All signals that another process may mean for the operator."""
+"""All signals that another process may send to the operator."""
 
 HANDLED = (*FORWARDED, signal.SIGCHLD)
 EXPIRED_EXIT_CODE = 1
@@ -82,12 +82,12 @@ class Guard:
             self._poll.register(descriptor, select.POLLIN)
 
     def watch(self) -> int | None:
-        """Wait until the operator has ended, and end what is left below; return its status, None if it was killed."""
+        """Wait until the operator has ended, and kill its descendants; return its status, None if it was killed."""
         while self._status is None:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             if self._messages in ready:
                 self._read_messages()
-            # First of all, so that nothing else happens after the guard itself was frozen.
+            # Before all else, so that nothing else happens after the guard itself was frozen.
             if _now() >= self._kill_at:
                 self._kill_everything()
                 return None
@@ -99,7 +99,7 @@ class Guard:
     def _read_messages(self) -> None:
         received = os.read(self._messages, _READ_BYTES)
         if received:
-            # Messages are shorter than what a pipe writes at once, so there are only whole ones.
+            # Messages are shorter than the atomic write size of a pipe, so they are complete.
             self._kill_at = [when for (when,) in MESSAGE.iter_unpack(received)][-1]
         else:
             self._poll.unregister(self._messages)
@@ -126,7 +126,7 @@ class Guard:
     def _kill_everything(self) -> None:
         """Kill all processes below the guard until there are none, or the limit is reached."""
         if self._status is None:
-            os.kill(self._operator, signal.SIGKILL)  # it cannot start others while they are looked for
+            os.kill(self._operator, signal.SIGKILL)  # it can't start other processes during the search
         deadline = _now() + _KILL_LIMIT_SECONDS
         wait = select.poll()
         wait.register(self._signals, select.POLLIN)
@@ -170,7 +170,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def _parent_of(name: str) -> int:
-    """Return the parent of a process in /proc, 0 if it has ended meanwhile."""
+    """Return the parent of a process in /proc, 0 if it has ended in the meantime."""
     try:
         with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - see above
             return int(file.read().rpartition(b")")[2].split()[1])
