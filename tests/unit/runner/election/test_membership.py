@@ -76,26 +76,12 @@ def purposes(writes: list[Write]) -> list[Purpose]:
     return [write.purpose for write in writes]
 
 
-def test_first_member_takes_all_shards() -> None:
-    replica = Looks()
-    replica.join()
-    assert sorted(taken(replica.look(0))) == [0, 1, 2, 3]
-
-
 def test_member_joins_after_the_lease_of_a_leader_without_shards() -> None:
     replica = Looks()
     replica.group("leader_7")
     assert replica.look(0) == []
     assert not replica.membership.may_join(14)
     assert replica.membership.may_join(15)
-
-
-def test_member_does_not_join_a_group_with_another_number_of_shards() -> None:
-    replica = Looks()
-    replica.group("shards/8")
-    replica.member("other_2")
-    assert replica.look(0) == []
-    assert not replica.membership.may_join(0)
 
 
 def test_member_is_lost_when_another_holder_has_the_group_lease() -> None:
@@ -163,14 +149,6 @@ def test_dead_member_is_fenced_before_its_shards_are_taken() -> None:
     assert taken(writes) == []
     replica.member("other_2", version=9, holder="")
     assert sorted(taken(replica.look(16))) == [0, 1, 2, 3]
-
-
-def test_renewed_member_is_not_fenced() -> None:
-    replica = Looks()
-    replica.join()
-    replica.shard(0, "other_2")
-    replica.live(1, 60, "other_2")
-    assert Purpose.FENCE not in purposes(replica.look(60))
 
 
 def test_shards_of_a_removed_member_lease_are_free_after_its_duration() -> None:
