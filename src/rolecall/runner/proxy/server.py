@@ -21,7 +21,7 @@ from rolecall.runner.proxy.bodies import MAX_INSPECTED_BYTES, BodyWorker, read_b
 from rolecall.runner.proxy.conditional_writes import ConditionalWrites, removed_uid
 from rolecall.runner.proxy.forward import Headers, TraceContext, buffered_response, relay, upstream_headers
 from rolecall.runner.proxy.owner_injection import OwnerInjector
-from rolecall.runner.proxy.reads import Inspection, Reads, inspect_read
+from rolecall.runner.proxy.read_inspection import Inspection, ReadInspector, inspect_read
 from rolecall.runner.proxy.request_info import is_valid_target, origin_form, parse
 from rolecall.runner.proxy.sessions import (
     Caller,
@@ -66,7 +66,7 @@ class Proxy:
         self._worker = BodyWorker()
         self._owner_injector = OwnerInjector(client, self._worker)
         self._conditional_writes = ConditionalWrites(client, self._worker)
-        self._reads = Reads(client)
+        self._read_inspector = ReadInspector(client)
         self._runner: web.ServerRunner | None = None
         self._listener: LimitedListener | None = None
 
@@ -187,7 +187,7 @@ class Proxy:
     async def _read(self, request: web.BaseRequest, proxied: ProxiedRequest, headers: Headers) -> web.StreamResponse:
         """Forward a request other than a write, and inspect its response."""
         spec, info = proxied.spec, proxied.info
-        pending = await self._reads.register(proxied)
+        pending = await self._read_inspector.register(proxied)
         needs_keys = pending is not None and pending.needs_keys
         status, found = 0, Inspection()
         data = request.content if request.body_exists else None
@@ -197,7 +197,7 @@ class Proxy:
                 self._client, request.method, proxied.target, headers, data=data, timeout=timeout
             ) as upstream_response:
                 status = upstream_response.status
-                is_inspected = self._reads.should_inspect(info, upstream_response)
+                is_inspected = self._read_inspector.should_inspect(info, upstream_response)
                 capture = proxied.capture_response(MAX_INSPECTED_BYTES if is_inspected else None)
                 response = await relay(request, upstream_response, capture)
                 if is_inspected and capture is not None and (body := capture.body):
@@ -211,5 +211,5 @@ class Proxy:
         finally:
             if pending is not None:
                 pending.record_response(status, found.content if status == HTTPStatus.OK else None, found.keys)
-        await self._reads.report(proxied, found)
+        await self._read_inspector.report(proxied, found)
         return response

@@ -78,7 +78,7 @@ def inspect_read(
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class ReadInspector:
     """Registers the reads of runs, and reports the kinds of the dependents that they show."""
 
     client: Client
