@@ -114,11 +114,6 @@ def test_invalid_specs_are_an_error_with_the_file(tmp_path: Path, text: str, mes
         declared_variables(role(tmp_path / "thing", argument_specs__yml=text))
 
 
-def test_playbook_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"found the playbook .*site.yml"):
-        declared_variables(PlaybookContent(tmp_path / "site.yml"))
-
-
 @pytest.mark.parametrize(
     ("finalizer", "declared"), [("role: end", frozenset({"backup"})), ("vars: {state: absent}", OPTIONS)]
 )
