@@ -29,7 +29,7 @@ async def look(page: Page, picture: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-async def test_no_page_shuts_anybody_out(browser: Browser, site: Site, pictures: Path, kind: str) -> None:
+async def test_pages_are_accessible(browser: Browser, site: Site, pictures: Path, kind: str) -> None:
     """Contrast, labels and all that axe knows, in each window."""
     await site.create("good")
     await site.create("too-large", size=200)
@@ -61,7 +61,7 @@ async def test_filters_take_a_quarter_of_the_first_screen_and_rows_one_line(brow
         assert row["height"] <= 40
 
 
-async def test_the_page_updates_itself_and_keeps_the_focus(browser: Browser, site: Site) -> None:
+async def test_page_updates_itself_and_keeps_the_focus(browser: Browser, site: Site) -> None:
     await site.create("first")
     async with window(browser) as page:
         await page.goto(site.path())
@@ -74,7 +74,7 @@ async def test_the_page_updates_itself_and_keeps_the_focus(browser: Browser, sit
         await expect(page.get_by_role("link", name="first")).to_be_focused()
 
 
-async def test_an_object_that_goes_is_gone_from_its_own_page(browser: Browser, site: Site) -> None:
+async def test_page_of_a_deleted_object_reports_this(browser: Browser, site: Site) -> None:
     await site.create("first")
     context = await browser.new_context()  # a part that is gone is an error to the console
     page = await context.new_page()
@@ -83,7 +83,7 @@ async def test_an_object_that_goes_is_gone_from_its_own_page(browser: Browser, s
     await expect(page.get_by_role("heading", name="There is no such object")).to_be_visible(timeout=SOON)
 
 
-async def test_the_keyboard_reaches_every_object_and_shows_where_it_is(browser: Browser, site: Site) -> None:
+async def test_keyboard_reaches_every_object_with_visible_focus(browser: Browser, site: Site) -> None:
     names = ["a", "b", "c"]
     for name in names:
         await site.create(name)
@@ -126,7 +126,7 @@ async def test_everything_works_without_javascript(browser: Browser, site: Site)
         await expect(page.get_by_role("heading", level=1, name="Objects")).to_be_visible()
 
 
-async def test_a_page_says_when_the_operator_does_not_answer(browser: Browser, site: Site) -> None:
+async def test_page_reports_an_unresponsive_operator(browser: Browser, site: Site) -> None:
     context = await browser.new_context()  # what does not answer is an error to the console
     page = await context.new_page()
     await page.goto(site.path())
@@ -136,7 +136,7 @@ async def test_a_page_says_when_the_operator_does_not_answer(browser: Browser, s
     await expect(page.get_by_role("alert")).to_be_hidden(timeout=SOON)
 
 
-async def test_a_script_from_elsewhere_is_refused(browser: Browser, site: Site) -> None:
+async def test_foreign_script_is_blocked(browser: Browser, site: Site) -> None:
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(site.path())

@@ -17,9 +17,7 @@ MOST_ROWS = 200
 SOON = PATIENCE * 1000
 
 
-async def test_ten_thousand_objects_are_leafed_through_searched_and_kept_up_to_date(
-    browser: Browser, shown: Shown
-) -> None:
+async def test_ten_thousand_objects_are_paged_searched_and_updated(browser: Browser, shown: Shown) -> None:
     for number in range(OBJECTS):
         shown.bench.tell(THING, name=f"thing-{number:05}")
     rows = "table.objects tbody tr"

@@ -114,7 +114,7 @@ def bench(cluster: FakeCluster, tmp_path: Path) -> Bench:
     return Bench(cluster, tmp_path)
 
 
-async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) -> None:
+async def test_created_changed_or_deleted_primary_is_reconciled(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     assert await bench.due() == {ONE: ["Thing default/one created"]}
     bench.tell(THING, "MODIFIED", generation=2, spec={"size": 2})
@@ -123,7 +123,7 @@ async def test_a_primary_that_comes_changes_or_goes_is_reconciled(bench: Bench) 
     assert await bench.due() == {ONE: ["Thing default/one deleted"]}
 
 
-async def test_a_change_of_status_or_metadata_alone_is_not(bench: Bench) -> None:
+async def test_change_of_status_or_metadata_is_ignored(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     bench.tell(THING, "MODIFIED", generation=1, status={"a": 1})
@@ -131,7 +131,7 @@ async def test_a_change_of_status_or_metadata_alone_is_not(bench: Bench) -> None
     assert await bench.due() == {}
 
 
-async def test_annotations_count_where_the_watch_says_so(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_annotations_trigger_if_the_watch_enables_it(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, watch_annotations_changes=True)
     bench.tell(THING, generation=1)
     await bench.due()
@@ -146,7 +146,7 @@ async def test_only_selected_primaries_are_reconciled(cluster: FakeCluster, tmp_
     assert list(await bench.due()) == [ONE]
 
 
-async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench) -> None:
+async def test_own_write_triggers_only_if_it_changed_the_spec(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     for generation, expected in ((1, []), (2, [ONE])):
@@ -156,7 +156,7 @@ async def test_an_own_write_wakes_nobody_unless_it_changed_the_spec(bench: Bench
         assert list(await bench.due()) == expected
 
 
-async def test_what_comes_in_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
+async def test_cause_during_a_run_is_judged_at_its_end(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     key, _ = bench.controller.queue.take()
     changed = bench.tell(THING, "MODIFIED", generation=2)
@@ -173,7 +173,7 @@ def labels_trigger(*on: str) -> Trigger:
     return Trigger(POD, ReferenceType.LABELS, FieldPath.parse("$.spec.selector"), paths)
 
 
-async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_trigger_enqueues_matching_primaries(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, triggers=(labels_trigger("$.status.phase"),))
     bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
     bench.tell(THING, name="other", generation=1, spec={"selector": {"app": "db"}})
@@ -188,9 +188,7 @@ async def test_a_trigger_wakes_the_primaries_that_it_concerns(cluster: FakeClust
     assert set(await bench.due()) == {ONE, ObjectKey("default", "other")}
 
 
-async def test_a_trigger_forgets_a_primary_that_is_gone_or_no_longer_selected(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_trigger_forgets_deleted_and_deselected_primaries(cluster: FakeCluster, tmp_path: Path) -> None:
     selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
     bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),), selector=selector)
     spec = {"selector": {"app": "web"}}
@@ -208,7 +206,7 @@ def owned(name: str = "one") -> list[dict[str, str]]:
     return [{"apiVersion": THING.api_version, "kind": THING.kind, "name": name, "uid": f"uid-{name}"}]
 
 
-async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> None:
+async def test_dependents_are_watched_from_the_first_one(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
@@ -222,7 +220,7 @@ async def test_a_dependent_is_watched_from_the_first_one_on(bench: Bench) -> Non
     assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
 
 
-async def test_what_names_a_primary_of_another_uid_as_owner_wakes_only_by_its_end(bench: Bench) -> None:
+async def test_dependent_of_another_uid_triggers_only_when_deleted(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
@@ -234,7 +232,7 @@ async def test_what_names_a_primary_of_another_uid_as_owner_wakes_only_by_its_en
     assert await bench.due() == {ONE: ["dependent ConfigMap default/made deleted"]}
 
 
-async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_nobody(
+async def test_dependent_of_missing_or_deselected_primary_triggers_nothing(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
@@ -249,7 +247,7 @@ async def test_a_dependent_of_a_primary_that_is_not_there_or_not_selected_wakes_
 @pytest.mark.parametrize(
     "watch", [{"watch_dependent_resources": False}, {"blacklist": frozenset({CONFIG_MAP})}], ids=["off", "blacklist"]
 )
-async def test_dependents_are_not_watched_where_the_watch_says_so(
+async def test_dependents_are_not_watched_if_the_watch_disables_it(
     cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
 ) -> None:
     bench = Bench(cluster, tmp_path, **watch)
@@ -258,7 +256,7 @@ async def test_dependents_are_not_watched_where_the_watch_says_so(
     assert CONFIG_MAP not in [informer.gvk for informer in bench.manager.informers]
 
 
-async def test_a_kind_whose_scope_was_not_known_at_the_start_is_found_by_its_dependents(bench: Bench) -> None:
+async def test_dependent_triggers_cluster_scoped_primary(bench: Bench) -> None:
     bench.tell(THING, generation=1, namespace="")
     await bench.due()
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
@@ -268,7 +266,7 @@ async def test_a_kind_whose_scope_was_not_known_at_the_start_is_found_by_its_dep
 
 
 @pytest.mark.parametrize(("cluster_scoped", "expected"), [(False, []), (True, [ONE])])
-async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so(
+async def test_cluster_scoped_dependents_trigger_if_the_watch_enables_it(
     cluster: FakeCluster, tmp_path: Path, *, cluster_scoped: bool, expected: list[ObjectKey]
 ) -> None:
     bench = Bench(cluster, tmp_path, watch_cluster_scoped_resources=cluster_scoped)
@@ -282,7 +280,7 @@ async def test_annotated_dependents_of_the_cluster_count_where_the_watch_says_so
     assert list(await bench.due()) == expected
 
 
-async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(bench: Bench) -> None:
+async def test_annotated_dependent_in_another_namespace_triggers(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     annotations = {TYPE: "Thing.test.rolecall.dev", NAME: "default/one"}
@@ -292,7 +290,7 @@ async def test_an_annotated_dependent_in_another_namespace_wakes_its_primary(ben
     assert await bench.due() == {ONE: ["dependent ConfigMap other/made deleted"]}
 
 
-async def test_a_changed_role_is_tried_within_a_second(bench: Bench) -> None:
+async def test_changed_role_is_retried_within_a_second(bench: Bench) -> None:
     queue = bench.controller.queue
     for _ in range(5):
         queue.add(ONE, Cause("test"))
@@ -306,7 +304,7 @@ async def test_a_changed_role_is_tried_within_a_second(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["rolecall.dev/paused", "rolecall.dev/reconcile-requested-at"])
-async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: Bench, name: str) -> None:
+async def test_rolecall_annotations_always_trigger(bench: Bench, name: str) -> None:
     bench.tell(THING, generation=1)
     await bench.due()
     for value in ("true", "2026-01-01", None):
@@ -317,9 +315,7 @@ async def test_the_annotations_of_rolecall_count_whatever_the_watch_says(bench: 
         assert await bench.due() == {}
 
 
-async def test_a_deletion_is_heard_of_although_the_selector_does_not_match_any_more(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_deletion_of_deselected_object_with_finalizer_triggers(cluster: FakeCluster, tmp_path: Path) -> None:
     selector = LabelSelector.compile({"matchLabels": {"tier": "web"}})
     finalizer = Finalizer("example.com/finalizer", None, {"state": "absent"})
     bench = Bench(cluster, tmp_path, selector=selector, finalizer=finalizer)
@@ -330,9 +326,7 @@ async def test_a_deletion_is_heard_of_although_the_selector_does_not_match_any_m
     assert list(await bench.due()) == [ONE]
 
 
-async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_newly_selected_object_is_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
     bench.tell(THING, generation=1)
     assert await bench.due() == {}
@@ -340,7 +334,7 @@ async def test_an_object_that_a_selector_matches_from_now_on_is_reconciled(
     assert await bench.due() == {ONE: ["Thing default/one: metadata.labels"]}
 
 
-async def test_a_dependent_that_a_run_removed_wakes_nobody_and_one_that_a_user_removed_does(bench: Bench) -> None:
+async def test_dependent_triggers_only_if_deleted_by_another_client(bench: Bench) -> None:
     bench.tell(THING, generation=1)
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     for name in ("mine", "theirs"):
@@ -367,7 +361,7 @@ DONE = {"observedGeneration": 1}
     ],
     ids=["spec", "pause", "reconcile-requested-at", "deletion"],
 )
-async def test_what_a_user_changes_is_urgent(bench: Bench, change: dict[str, Any]) -> None:
+async def test_change_by_a_user_has_high_priority(bench: Bench, change: dict[str, Any]) -> None:
     bench.tell(THING, generation=1)
     assert bench.urgency() == {"one": HIGH}
     await bench.due()
@@ -378,7 +372,7 @@ async def test_what_a_user_changes_is_urgent(bench: Bench, change: dict[str, Any
     assert bench.urgency() == {"one": HIGH}
 
 
-async def test_triggers_and_dependents_are_less_urgent_than_a_user(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_triggers_and_dependents_have_medium_priority(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
     bench.controller._on_dependent_kind(CONFIG_MAPS, Ownership.OWNER_REFERENCE)
     bench.tell(THING, generation=1, spec={"selector": {"app": "web"}})
@@ -405,13 +399,13 @@ FIRST_ROUND = {"changed": HIGH, "new": HIGH, "gone": HIGH, "same": LOW}
 
 
 @pytest.mark.parametrize("has_started", [False, True])
-async def test_in_the_first_round_only_what_has_changed_is_urgent(bench: Bench, *, has_started: bool) -> None:
+async def test_initial_reconcile_has_high_priority_only_for_changed_objects(bench: Bench, *, has_started: bool) -> None:
     bench.manager.dispatcher.has_started = has_started
     list_all(bench)
     assert bench.urgency() == FIRST_ROUND
 
 
-async def test_the_first_list_of_a_trigger_makes_nothing_urgent(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_initial_list_of_a_trigger_has_low_priority(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
     bench.show(THING, generation=1, status=DONE, spec={"selector": {"app": "web"}})
     bench.show(POD, "pod", labels={"app": "web"})
@@ -419,13 +413,13 @@ async def test_the_first_list_of_a_trigger_makes_nothing_urgent(cluster: FakeClu
     assert (await bench.due())[ONE] == ["Thing default/one found at startup", "Pod default/pod found at startup"]
 
 
-async def test_a_change_in_the_first_round_is_urgent(bench: Bench) -> None:
+async def test_change_during_the_initial_reconcile_has_high_priority(bench: Bench) -> None:
     list_all(bench)
     bench.tell(THING, "MODIFIED", "same", generation=4, status={"observedGeneration": 3})
     assert bench.urgency() == FIRST_ROUND | {"same": HIGH}
 
 
-async def test_what_the_leader_reconciles_is_not_urgent_for_a_replica_that_stands_by(
+async def test_follower_lowers_priority_of_objects_that_the_leader_reconciled(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     bench = Bench(cluster, tmp_path, triggers=(labels_trigger(),))
@@ -441,9 +435,7 @@ async def test_what_the_leader_reconciles_is_not_urgent_for_a_replica_that_stand
     assert bench.urgency() == {"one": HIGH}
 
 
-async def test_without_a_status_nothing_is_known_to_be_urgent_in_the_first_round(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_new_object_without_managed_status_has_low_initial_priority(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = Bench(cluster, tmp_path, manage_status=False)
     list_all(bench)
     assert bench.urgency() == FIRST_ROUND | {"new": LOW}
@@ -479,7 +471,7 @@ class ReadBench(Bench):
         await settle()
 
 
-async def test_a_change_of_what_was_read_reconciles(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_change_of_a_read_object_triggers(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = ReadBench(cluster, tmp_path)
     async with bench.watches:
         await bench.read()
@@ -491,7 +483,7 @@ async def test_a_change_of_what_was_read_reconciles(cluster: FakeCluster, tmp_pa
 @pytest.mark.parametrize(
     "watch", [{"blacklist": frozenset({CONFIG_MAP})}, {"triggers": (Trigger(CONFIG_MAP, ReferenceType.OWNER),)}]
 )
-async def test_a_kind_that_other_keys_decide_about_is_not_watched_as_a_read(
+async def test_blacklisted_and_trigger_kinds_are_not_watched_as_reads(
     cluster: FakeCluster, tmp_path: Path, watch: dict[str, Any]
 ) -> None:
     bench = ReadBench(cluster, tmp_path, **watch)
@@ -500,11 +492,11 @@ async def test_a_kind_that_other_keys_decide_about_is_not_watched_as_a_read(
         assert bench.server.lists == 0
 
 
-async def test_without_the_key_nobody_is_told_of_reads(bench: Bench) -> None:
+async def test_reads_are_not_tracked_without_watch_reads(bench: Bench) -> None:
     assert bench.controller.reconciler.launcher.access.reads is None
 
 
-async def test_an_object_that_is_not_selected_any_more_waits_for_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_deselected_object_has_no_read_subscriptions(cluster: FakeCluster, tmp_path: Path) -> None:
     bench = ReadBench(cluster, tmp_path, selector=LabelSelector.compile({"matchLabels": {"tier": "web"}}))
     async with bench.watches:
         await bench.read()
@@ -522,7 +514,7 @@ def sharded(cluster: FakeCluster, root: Path) -> tuple[Bench, HeldShards, dict[s
     return Bench(cluster, root, shards=shards), shards, index
 
 
-async def test_only_objects_of_shards_that_are_held_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_only_objects_of_held_shards_are_reconciled(cluster: FakeCluster, tmp_path: Path) -> None:
     bench, shards, index = sharded(cluster, tmp_path)
     shards.take(1)
     for name in index:
@@ -530,7 +522,7 @@ async def test_only_objects_of_shards_that_are_held_are_reconciled(cluster: Fake
     assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 1}
 
 
-async def test_the_objects_of_a_shard_that_is_taken_are_a_first_round(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_objects_of_a_taken_shard_get_initial_priorities(cluster: FakeCluster, tmp_path: Path) -> None:
     bench, shards, index = sharded(cluster, tmp_path)
     first, second, *others = [name for name in index if index[name] == 0]
     for name in (first, second, *others):
@@ -542,7 +534,7 @@ async def test_the_objects_of_a_shard_that_is_taken_are_a_first_round(cluster: F
     assert bench.urgency() == {first: Priority.HIGH} | dict.fromkeys(others, Priority.LOW)
 
 
-async def test_a_shard_that_is_given_up_takes_its_requests_along(cluster: FakeCluster, tmp_path: Path) -> None:
+async def test_requests_of_a_released_shard_are_dropped(cluster: FakeCluster, tmp_path: Path) -> None:
     bench, shards, index = sharded(cluster, tmp_path)
     shards.take(0)
     shards.take(1)
@@ -554,9 +546,7 @@ async def test_a_shard_that_is_given_up_takes_its_requests_along(cluster: FakeCl
     assert {key.name for key in await bench.due()} == {name for name in index if index[name] == 0}
 
 
-async def test_changes_of_others_wake_only_objects_of_shards_that_are_held(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_dependents_trigger_only_objects_of_held_shards(cluster: FakeCluster, tmp_path: Path) -> None:
     bench, shards, index = sharded(cluster, tmp_path)
     for name in index:
         bench.tell(THING, name=name, generation=1)
@@ -571,7 +561,7 @@ async def test_changes_of_others_wake_only_objects_of_shards_that_are_held(
 
 
 @pytest.mark.parametrize("is_deleted_first", [False, True])
-async def test_what_an_object_left_goes_also_if_it_is_deleted_around_a_hand_over(
+async def test_workspace_of_object_deleted_around_a_handoff_is_removed(
     cluster: FakeCluster, tmp_path: Path, *, is_deleted_first: bool
 ) -> None:
     bench, shards, index = sharded(cluster, tmp_path)
@@ -618,7 +608,9 @@ def conditions(*types: str) -> dict[str, Any]:
         (conditions("Failure"), DELETED, Priority.HIGH),
     ],
 )
-def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str | None, expected: Priority) -> None:
+def test_new_changed_and_deleting_objects_have_high_initial_priority(
+    status: object, deleted: str | None, expected: Priority
+) -> None:
     obj = {"metadata": {"generation": 3} | ({"deletionTimestamp": deleted} if deleted else {}), "status": status}
     assert initial_priority(obj, manages_status=True) is expected
 
@@ -632,7 +624,7 @@ def test_new_changed_and_deleted_objects_go_first(status: object, deleted: str |
         ("False", "Running", Priority.LOW),
     ],
 )
-def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expected: Priority) -> None:
+def test_object_with_unfinished_run_has_high_initial_priority(status: str, reason: str, expected: Priority) -> None:
     running = {"type": "Running", "status": status, "reason": reason}
     obj = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": [running]}}
     assert initial_priority(obj, manages_status=True) is expected
@@ -641,11 +633,11 @@ def test_object_whose_run_did_not_end_goes_first(status: str, reason: str, expec
 @pytest.mark.parametrize(
     ("status", "expected"), [({}, Priority.LOW), ({"observedGeneration": 2}, Priority.HIGH), (None, Priority.LOW)]
 )
-def test_where_runs_report_no_status_its_absence_says_nothing(status: object, expected: Priority) -> None:
+def test_missing_status_without_managed_status_has_low_initial_priority(status: object, expected: Priority) -> None:
     obj = {"metadata": {"generation": 3}, "status": status}
     assert initial_priority(obj, manages_status=False) is expected
 
 
-def test_a_kind_without_generations_is_judged_by_its_conditions() -> None:
+def test_kind_without_generations_is_judged_by_conditions() -> None:
     obj = {"metadata": {}, "status": conditions("Successful")}
     assert initial_priority(obj, manages_status=True) is Priority.LOW

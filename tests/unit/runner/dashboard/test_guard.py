@@ -12,7 +12,7 @@ from tests.unit.runner.serving.test_authentication import ApiServer
 
 @pytest.mark.parametrize("path", ["/", "/static/style.css", "/nothing", "/kinds/A/b/c"])
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
-async def test_every_answer_has_the_strict_policy(shown: Shown, path: str, host: str) -> None:
+async def test_every_response_has_the_strict_policy(shown: Shown, path: str, host: str) -> None:
     async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
         response = await client.get(path, headers={"Host": host})
         assert HEADERS.items() <= dict(response.headers).items()
@@ -22,7 +22,7 @@ async def test_every_answer_has_the_strict_policy(shown: Shown, path: str, host:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-async def test_nothing_can_be_written(shown: Shown, method: str) -> None:
+async def test_dashboard_is_read_only(shown: Shown, method: str) -> None:
     async with TestClient(TestServer(dashboard_application(shown.sources, Guard(None, is_on_loopback=True)))) as client:
         response = await client.request(method, "/")
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD")
@@ -43,7 +43,7 @@ async def test_nothing_can_be_written(shown: Shown, method: str) -> None:
         ("", 421),
     ],
 )
-async def test_on_loopback_the_host_must_be_loopback(shown: Shown, host: str, status: int) -> None:
+async def test_host_must_be_loopback_on_loopback(shown: Shown, host: str, status: int) -> None:
     assert (await shown.get("/", Host=host))[0] == status
 
 
@@ -71,14 +71,12 @@ def basic(text: str) -> str:
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/?format=json", "/static/page.js"])
-async def test_where_a_token_is_needed_it_may_be_the_password(
-    shown: Shown, path: str, authorization: str, status: int
-) -> None:
+async def test_token_may_be_the_password(shown: Shown, path: str, authorization: str, status: int) -> None:
     guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
     assert (await shown.get(path, guard, Authorization=authorization))[0] == status
 
 
-async def test_a_browser_is_told_to_ask_for_it(shown: Shown) -> None:
+async def test_browser_asks_for_the_token(shown: Shown) -> None:
     guard = Guard(TokenReviewer(ApiServer()), is_on_loopback=False)
     async with TestClient(TestServer(dashboard_application(shown.sources, guard))) as client:
         response = await client.get("/")

@@ -13,7 +13,7 @@ from tests.unit.runner.dashboard.conftest import Shown
 
 @pytest.mark.parametrize("is_secure", [False, True])
 @pytest.mark.parametrize("address", [":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0"])
-async def test_an_address_that_others_reach_needs_encryption_and_tokens(
+async def test_reachable_address_needs_encryption_and_tokens(
     shown: Shown,
     cluster: FakeCluster,
     address: str,
@@ -26,7 +26,7 @@ async def test_an_address_that_others_reach_needs_encryption_and_tokens(
 
 
 @pytest.mark.parametrize(("needs_token", "status"), [(False, 200), (True, 401)])
-async def test_the_flags_of_the_metrics_hold_for_the_page(
+async def test_metrics_flags_apply_to_the_dashboard(
     shown: Shown,
     cluster: FakeCluster,
     needs_token: bool,  # noqa: FBT001 - a parameter of a test
@@ -40,7 +40,7 @@ async def test_the_flags_of_the_metrics_hold_for_the_page(
         assert response.status == status
 
 
-async def test_on_loopback_it_is_served_as_it_is(shown: Shown, cluster: FakeCluster) -> None:
+async def test_loopback_needs_no_encryption(shown: Shown, cluster: FakeCluster) -> None:
     settings = replace(Settings(), ui_bind_address="127.0.0.1:0")
     async with (
         serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources) as port,
@@ -49,7 +49,7 @@ async def test_on_loopback_it_is_served_as_it_is(shown: Shown, cluster: FakeClus
         assert response.status == 200
 
 
-async def test_what_is_no_address_is_an_error(shown: Shown, cluster: FakeCluster) -> None:
+async def test_invalid_address_is_an_error(shown: Shown, cluster: FakeCluster) -> None:
     settings = replace(Settings(), ui_bind_address="8090")
     with pytest.raises(ConfigurationError, match="--ui-bind-address: expected an address"):
         async with serving_dashboard(settings, cluster, OperatorMetrics("test"), shown.sources):

@@ -26,7 +26,7 @@ PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 class ReconcilerContract:
     """What a reconcile leaves in the cluster."""
 
-    async def test_a_success_is_in_the_status(self, world: World, tmp_path: Path) -> None:
+    async def test_success_is_in_the_status(self, world: World, tmp_path: Path) -> None:
         """Conditions, counts and generation are there, and the next time is that of the period."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST)
@@ -37,7 +37,7 @@ class ReconcilerContract:
         [running] = [item for item in thing["status"]["conditions"] if item["type"] == "Running"]
         assert running["ansibleResult"]["ok"] == 2
 
-    async def test_a_failure_names_its_task_and_a_success_clears_it(self, world: World, tmp_path: Path) -> None:
+    async def test_failure_names_its_task_until_a_success(self, world: World, tmp_path: Path) -> None:
         """The condition Failure says why until a run succeeds."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST)
@@ -50,7 +50,7 @@ class ReconcilerContract:
         await rig.reconcile()
         assert await rig.conditions() == SUCCESSFUL
 
-    async def test_ready_reconciling_and_stalled_say_what_tools_wait_for(self, world: World, tmp_path: Path) -> None:
+    async def test_ready_conditions_follow_the_outcome(self, world: World, tmp_path: Path) -> None:
         """They survive the API server, follow the outcome, and name the generation."""
         rig = make_rig(world, tmp_path, ready_conditions=True, stalled_after_seconds=0.0)
         await world.create(MANIFEST)
@@ -70,7 +70,7 @@ class ReconcilerContract:
         of = {item["type"]: item.get("observedGeneration") for item in thing["status"]["conditions"]}
         assert of == {**dict.fromkeys(SUCCESSFUL), "Ready": 1, "Reconciling": 1, "Stalled": 1}
 
-    async def test_a_finalizer_is_there_before_the_run_and_goes_after_its_own_succeeded(
+    async def test_finalizer_exists_before_the_run_and_until_its_own_succeeds(
         self, world: World, tmp_path: Path
     ) -> None:
         """A deleted object stays until the finalizer's run succeeds."""
@@ -92,7 +92,7 @@ class ReconcilerContract:
         assert await world.find(THING, "one") is None
         assert carried == [True, True, True]
 
-    async def test_what_others_write_during_a_run_is_kept(self, world: World, tmp_path: Path) -> None:
+    async def test_writes_of_other_clients_during_a_run_are_kept(self, world: World, tmp_path: Path) -> None:
         """The status is folded from the object as it is after the run, and observes what the run worked with."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST)
@@ -110,7 +110,7 @@ class ReconcilerContract:
         assert await rig.conditions() == SUCCESSFUL
         assert rig.runs == 1
 
-    async def test_a_mapped_value_that_the_schema_refuses_is_left_out_and_told_of(
+    async def test_mapped_value_rejected_by_the_schema_is_omitted_and_reported(
         self, world: World, tmp_path: Path
     ) -> None:
         """The conditions are written all the same."""
@@ -125,7 +125,7 @@ class ReconcilerContract:
         assert "status.small" in message
         assert rig.runs == 1
 
-    async def test_an_object_made_anew_gets_no_status_of_the_one_before(self, world: World, tmp_path: Path) -> None:
+    async def test_recreated_object_gets_no_status_of_its_predecessor(self, world: World, tmp_path: Path) -> None:
         """Only the name is the same."""
         rig = make_rig(world, tmp_path)
         [before] = await world.create(MANIFEST)
@@ -134,9 +134,7 @@ class ReconcilerContract:
         await rig.reconciler.status.write(before, ReconcileOutcome(failure="no"))
         assert "status" not in await rig.thing()
 
-    async def test_a_number_that_json_does_not_have_costs_its_own_field_only(
-        self, world: World, tmp_path: Path
-    ) -> None:
+    async def test_non_finite_number_is_omitted(self, world: World, tmp_path: Path) -> None:
         """The API server answers such a status with 400."""
         paths = {name: parse_path(f"$.stats.{name}") for name in ("ratio", "small")}
         rig = make_rig(world, tmp_path, status=paths)
@@ -148,14 +146,14 @@ class ReconcilerContract:
         state, _, message = (await rig.conditions())["Successful"]
         assert (state, "ratio: found a number that is infinite or NaN" in message) == ("True", True)
 
-    async def test_a_mapped_value_is_in_the_status(self, world: World, tmp_path: Path) -> None:
+    async def test_mapped_value_is_in_the_status(self, world: World, tmp_path: Path) -> None:
         """A path into the object gives the field its value."""
         rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
         await world.create(MANIFEST)
         await rig.reconcile()
         assert (await rig.thing())["status"]["small"] == 1
 
-    async def test_an_object_that_goes_away_during_its_run_is_no_failure(self, world: World, tmp_path: Path) -> None:
+    async def test_object_deleted_during_its_run_is_not_a_failure(self, world: World, tmp_path: Path) -> None:
         """Nothing is written, nothing comes back."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST)
@@ -163,7 +161,7 @@ class ReconcilerContract:
         assert await rig.reconcile() == Result()
         assert await world.find(THING, "one") is None
 
-    async def test_a_wrong_period_annotation_is_a_failure_without_a_run(self, world: World, tmp_path: Path) -> None:
+    async def test_invalid_period_annotation_fails_without_a_run(self, world: World, tmp_path: Path) -> None:
         """The condition names the annotation and the text."""
         rig = make_rig(world, tmp_path)
         await world.create(MANIFEST.replace("name: one", f"name: one, annotations: {{{PERIOD}: soon}}"))

@@ -42,7 +42,7 @@ def desk(cluster: FakeCluster) -> Desk:
     return Desk(cluster)
 
 
-async def test_an_event_tells_what_happened_to_which_object(desk: Desk) -> None:
+async def test_event_has_object_and_message(desk: Desk) -> None:
     await desk.record(FAILED)
     [event] = desk.events()
     assert metadata_of(event)["namespace"] == "default"
@@ -58,7 +58,7 @@ async def test_an_event_tells_what_happened_to_which_object(desk: Desk) -> None:
     assert (event["count"], event["firstTimestamp"]) == (1, "2027-01-15T08:00:00Z")
 
 
-async def test_equal_ones_are_counted(desk: Desk) -> None:
+async def test_equal_events_are_counted(desk: Desk) -> None:
     await desk.record(FAILED)
     desk.time = 60.0
     await desk.record(FAILED, FAILED)
@@ -70,21 +70,21 @@ async def test_equal_ones_are_counted(desk: Desk) -> None:
     )
 
 
-async def test_other_objects_and_other_messages_have_their_own(desk: Desk) -> None:
+async def test_other_objects_and_messages_have_separate_events(desk: Desk) -> None:
     await desk.record(FAILED, EventSpec("Warning", "ReconcileFailed", "something else"))
     desk.time = 1.0
     await desk.record(FAILED, obj=thing("two"))
     assert len(desk.events()) == 3
 
 
-async def test_an_event_that_has_expired_is_made_anew(desk: Desk) -> None:
+async def test_expired_event_is_recreated(desk: Desk) -> None:
     await desk.record(FAILED)
     desk.cluster.objects().clear()
     await desk.record(FAILED)
     assert [event["count"] for event in desk.events()] == [1]
 
 
-async def test_an_object_has_an_allowance_that_refills(desk: Desk) -> None:
+async def test_allowance_of_an_object_refills(desk: Desk) -> None:
     many = [EventSpec("Normal", "Reconciled", str(number)) for number in range(40)]
     await desk.record(*many)
     assert len(desk.events()) == 15
@@ -96,26 +96,26 @@ async def test_an_object_has_an_allowance_that_refills(desk: Desk) -> None:
     assert sorted(event["count"] for event in desk.events())[-3:] == [1, 2, 2]
 
 
-async def test_a_cluster_scoped_object_has_its_events_in_default(desk: Desk) -> None:
+async def test_events_of_cluster_scoped_objects_are_in_default(desk: Desk) -> None:
     await desk.record(FAILED, obj=thing(namespace=""))
     [event] = desk.events()
     assert metadata_of(event)["namespace"] == "default"
     assert "namespace" not in event["involvedObject"]
 
 
-async def test_the_longest_name_and_a_long_message_fit(desk: Desk) -> None:
+async def test_longest_name_and_message_fit(desk: Desk) -> None:
     await desk.record(EventSpec("Warning", "ReconcileFailed", "ä" * 5000), obj=thing("n" * 253))
     [event] = desk.events()
     assert len(metadata_of(event)["name"]) <= 253
     assert len(event["message"].encode()) <= 1024
 
 
-async def test_no_event_is_about_an_event(desk: Desk) -> None:
+async def test_no_event_is_written_about_an_event(desk: Desk) -> None:
     await desk.record(FAILED, obj=thing() | {"apiVersion": "v1", "kind": "Event"})
     assert desk.events() == []
 
 
-async def test_without_permission_it_is_told_once_and_tried_again_much_later(desk: Desk) -> None:
+async def test_missing_permission_is_logged_once_and_retried_later(desk: Desk) -> None:
     forbidden = ForbiddenError(403, "Forbidden", 'events is forbidden: User "x" cannot create resource')
     desk.cluster.troubles = [("create", forbidden)]
     with capture_logs() as logs:
@@ -135,7 +135,7 @@ async def test_without_permission_it_is_told_once_and_tried_again_much_later(des
         ForbiddenError(403, "Forbidden", "unable to create new content in namespace x because it is being terminated"),
     ],
 )
-async def test_trouble_that_passes_costs_one_event_and_no_line(desk: Desk, error: Exception) -> None:
+async def test_temporary_error_loses_one_event_without_a_log_line(desk: Desk, error: Exception) -> None:
     desk.cluster.troubles = [("create", error)]  # type: ignore[list-item]
     with capture_logs() as logs:
         await desk.record(FAILED)
@@ -144,7 +144,7 @@ async def test_trouble_that_passes_costs_one_event_and_no_line(desk: Desk, error
     assert len(desk.events()) == 1
 
 
-async def test_what_another_kind_of_that_name_is_called_does_not_matter(desk: Desk) -> None:
+async def test_event_kind_of_another_group_gets_events(desk: Desk) -> None:
     other = thing() | {"apiVersion": "example.com/v1", "kind": "Event"}
     await desk.record(FAILED, obj=other)
     key = ObjectKey.of_object(desk.events()[0])

@@ -38,15 +38,15 @@ def triggers() -> SelfTriggers:
     ],
     ids=lambda value: value.text if isinstance(value, Cause) else "",
 )
-def test_what_a_run_knows_already_does_not_wake(triggers: SelfTriggers, cause: Cause, *, wakes: bool) -> None:
+def test_change_known_to_the_run_does_not_trigger(triggers: SelfTriggers, cause: Cause, *, wakes: bool) -> None:
     assert triggers.is_self_trigger(ONE, cause) is not wakes
 
 
-def test_what_one_objects_run_wrote_wakes_another(triggers: SelfTriggers) -> None:
+def test_write_of_one_object_triggers_another(triggers: SelfTriggers) -> None:
     assert not triggers.is_self_trigger(OTHER, Cause("a dependent", "u", "15"))
 
 
-def test_a_run_that_named_its_time_is_not_followed_by_another_for_its_own_spec(triggers: SelfTriggers) -> None:
+def test_own_spec_change_with_requeue_does_not_trigger(triggers: SelfTriggers) -> None:
     own_spec = PrimaryCause("the own write of the spec", "u", "15", changed_spec=True)
     triggers.requeue_requested(ONE)
     assert triggers.is_self_trigger(ONE, own_spec)
@@ -56,19 +56,17 @@ def test_a_run_that_named_its_time_is_not_followed_by_another_for_its_own_spec(t
 
 
 @pytest.mark.parametrize(("found", "wakes"), [("abc", False), ("abd", True), ("9", True)])
-def test_versions_that_are_no_numbers_are_compared_for_equality(
-    triggers: SelfTriggers, found: str, *, wakes: bool
-) -> None:
+def test_versions_without_numbers_are_compared_for_equality(triggers: SelfTriggers, found: str, *, wakes: bool) -> None:
     triggers.run_started(ONE, version("abc"))
     assert triggers.is_self_trigger(ONE, PrimaryCause("modified", "u", found)) is not wakes
 
 
-def test_a_number_with_more_digits_is_newer(triggers: SelfTriggers) -> None:
+def test_number_with_more_digits_is_newer(triggers: SelfTriggers) -> None:
     triggers.run_started(ONE, version(99))
     assert not triggers.is_self_trigger(ONE, PrimaryCause("modified", "u", "100"))
 
 
-def test_every_change_of_a_forgotten_object_wakes(triggers: SelfTriggers) -> None:
+def test_change_of_a_forgotten_object_triggers(triggers: SelfTriggers) -> None:
     triggers.requeue_requested(ONE)
     triggers.forget(ONE)
     triggers.forget(ONE)
@@ -76,7 +74,7 @@ def test_every_change_of_a_forgotten_object_wakes(triggers: SelfTriggers) -> Non
         assert not triggers.is_self_trigger(ONE, PrimaryCause("added", "u", number))
 
 
-def test_the_deletion_of_an_object_by_the_run_does_not_wake_and_anybody_elses_does(triggers: SelfTriggers) -> None:
+def test_only_foreign_deletion_triggers(triggers: SelfTriggers) -> None:
     triggers.own_writes.record_removal((THING, ONE), "u")
     assert triggers.is_self_trigger(ONE, Cause("deleted", "u", "200", is_removal=True))
     assert not triggers.is_self_trigger(
@@ -86,6 +84,6 @@ def test_the_deletion_of_an_object_by_the_run_does_not_wake_and_anybody_elses_do
     assert not triggers.is_self_trigger(ONE, Cause("modified before that", "u", "150"))
 
 
-def test_the_deletion_of_the_primary_itself_wakes_whoever_removed_it(triggers: SelfTriggers) -> None:
+def test_deletion_of_the_primary_triggers(triggers: SelfTriggers) -> None:
     triggers.own_writes.record_removal((THING, ONE), "u")
     assert not triggers.is_self_trigger(ONE, PrimaryCause("deleted", "u", "200", is_removal=True))

@@ -105,28 +105,28 @@ async def operator() -> AsyncIterator[Operator]:
         yield operator
 
 
-async def test_a_change_of_a_read_object_makes_a_request_at_once(operator: Operator) -> None:
+async def test_change_of_a_read_object_triggers_immediately(operator: Operator) -> None:
     operator.server.put("w")
     await settle()
     assert await operator.run() == ["read Widget default/w created"]
     assert len(operator.queue) == 0
 
 
-async def test_an_object_that_is_not_selected_any_more_is_not_woken(operator: Operator) -> None:
+async def test_deselected_object_is_not_triggered(operator: Operator) -> None:
     operator.labels = {}
     operator.server.put("w")
     await settle()
     assert (len(operator.queue), operator.queue.waiting) == (0, 0)
 
 
-async def test_a_write_of_a_run_of_its_own_does_not_wake(operator: Operator) -> None:
+async def test_own_write_does_not_trigger(operator: Operator) -> None:
     written = operator.server.put("w")
     operator.own_writes.record_write((SONG, ONE.key), written)
     await settle()
     assert len(operator.queue) == 0
 
 
-async def test_a_change_during_a_run_is_judged_at_its_end(operator: Operator) -> None:
+async def test_change_during_a_run_is_judged_at_its_end(operator: Operator) -> None:
     operator.queue.add(ONE.key, Cause("period"))
     causes = await operator.begin()
     operator.server.put("w", spec={"a": 1})
@@ -136,7 +136,7 @@ async def test_a_change_during_a_run_is_judged_at_its_end(operator: Operator) ->
     assert await operator.run() == ["read Widget default/w created"]
 
 
-async def test_a_change_before_the_read_of_the_same_run_is_no_news(operator: Operator) -> None:
+async def test_change_before_the_read_does_not_trigger(operator: Operator) -> None:
     operator.queue.add(ONE.key, Cause("period"))
     causes = await operator.begin(lambda: operator.server.put("w"))
     await operator.end(causes)
@@ -210,7 +210,7 @@ async def test_run_that_changes_nothing_ends_the_waiting(operator: Operator) -> 
     assert len(operator.queue) == 1
 
 
-async def test_what_else_wakes_the_object_does_not_wait(operator: Operator) -> None:
+async def test_other_triggers_do_not_wait(operator: Operator) -> None:
     for number in range(3):
         await operator.change(number, by_a_run=True)
         await operator.clock.advance_and_settle(10)
@@ -220,7 +220,7 @@ async def test_what_else_wakes_the_object_does_not_wait(operator: Operator) -> N
     assert len(operator.queue) == 1
 
 
-async def test_an_event_names_both_objects_of_a_loop(operator: Operator) -> None:
+async def test_event_names_both_objects_of_a_loop(operator: Operator) -> None:
     other = ObjectKey("default", "two")
     for number in range(2):
         written = operator.server.put("w", spec={"number": number})
@@ -236,7 +236,7 @@ async def test_an_event_names_both_objects_of_a_loop(operator: Operator) -> None
     )
 
 
-async def test_a_failed_run_keeps_what_it_waited_for(operator: Operator) -> None:
+async def test_failed_run_keeps_its_read_set(operator: Operator) -> None:
     operator.queue.add(ONE.key, Cause("period"))
     causes = await operator.begin()
     await operator.end(causes, replace(CHANGED, status="failed"))

@@ -94,7 +94,7 @@ async def start(rig: Rig) -> "asyncio.Task[Result]":
     return task
 
 
-async def test_an_object_that_is_gone_is_forgotten(rig: Rig, world: World, tmp_path: Path) -> None:
+async def test_deleted_object_is_forgotten(rig: Rig, world: World, tmp_path: Path) -> None:
     await rig.reconcile()
     thing = await rig.thing()
     assert workspace(tmp_path).is_dir()
@@ -105,7 +105,7 @@ async def test_an_object_that_is_gone_is_forgotten(rig: Rig, world: World, tmp_p
     assert rig.runs == 1
 
 
-async def test_a_workspace_that_could_not_be_removed_is_tried_again(
+async def test_failed_workspace_removal_is_retried(
     rig: Rig, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rig.reconcile()
@@ -122,14 +122,14 @@ async def test_a_workspace_that_could_not_be_removed_is_tried_again(
     assert not workspace(tmp_path).exists()
 
 
-async def test_an_object_that_cannot_be_read_is_a_failure_without_a_run(rig: Rig, cluster: FakeCluster) -> None:
+async def test_unreadable_object_fails_without_a_run(rig: Rig, cluster: FakeCluster) -> None:
     cluster.troubles = [("get", UNREACHABLE)]
     assert await rig.reconcile() == Result(failed=True)
     assert rig.runs == 0
     assert cluster.writes == []
 
 
-async def test_an_object_on_its_way_out_without_our_finalizer_is_left_alone(
+async def test_deleting_object_without_own_finalizer_is_not_run(
     world: World, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     await world.create(MANIFEST.replace("name: one", "name: one, finalizers: [somebody.else/s]"))
@@ -140,9 +140,7 @@ async def test_an_object_on_its_way_out_without_our_finalizer_is_left_alone(
     assert cluster.writes == []
 
 
-async def test_the_finalizer_is_added_once_and_before_the_run(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_finalizer_is_added_once_before_the_run(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     await rig.reconcile()
@@ -152,7 +150,7 @@ async def test_the_finalizer_is_added_once_and_before_the_run(
     assert rig.runs == 2
 
 
-async def test_a_conflict_over_the_finalizer_keeps_the_others_change(
+async def test_conflict_over_finalizer_keeps_the_other_change(
     world: World, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     await world.create(MANIFEST)
@@ -163,9 +161,7 @@ async def test_a_conflict_over_the_finalizer_keeps_the_others_change(
     assert rig.runs == 1
 
 
-async def test_a_finalizer_that_may_not_be_added_is_a_failure_without_a_run(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_forbidden_finalizer_fails_without_a_run(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     cluster.troubles = [("replace", FORBIDDEN)]
@@ -175,7 +171,7 @@ async def test_a_finalizer_that_may_not_be_added_is_a_failure_without_a_run(
     assert rig.runs == 0
 
 
-async def test_an_object_that_goes_away_before_it_has_its_finalizer_is_no_failure(
+async def test_object_deleted_before_its_finalizer_is_not_a_failure(
     world: World, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     await world.create(MANIFEST)
@@ -185,19 +181,19 @@ async def test_an_object_that_goes_away_before_it_has_its_finalizer_is_no_failur
     assert rig.runs == 0
 
 
-async def test_a_finalizer_run_gets_the_finalizers_variables(finalized: Rig, tmp_path: Path) -> None:
+async def test_finalizer_run_has_variables_of_the_finalizer(finalized: Rig, tmp_path: Path) -> None:
     await finalized.reconcile()
     assert '"state": "absent"' in (workspace(tmp_path) / "env" / "extravars").read_text()
 
 
-async def test_a_finalizer_that_succeeded_goes_and_with_it_the_object(finalized: Rig, world: World) -> None:
+async def test_successful_finalizer_is_removed(finalized: Rig, world: World) -> None:
     await finalized.reconcile()
     assert finalized.runs == 1
     assert await world.find(THING, "one") is None
 
 
 @pytest.mark.parametrize("wish", [{"requeue_after_seconds": 3.0}, {"requeue_at": 1_800_000_000.5}])
-async def test_a_finalizer_stays_until_its_run_does_not_ask_to_come_back(
+async def test_finalizer_stays_while_its_run_requests_requeues(
     finalized: Rig, world: World, wish: dict[str, Any]
 ) -> None:
     finalized.runner.outcome = replace(SUCCESS, **wish)
@@ -209,7 +205,7 @@ async def test_a_finalizer_stays_until_its_run_does_not_ask_to_come_back(
     assert await world.find(THING, "one") is None
 
 
-async def test_the_finalizers_of_others_stay(world: World, tmp_path: Path) -> None:
+async def test_foreign_finalizers_stay(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f"name: one, finalizers: [a.b/c, {FINALIZER}, d.e/f]"))
     await world.delete(THING, "one")
     rig = make_rig(world, tmp_path, finalizer=finalizer())
@@ -219,7 +215,7 @@ async def test_the_finalizers_of_others_stay(world: World, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, BROKEN, OVERLOADED])
-async def test_a_finalizer_is_taken_away_later_without_a_second_run(
+async def test_finalizer_removal_is_retried_without_a_second_run(
     finalized: Rig, cluster: FakeCluster, world: World, error: KubeError
 ) -> None:
     cluster.troubles = [("replace", error), ("replace", error)]
@@ -228,14 +224,14 @@ async def test_a_finalizer_is_taken_away_later_without_a_second_run(
     assert finalized.runs == 1
 
 
-async def test_a_finalizer_that_may_not_be_taken_away_is_a_failure(finalized: Rig, cluster: FakeCluster) -> None:
+async def test_forbidden_finalizer_removal_is_a_failure(finalized: Rig, cluster: FakeCluster) -> None:
     cluster.troubles = [("replace", FORBIDDEN)]
     assert await finalized.reconcile() == Result(failed=True)
     message = "Reconcile failed outside Ansible: 403 Forbidden: you may not"
     assert (await finalized.conditions())["Failure"] == ("True", "Failed", message)
 
 
-async def test_an_object_deleted_during_its_run_gets_its_finalizers_run_soon(world: World, tmp_path: Path) -> None:
+async def test_object_deleted_during_its_run_is_finalized_soon(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     rig.runner.play = lambda: world.delete(THING, "one")
@@ -243,9 +239,7 @@ async def test_an_object_deleted_during_its_run_gets_its_finalizers_run_soon(wor
     assert await rig.conditions() == SUCCESSFUL
 
 
-async def test_an_object_made_anew_during_the_run_has_nothing_to_do_with_it(
-    rig: Rig, world: World, cluster: FakeCluster
-) -> None:
+async def test_object_recreated_during_the_run_gets_no_status(rig: Rig, world: World, cluster: FakeCluster) -> None:
     async def make_anew() -> None:
         await world.delete(THING, "one")
         await world.create(MANIFEST)
@@ -261,7 +255,7 @@ async def test_an_object_made_anew_during_the_run_has_nothing_to_do_with_it(
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-async def test_an_object_made_anew_during_an_outage_gets_nothing_of_the_run_before(
+async def test_object_recreated_during_an_outage_gets_no_status(
     world: World, tmp_path: Path, cluster: FakeCluster, *, deleting: bool
 ) -> None:
     manifest = MANIFEST.replace("name: one", f"name: one, finalizers: [{FINALIZER}]")
@@ -286,16 +280,14 @@ async def test_an_object_made_anew_during_an_outage_gets_nothing_of_the_run_befo
     assert "status" not in thing
 
 
-async def test_nothing_is_written_once_another_replica_may_lead(
-    world: World, tmp_path: Path, cluster: FakeCluster
-) -> None:
+async def test_nothing_is_written_after_losing_leadership(world: World, tmp_path: Path, cluster: FakeCluster) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, lambda: False, finalizer=finalizer())
     assert await rig.reconcile() == Result(failed=True)
     assert cluster.writes == []
 
 
-async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_path: Path) -> None:
+async def test_failed_preparation_is_a_failure(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     root = tmp_path / "root"
     root.write_text("a file where a folder should be")
@@ -306,7 +298,7 @@ async def test_a_run_that_could_not_be_prepared_is_a_failure(world: World, tmp_p
     assert message.startswith("Unable to run reconciliation: ")
 
 
-async def test_a_failure_without_a_reason_says_so(rig: Rig) -> None:
+async def test_failure_without_reason_is_reported(rig: Rig) -> None:
     rig.runner.outcome = RunSummary("error")
     assert (await rig.reconcile()).failed
     assert (await rig.conditions())["Failure"][2] == "the run failed without a message"
@@ -338,7 +330,7 @@ async def test_each_exit_is_counted_once_by_its_result(rig: Rig) -> None:
         (None, "1500ms", 1.5),
     ],
 )
-async def test_the_next_time_is_the_annotations_then_the_watchs_then_the_flags(
+async def test_period_is_annotation_then_watch_then_flag(
     world: World, tmp_path: Path, watch: float | None, annotation: str | None, seconds: float | None
 ) -> None:
     annotations = f', annotations: {{{PERIOD}: "{annotation}"}}' if annotation else ""
@@ -347,13 +339,13 @@ async def test_the_next_time_is_the_annotations_then_the_watchs_then_the_flags(
     assert await rig.reconcile() == Result(requeue_after_seconds=seconds)
 
 
-async def test_the_period_annotation_of_the_time_before_1_0_has_no_effect(world: World, tmp_path: Path) -> None:
+async def test_period_annotation_before_1_0_is_ignored(world: World, tmp_path: Path) -> None:
     annotations = 'annotations: {ansible.operator-sdk/reconcile-period: "5s"}'
     await world.create(MANIFEST.replace("name: one", f"name: one, {annotations}"))
     assert await make_rig(world, tmp_path).reconcile() == Result(requeue_after_seconds=DEFAULT_PERIOD_SECONDS)
 
 
-async def test_a_negative_period_annotation_is_refused_not_an_endless_loop(world: World, tmp_path: Path) -> None:
+async def test_negative_period_annotation_is_rejected(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST.replace("name: one", f'name: one, annotations: {{{PERIOD}: "-1s"}}'))
     rig = make_rig(world, tmp_path)
     assert await rig.reconcile() == Result(failed=True)
@@ -369,17 +361,13 @@ async def test_a_negative_period_annotation_is_refused_not_an_endless_loop(world
         ({"requeue_at": 1_800_000_000.5}, Result(requeue_at=1_800_000_000.5)),
     ],
 )
-async def test_the_roles_own_wish_beats_the_period_and_skips_no_status(
-    rig: Rig, wish: dict[str, Any], expected: Result
-) -> None:
+async def test_requested_requeue_overrides_period(rig: Rig, wish: dict[str, Any], expected: Result) -> None:
     rig.runner.outcome = replace(SUCCESS, **wish)
     assert await rig.reconcile() == expected
     assert await rig.conditions() == SUCCESSFUL
 
 
-async def test_a_run_that_changed_its_own_spec_is_followed_by_another_unless_it_named_its_time(
-    rig: Rig, world: World
-) -> None:
+async def test_own_spec_change_triggers_a_run_unless_requeue_is_requested(rig: Rig, world: World) -> None:
     async def patch() -> None:
         written = await world.patch(THING, "one", {"spec": {"size": rig.runs + 1}})
         rig.own_writes.record_write((THING, rig.key), written)
@@ -395,9 +383,7 @@ async def test_a_run_that_changed_its_own_spec_is_followed_by_another_unless_it_
     assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid, versions[-1], changed_spec=True))
 
 
-async def test_nothing_that_a_reconcile_writes_itself_is_news(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_own_writes_of_a_reconcile_trigger_nothing(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     await rig.reconcile()
@@ -406,9 +392,7 @@ async def test_nothing_that_a_reconcile_writes_itself_is_news(
         assert rig.self_triggers.is_self_trigger(rig.key, PrimaryCause("own", uid_of(obj), resource_version_of(obj)))
 
 
-async def test_a_new_object_is_marked_as_running_and_an_unchanged_one_is_not_written_at_all(
-    rig: Rig, cluster: FakeCluster
-) -> None:
+async def test_only_new_or_changed_object_is_marked_as_running(rig: Rig, cluster: FakeCluster) -> None:
     seen = []
 
     async def look() -> None:
@@ -440,13 +424,13 @@ async def test_object_whose_last_run_was_long_is_marked_before_its_next_run(rig:
     assert await rig.conditions() == SUCCESSFUL
 
 
-async def test_ansible_sees_the_object_as_it_is_when_marked(rig: Rig, tmp_path: Path) -> None:
+async def test_run_gets_the_marked_object(rig: Rig, tmp_path: Path) -> None:
     await rig.reconcile()
     assert '"reason": "Running"' in (workspace(tmp_path) / "env" / "extravars").read_text()
 
 
 @pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, FORBIDDEN, UnknownKindError(THING)])
-async def test_a_run_does_not_depend_on_the_mark(rig: Rig, cluster: FakeCluster, error: KubeError) -> None:
+async def test_run_does_not_depend_on_the_mark(rig: Rig, cluster: FakeCluster, error: KubeError) -> None:
     cluster.troubles = [("replace status", error)]
     assert not (await rig.reconcile()).failed
     assert rig.runs == 1
@@ -454,9 +438,7 @@ async def test_a_run_does_not_depend_on_the_mark(rig: Rig, cluster: FakeCluster,
 
 
 @pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE, OVERLOADED, BROKEN])
-async def test_a_status_that_cannot_be_written_yet_is_folded_again_without_a_second_run(
-    rig: Rig, cluster: FakeCluster, error: KubeError
-) -> None:
+async def test_status_write_is_retried_without_a_second_run(rig: Rig, cluster: FakeCluster, error: KubeError) -> None:
     async def break_down() -> None:
         cluster.troubles = [("replace status", error)] * 3
 
@@ -467,9 +449,7 @@ async def test_a_status_that_cannot_be_written_yet_is_folded_again_without_a_sec
     assert rig.runs == 1
 
 
-async def test_a_status_that_may_not_be_written_is_logged_and_costs_no_second_run(
-    rig: Rig, cluster: FakeCluster
-) -> None:
+async def test_forbidden_status_is_logged_without_a_second_run(rig: Rig, cluster: FakeCluster) -> None:
     async def forbid() -> None:
         cluster.troubles = [("replace status", FORBIDDEN)]
 
@@ -479,7 +459,7 @@ async def test_a_status_that_may_not_be_written_is_logged_and_costs_no_second_ru
     assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(FORBIDDEN)]
 
 
-async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig: Rig, cluster: FakeCluster) -> None:
+async def test_status_rejected_by_the_schema_is_logged(rig: Rig, cluster: FakeCluster) -> None:
     invalid = InvalidError(422, "Invalid", "status.conditions: no")
 
     async def refuse() -> None:
@@ -491,9 +471,7 @@ async def test_a_status_that_the_schema_refuses_without_a_mapping_is_logged(rig:
     assert [line["error"] for line in logs if line["event"] == "Could not write the status"] == [str(invalid)]
 
 
-async def test_an_api_server_that_is_away_after_the_run_gets_the_status_when_it_is_back(
-    rig: Rig, cluster: FakeCluster
-) -> None:
+async def test_status_is_written_when_the_api_server_is_back(rig: Rig, cluster: FakeCluster) -> None:
     async def break_down() -> None:
         cluster.troubles = [("get", UNREACHABLE)] * 4
 
@@ -503,7 +481,7 @@ async def test_an_api_server_that_is_away_after_the_run_gets_the_status_when_it_
     assert rig.runs == 1
 
 
-async def test_a_kind_without_a_status_subresource_is_run_and_told_of(rig: Rig, cluster: FakeCluster) -> None:
+async def test_kind_without_status_subresource_runs_with_a_warning(rig: Rig, cluster: FakeCluster) -> None:
     cluster.subresources = frozenset()
     with capture_logs() as logs:
         assert not (await rig.reconcile()).failed
@@ -512,7 +490,7 @@ async def test_a_kind_without_a_status_subresource_is_run_and_told_of(rig: Rig, 
     assert rig.runs == 1
 
 
-async def test_a_failed_run_maps_nothing(world: World, tmp_path: Path) -> None:
+async def test_failed_run_maps_nothing(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     rig = make_rig(world, tmp_path, status={"small": parse_path("$.resource.spec.size")})
     rig.runner.outcome = FAILURE
@@ -520,7 +498,7 @@ async def test_a_failed_run_maps_nothing(world: World, tmp_path: Path) -> None:
     assert "small" not in (await rig.thing())["status"]
 
 
-async def test_the_mapping_sees_stats_object_and_run(world: World, tmp_path: Path) -> None:
+async def test_mapping_document_has_stats_resource_and_run(world: World, tmp_path: Path) -> None:
     await world.create(MANIFEST)
     paths = {"pods": "$.stats.pods", "size": "$.resource.spec.size", "took": "$.run.durationSeconds", "ok": "$.run.ok"}
     rig = make_rig(world, tmp_path, status={name: parse_path(path) for name, path in paths.items()})
@@ -531,7 +509,7 @@ async def test_the_mapping_sees_stats_object_and_run(world: World, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("outcome", "failed"), [(SUCCESS, False), (FAILURE, True)])
-async def test_without_managed_status_nothing_is_written(
+async def test_no_status_is_written_without_managed_status(
     world: World, cluster: FakeCluster, tmp_path: Path, outcome: RunSummary, *, failed: bool
 ) -> None:
     await world.create(MANIFEST)
@@ -581,7 +559,7 @@ async def test_run_that_another_process_ended_is_retried_without_a_failure(rig: 
     assert rig.events == []
 
 
-async def test_a_reconcile_that_is_cancelled_after_its_run_still_says_what_came_of_it(
+async def test_reconcile_cancelled_after_its_run_writes_the_outcome(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancel_at_the_next_read() -> None:
@@ -607,7 +585,7 @@ async def test_a_reconcile_that_is_cancelled_after_its_run_still_says_what_came_
     assert await rig.conditions() == SUCCESSFUL
 
 
-async def test_a_reconcile_that_is_cancelled_before_its_run_runs_nothing(
+async def test_reconcile_cancelled_before_its_run_runs_nothing(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_get = cluster.get
@@ -626,7 +604,7 @@ async def test_a_reconcile_that_is_cancelled_before_its_run_runs_nothing(
     assert (await rig.conditions())["Running"][2] == "The run was interrupted: the operator is stopping"
 
 
-async def test_every_line_of_a_reconcile_carries_its_job(rig: Rig) -> None:
+async def test_log_lines_have_the_job(rig: Rig) -> None:
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
         await rig.reconcile()
     assert {line.get("job") for line in logs} == {rig.runner.jobs[0].ident}
@@ -635,7 +613,7 @@ async def test_every_line_of_a_reconcile_carries_its_job(rig: Rig) -> None:
 PAUSED = MANIFEST.replace("name: one", 'name: one, annotations: {rolecall.dev/paused: "true"}')
 
 
-async def test_a_paused_object_has_a_condition_and_no_run_until_it_is_resumed(world: World, tmp_path: Path) -> None:
+async def test_paused_object_has_condition_and_no_run_until_resumed(world: World, tmp_path: Path) -> None:
     await world.create(PAUSED)
     rig = make_rig(world, tmp_path, finalizer=finalizer())
     assert await rig.reconcile() == Result()
@@ -649,14 +627,14 @@ async def test_a_paused_object_has_a_condition_and_no_run_until_it_is_resumed(wo
 
 
 @pytest.mark.parametrize("value", ["false", "", "True", "yes"])
-async def test_only_the_word_true_pauses(world: World, tmp_path: Path, value: str) -> None:
+async def test_only_the_string_true_pauses(world: World, tmp_path: Path, value: str) -> None:
     await world.create(PAUSED.replace('"true"', f'"{value}"'))
     rig = make_rig(world, tmp_path)
     await rig.reconcile()
     assert rig.runs == 1
 
 
-async def test_a_paused_object_that_is_deleted_gets_its_finalizers_run(world: World, tmp_path: Path) -> None:
+async def test_deleted_paused_object_is_finalized(world: World, tmp_path: Path) -> None:
     metadata = f'name: one, finalizers: [{FINALIZER}], annotations: {{rolecall.dev/paused: "true"}}'
     await world.create(MANIFEST.replace("name: one", metadata))
     await world.delete(THING, "one")
@@ -666,22 +644,20 @@ async def test_a_paused_object_that_is_deleted_gets_its_finalizers_run(world: Wo
     assert await world.find(THING, "one") is None
 
 
-async def test_a_pause_without_managed_status_writes_nothing(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_pause_without_managed_status_writes_nothing(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     await world.create(PAUSED)
     rig = make_rig(world, tmp_path, manage_status=False)
     assert await rig.reconcile() == Result()
     assert (rig.runs, cluster.writes) == (0, [])
 
 
-async def test_a_finalizer_that_fails_is_named_in_the_condition(finalized: Rig) -> None:
+async def test_failed_finalizer_is_named_in_the_condition(finalized: Rig) -> None:
     finalized.runner.outcome = FAILURE
     assert await finalized.reconcile() == Result(failed=True)
     assert (await finalized.conditions())["Failure"][2] == f"Finalizer {FINALIZER}: Task 'Boom': no more coffee"
 
 
-async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig: Rig) -> None:
+async def test_events_are_failures_recoveries_and_changes(rig: Rig) -> None:
     caused_by_pod = (Cause("Pod default/web: status.phase", "uid", "7"),)
     rig.runner.outcome = FAILURE
     await rig.reconciler.reconcile(rig.key, caused_by_pod)
@@ -700,7 +676,7 @@ async def test_failures_recoveries_and_changes_are_reported_and_nothing_else(rig
     ]
 
 
-async def test_the_success_of_an_object_made_anew_is_no_recovery(rig: Rig, world: World, cluster: FakeCluster) -> None:
+async def test_success_of_recreated_object_is_not_a_recovery(rig: Rig, world: World, cluster: FakeCluster) -> None:
     rig.runner.outcome = FAILURE
     await rig.reconcile()
     del cluster.objects()[THING, rig.key]
@@ -711,7 +687,7 @@ async def test_the_success_of_an_object_made_anew_is_no_recovery(rig: Rig, world
     assert rig.events == []
 
 
-async def test_a_recovery_is_told_after_a_restart_too(rig: Rig, tmp_path: Path) -> None:
+async def test_recovery_is_reported_after_a_restart(rig: Rig, tmp_path: Path) -> None:
     rig.runner.outcome = FAILURE
     await rig.reconcile()
     restarted = make_rig(rig.world, tmp_path)
@@ -720,7 +696,7 @@ async def test_a_recovery_is_told_after_a_restart_too(rig: Rig, tmp_path: Path) 
     assert [event.reason for event in restarted.events] == ["ReconcileRecovered"]
 
 
-async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
+async def test_crash_leaves_a_condition(rig: Rig) -> None:
     async def break_down() -> None:
         raise LookupError("nobody thought of this")
 
@@ -731,7 +707,7 @@ async def test_a_bug_leaves_a_condition_too(rig: Rig) -> None:
     assert (await rig.conditions())["Failure"] == ("True", "Failed", message)
 
 
-async def test_a_status_that_is_refused_for_long_is_another_reconciles_business(
+async def test_status_rejected_for_a_minute_is_retried_by_another_reconcile(
     rig: Rig, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_retry, "REJECTED_SECONDS", 0.0)
@@ -767,7 +743,7 @@ async def _writes_of(history: str, world: World, cluster: FakeCluster, root: Pat
 @pytest.mark.parametrize(
     "history", ["s", "sss", "sese", "ff", "ffffs", "sfs", "fesse", "ps", "sprs", "spers", "fpers", "pes"]
 )
-async def test_ready_and_its_like_cause_no_write(
+async def test_ready_conditions_cause_no_write(
     world: World, cluster: FakeCluster, tmp_path: Path, history: str
 ) -> None:
     without = await _writes_of(history, world, cluster, tmp_path / "without", ready=False)
@@ -775,9 +751,7 @@ async def test_ready_and_its_like_cause_no_write(
     assert await _writes_of(history, world, cluster, tmp_path / "with", ready=True) == without
 
 
-async def test_the_end_of_runs_that_were_asked_for_is_one_write(
-    world: World, cluster: FakeCluster, tmp_path: Path
-) -> None:
+async def test_end_of_requested_requeues_is_one_write(world: World, cluster: FakeCluster, tmp_path: Path) -> None:
     rig = make_rig(world, tmp_path, ready_conditions=True)
     await world.create(MANIFEST)
     last = replace(SUCCESS, completion="2999-01-01T00:00:00+00:00")
@@ -793,9 +767,7 @@ async def test_the_end_of_runs_that_were_asked_for_is_one_write(
     assert (await rig.conditions())["Ready"][0] == "True"
 
 
-async def test_a_period_that_cannot_be_read_stalls_the_object_until_its_annotation_changes(
-    world: World, tmp_path: Path
-) -> None:
+async def test_invalid_period_stalls_the_object_until_it_changes(world: World, tmp_path: Path) -> None:
     rig = make_rig(world, tmp_path, ready_conditions=True)
     await world.create(MANIFEST)
     await world.patch(THING, "one", {"metadata": {"annotations": {PERIOD_ANNOTATION: "soon"}}})
@@ -821,11 +793,11 @@ WATCH = Watch(THING, RoleContent(Path("/roles/thing")), reconcile_period_seconds
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1ms", 1.0), ("1ns", 1.0), ("1s", 1.0), ("90s", 90.0), ("0s", 0.0)])
-def test_an_object_cannot_ask_for_a_period_below_a_second(text: str, seconds: float) -> None:
+def test_period_of_an_object_is_at_least_a_second(text: str, seconds: float) -> None:
     assert period_seconds({"metadata": {"annotations": {PERIOD_ANNOTATION: text}}}, WATCH, 60.0) == seconds
 
 
-def test_a_watch_can() -> None:
+def test_watch_overrides_default_period() -> None:
     assert period_seconds({"metadata": {}}, WATCH, 60.0) == 0.2
 
 
@@ -837,7 +809,7 @@ def test_a_watch_can() -> None:
         (None, True, 5.0, "deleted during its run", Priority.HIGH),
     ],
 )
-def test_what_a_role_asked_for_and_deletions_are_urgent_and_periods_are_not(
+def test_requeues_and_deletions_have_high_priority_and_periods_low(
     *, asked: float | None, deleted: bool, seconds: float, why: str, priority: Priority
 ) -> None:
     context = ReconcileContext(ObjectKey("default", "one"), "ident", period_seconds=60.0)

@@ -11,7 +11,7 @@ def version(number: int, uid: str = "u") -> RawObject:
     return {"metadata": {"uid": uid, "resourceVersion": str(number)}}
 
 
-def test_exactly_the_versions_that_were_noted_are_known() -> None:
+def test_only_recorded_versions_are_known() -> None:
     writes = OwnWrites()
     writes.record_write(ONE, version(5))
     assert writes.contains(ONE, "u", "5")
@@ -20,13 +20,13 @@ def test_exactly_the_versions_that_were_noted_are_known() -> None:
     assert not writes.contains(ONE, "another", "5")
 
 
-def test_one_primarys_writes_are_another_ones_news() -> None:
+def test_writes_are_known_per_primary() -> None:
     writes = OwnWrites()
     writes.record_write(ONE, version(5))
     assert not writes.contains(OTHER, "u", "5")
 
 
-def test_what_has_no_identity_is_not_noted() -> None:
+def test_object_without_identity_is_not_recorded() -> None:
     writes = OwnWrites()
     writes.record_write(ONE, {})
     writes.record_write(ONE, {"metadata": {"uid": "u"}})
@@ -36,7 +36,7 @@ def test_what_has_no_identity_is_not_noted() -> None:
     assert not writes.contains(ONE, "", "1")
 
 
-def test_a_version_is_known_for_ten_minutes_after_which_the_next_write_drops_it() -> None:
+def test_version_is_dropped_by_a_write_after_ten_minutes() -> None:
     clock = ManualClock()
     writes = OwnWrites(now=clock.monotonic)
     writes.record_write(ONE, version(1))
@@ -51,7 +51,7 @@ def test_a_version_is_known_for_ten_minutes_after_which_the_next_write_drops_it(
     assert writes.contains(OTHER, "u", "1")
 
 
-def test_a_primary_that_is_gone_is_forgotten() -> None:
+def test_deleted_primary_is_forgotten() -> None:
     writes = OwnWrites()
     writes.record_write(ONE, version(5))
     writes.record_write(OTHER, version(5))

@@ -36,9 +36,7 @@ def writer(world: World) -> StatusWriter:
     return StatusWriter(Primaries(world.client, THING, OwnWrites()))
 
 
-async def test_a_refused_value_is_told_of_beside_the_failure(
-    writer: StatusWriter, one: RawObject, world: World
-) -> None:
+async def test_rejected_value_is_reported_with_the_failure(writer: StatusWriter, one: RawObject, world: World) -> None:
     await writer.write(one, ReconcileOutcome(failure="Task 'Boom': no", mapped={"small": 11}))
     thing = await world.get(THING, "one")
     first, second = condition(thing, "Failure")["message"].splitlines()
@@ -47,7 +45,7 @@ async def test_a_refused_value_is_told_of_beside_the_failure(
     assert "small" not in thing["status"]
 
 
-async def test_a_status_that_is_refused_whatever_it_maps_is_an_error(
+async def test_status_rejected_without_mapping_is_an_error(
     writer: StatusWriter, one: RawObject, cluster: FakeCluster
 ) -> None:
     invalid = InvalidError(422, "Invalid", "status.conditions: no")
@@ -56,18 +54,14 @@ async def test_a_status_that_is_refused_whatever_it_maps_is_an_error(
         await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
 
 
-async def test_an_object_that_is_gone_needs_no_status(
-    writer: StatusWriter, one: RawObject, cluster: FakeCluster
-) -> None:
+async def test_deleted_object_needs_no_status(writer: StatusWriter, one: RawObject, cluster: FakeCluster) -> None:
     gone = {"metadata": {**one["metadata"], "name": "gone"}}
     await writer.write(gone, ReconcileOutcome())
     assert await writer.mark_running(gone) is None
     assert cluster.writes == []
 
 
-async def test_no_status_is_written_once_another_replica_may_lead(
-    world: World, one: RawObject, cluster: FakeCluster
-) -> None:
+async def test_no_status_is_written_after_losing_leadership(world: World, one: RawObject, cluster: FakeCluster) -> None:
     writer = StatusWriter(Primaries(world.client, THING, OwnWrites(), may_write=lambda: False))
     with pytest.raises(LeadershipLostError, match="another replica may be the leader"):
         await writer.write(one, ReconcileOutcome())
@@ -75,7 +69,7 @@ async def test_no_status_is_written_once_another_replica_may_lead(
     assert cluster.writes == []
 
 
-async def test_an_object_made_anew_does_not_get_the_status_of_the_one_before(
+async def test_recreated_object_gets_no_status_of_its_predecessor(
     writer: StatusWriter, world: World, one: RawObject, cluster: FakeCluster
 ) -> None:
     await world.delete(THING, "one")
@@ -86,15 +80,13 @@ async def test_an_object_made_anew_does_not_get_the_status_of_the_one_before(
     assert cluster.writes == []
 
 
-async def test_the_generation_is_that_of_the_run_not_of_the_moment(
-    writer: StatusWriter, one: RawObject, world: World
-) -> None:
+async def test_observed_generation_is_that_of_the_run(writer: StatusWriter, one: RawObject, world: World) -> None:
     await world.patch(THING, "one", {"spec": {"size": 2}})
     await writer.write(one, ReconcileOutcome())
     assert (await world.get(THING, "one"))["status"]["observedGeneration"] == 1
 
 
-async def test_a_status_that_is_no_mapping_is_written_over(
+async def test_invalid_status_is_overwritten(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster
 ) -> None:
     cluster.objects()[THING, ONE]["status"] = "fine"
@@ -110,7 +102,7 @@ async def test_a_status_that_is_no_mapping_is_written_over(
         InvalidError(422, "Invalid", "status.small: Invalid value"),
     ],
 )
-async def test_whatever_the_reason_values_that_are_refused_are_left_out(
+async def test_rejected_values_are_omitted(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, error: ApiError
 ) -> None:
     cluster.troubles = [("replace status", error)]
@@ -121,9 +113,7 @@ async def test_whatever_the_reason_values_that_are_refused_are_left_out(
     assert "small" not in thing["status"]
 
 
-async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
-    writer: StatusWriter, one: RawObject, cluster: FakeCluster
-) -> None:
+async def test_unrelated_error_keeps_the_values(writer: StatusWriter, one: RawObject, cluster: FakeCluster) -> None:
     cluster.troubles = [("replace status", ApiError(401, "Unauthorized", "who are you?"))]
     with pytest.raises(ApiError, match="who are you"):
         await writer.write(one, ReconcileOutcome(mapped={"small": 1}))
@@ -131,9 +121,7 @@ async def test_an_answer_that_is_not_for_the_values_does_not_cost_them(
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-async def test_a_number_that_json_does_not_have_is_left_out_alone(
-    writer: StatusWriter, one: RawObject, world: World, number: float
-) -> None:
+async def test_non_finite_number_is_omitted(writer: StatusWriter, one: RawObject, world: World, number: float) -> None:
     await writer.write(one, ReconcileOutcome(mapped={"small": 1, "deep": {"list": [1.5, number]}}))
     thing = await world.get(THING, "one")
     message = condition(thing, "Successful")["message"]
@@ -143,7 +131,7 @@ async def test_a_number_that_json_does_not_have_is_left_out_alone(
 
 
 @pytest.mark.parametrize("failure", [None, "Task 'Boom': no"])
-async def test_values_that_do_not_fit_are_left_out_and_told_of(
+async def test_too_large_values_are_omitted_and_reported(
     writer: StatusWriter, one: RawObject, world: World, cluster: FakeCluster, failure: str | None
 ) -> None:
     cluster.troubles = [("replace status", TooLargeError(500, "InternalError", "etcdserver: request is too large"))]
@@ -181,7 +169,7 @@ async def context(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [CONFLICT], [CONFLICT, REFUSED]])
-async def test_a_server_that_goes_on_refusing_is_given_up_after_a_minute(
+async def test_write_fails_after_a_minute_of_rejections(
     errors: list[KubeError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(*(errors * 100)[:100])
@@ -190,19 +178,19 @@ async def test_a_server_that_goes_on_refusing_is_given_up_after_a_minute(
     assert len(server.errors) == 97
 
 
-async def test_one_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_waits_for_an_unavailable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await context(Server(*[AWAY] * 100), monkeypatch) == "written"
 
 
-async def test_a_conflict_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_conflict_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await context(Server(CONFLICT, CONFLICT), monkeypatch) == "written"
 
 
-async def test_a_refusal_now_and_then_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_occasional_rejections_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await context(Server(*[REFUSED, REFUSED, AWAY] * 20), monkeypatch) == "written"
 
 
-async def test_what_does_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_large_write_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(*[TooLargeError(500, "InternalError", "etcdserver: request is too large")] * 2)
     with pytest.raises(TooLargeError):
         await context(server, monkeypatch)

@@ -51,7 +51,7 @@ def reviewer(server: ApiServer, time: Time) -> TokenReviewer:
     return TokenReviewer(server, time)
 
 
-async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReviewer, server: ApiServer) -> None:
+async def test_access_review_has_all_user_fields(reviewer: TokenReviewer, server: ApiServer) -> None:
     assert await reviewer.authorize("good", "get", "/metrics") is Verdict.ALLOWED
     assert [obj["kind"] for obj in server.asked] == ["TokenReview", "SubjectAccessReview"]
     assert server.asked[1]["spec"] == {
@@ -63,12 +63,12 @@ async def test_the_owner_of_a_token_is_asked_about_in_full(reviewer: TokenReview
     }
 
 
-async def test_an_unknown_token_is_not_asked_further(reviewer: TokenReviewer, server: ApiServer) -> None:
+async def test_unknown_token_gets_no_access_review(reviewer: TokenReviewer, server: ApiServer) -> None:
     assert await reviewer.authorize("bad", "get", "/metrics") is Verdict.UNAUTHENTICATED
     assert len(server.asked) == 1
 
 
-async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
+async def test_acceptance_is_cached_for_a_minute_and_refusal_for_ten_seconds(
     reviewer: TokenReviewer, server: ApiServer, time: Time
 ) -> None:
     async def asked(token: str) -> tuple[Verdict, int]:
@@ -89,16 +89,14 @@ async def test_an_answer_is_kept_for_a_minute_and_a_refusal_for_ten_seconds(
     assert await asked("good too") == (Verdict.ALLOWED, 2)
 
 
-async def test_many_tokens_are_not_kept_for_ever_and_never_as_they_are(reviewer: TokenReviewer) -> None:
+async def test_cache_is_bounded_and_has_only_digests(reviewer: TokenReviewer) -> None:
     for number in range(CACHE_SIZE + 50):
         await reviewer.authorize(f"good {number}", "get", "/metrics")
     assert len(reviewer._cache) == CACHE_SIZE
     assert "good" not in repr(reviewer)
 
 
-async def test_what_the_api_server_did_not_answer_is_not_kept(
-    reviewer: TokenReviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_error_is_not_cached(reviewer: TokenReviewer, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_obj: RawObject) -> Any:
         raise UnreachableError("connection refused")
 
@@ -126,7 +124,7 @@ class SlowApiServer(ApiServer):
         return await super().create(obj)
 
 
-async def test_few_tokens_are_reviewed_at_once_however_many_are_shown(time: Time) -> None:
+async def test_concurrent_reviews_are_limited(time: Time) -> None:
     server = SlowApiServer()
     reviewer = TokenReviewer(server, time)
     asking = [asyncio.create_task(reviewer.authorize(f"bad-{number}", "get", "/metrics")) for number in range(60)]

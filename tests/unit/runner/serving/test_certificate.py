@@ -59,21 +59,21 @@ async def until_seen(port: int, serial: int) -> None:
     await eventually(lambda: seen(port), lambda found: found == serial, 10, "the new certificate is served")
 
 
-async def test_the_mounted_certificate_is_served(mounted: Mounted) -> None:
+async def test_mounted_certificate_is_served(mounted: Mounted) -> None:
     serial = mounted.put()
     async with mounted.served() as port:
         assert await seen(port) == serial
     assert mounted.reads == [True]
 
 
-async def test_a_renewed_certificate_is_served_without_a_restart(mounted: Mounted) -> None:
+async def test_renewed_certificate_is_served_without_restart(mounted: Mounted) -> None:
     mounted.put()
     async with mounted.served() as port:
         await until_seen(port, mounted.put())
     assert mounted.reads[-1] is True
 
 
-async def test_a_broken_renewal_leaves_the_old_certificate(mounted: Mounted) -> None:
+async def test_invalid_renewal_keeps_the_old_certificate(mounted: Mounted) -> None:
     serial = mounted.put()
     async with mounted.served() as port:
         (mounted.folder / "tls.crt").write_text("no certificate")
@@ -85,13 +85,13 @@ async def test_a_broken_renewal_leaves_the_old_certificate(mounted: Mounted) -> 
         assert await seen(port) == serial
 
 
-async def test_without_a_mounted_certificate_one_is_made(mounted: Mounted) -> None:
+async def test_self_signed_certificate_is_created_by_default(mounted: Mounted) -> None:
     async with mounted.served() as port:
         assert await seen(port) > 0
     assert mounted.reads == []
 
 
-def test_a_certificate_that_cannot_be_used_is_an_error(mounted: Mounted) -> None:
+def test_invalid_certificate_is_an_error(mounted: Mounted) -> None:
     mounted.put()
     (mounted.folder / "tls.key").write_text("no key")
     with pytest.raises(ConfigurationError, match=r"invalid certificate in '.*'"):

@@ -44,19 +44,19 @@ FLAG = "--metrics-bind-address"
         ("[::1]:6789", "::1", 6789),
     ],
 )
-def test_an_address_is_read_as_go_programs_read_it(text: str, host: str, port: int) -> None:
+def test_address_has_the_format_of_go_programs(text: str, host: str, port: int) -> None:
     address = parse_address(text, FLAG)
     assert address == Address(host, port, FLAG)
     assert str(address) == text
 
 
 @pytest.mark.parametrize("text", ["", "0"])
-def test_no_address_switches_a_server_off(text: str) -> None:
+def test_empty_address_disables_a_server(text: str) -> None:
     assert parse_address(text, FLAG) is None
 
 
 @pytest.mark.parametrize("text", ["8443", ":http", ":", ":70000", "::1:80", ":-1", "1"])
-def test_what_is_no_address_is_an_error_that_names_the_flag(text: str) -> None:
+def test_invalid_address_is_an_error_with_the_flag(text: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{FLAG}: expected an address such as ':8443'.*found '{text}'"):
         parse_address(text, FLAG)
 
@@ -67,19 +67,19 @@ async def status_of(url: str) -> int:
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "localhost"])
-async def test_a_free_port_is_told(host: str) -> None:
+async def test_free_port_is_returned(host: str) -> None:
     async with serve(web.Application(), Address(host, 0, FLAG)) as port:
         assert await status_of(f"http://127.0.0.1:{port}/") == 404
 
 
-async def test_all_interfaces_include_those_of_ipv6() -> None:
+async def test_all_interfaces_include_ipv6() -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     async with serve(web.Application(), Address("", 0, FLAG)) as port:
         assert await status_of(f"http://[::1]:{port}/") == 404
 
 
-async def test_a_taken_port_is_one_clear_error() -> None:
+async def test_port_in_use_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError) as error:
@@ -88,13 +88,13 @@ async def test_a_taken_port_is_one_clear_error() -> None:
     assert str(error.value) == f"cannot listen on '127.0.0.1:{port}' ({FLAG}): Address already in use"
 
 
-async def test_a_host_that_is_not_ours_is_one_clear_error() -> None:
+async def test_foreign_host_is_a_clear_error() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot listen on 'nowhere.invalid:80'"):
         async with serve(web.Application(), Address("nowhere.invalid", 80, FLAG)):
             pass
 
 
-async def test_nothing_listens_afterwards() -> None:
+async def test_port_is_free_afterwards() -> None:
     async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
         pass
     async with serve(web.Application(), Address("127.0.0.1", port, FLAG)) as again:
@@ -109,7 +109,7 @@ async def connect(port: int, sent: bytes = b"") -> tuple[asyncio.StreamReader, a
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-async def test_connections_without_a_request_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_idle_connections_do_not_block_clients(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
     async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
         silent = [await connect(port, sent) for _ in range(CONNECTIONS + 10)]
@@ -118,7 +118,9 @@ async def test_connections_without_a_request_shut_nobody_out(monkeypatch: pytest
             writer.close()
 
 
-async def test_connections_without_a_handshake_shut_nobody_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_connections_without_handshake_do_not_block_clients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("rolecall.system.limited_listener.IDLE_SECONDS", 0.0)
     certificate = ServingCertificate(tmp_path, lambda _: None)
     certificate.load()
@@ -131,7 +133,7 @@ async def test_connections_without_a_handshake_shut_nobody_out(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT"])
-async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_connection_without_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
     async with serve(web.Application(), Address("127.0.0.1", 0, FLAG)) as port:
         reader, writer = await connect(port, sent)
@@ -140,7 +142,7 @@ async def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.Monk
         writer.close()
 
 
-async def test_a_client_that_does_not_read_its_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.2)
     ended = asyncio.Event()
 
@@ -187,7 +189,9 @@ async def client(operator: Operator) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("ready", [False, True])
 @pytest.mark.parametrize("path", ["/healthz", "/healthz/", "/healthz/ping", "/readyz/readyz"])
-async def test_it_lives(client: Client, operator: Operator, path: str, *, ready: bool) -> None:
+async def test_liveness_does_not_depend_on_readiness(
+    client: Client, operator: Operator, path: str, *, ready: bool
+) -> None:
     operator.ready = ready
     response = await client.get(path)
     assert (response.status, await response.text()) == (200, "ok")
@@ -195,7 +199,7 @@ async def test_it_lives(client: Client, operator: Operator, path: str, *, ready:
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/readyz/informers"])
-async def test_it_is_ready_when_the_informers_know_what_is_there(client: Client, operator: Operator, path: str) -> None:
+async def test_operator_is_ready_when_its_informers_are(client: Client, operator: Operator, path: str) -> None:
     assert (await client.get(path)).status == 500
     operator.ready = True
     assert (await client.get(path)).status == 200
@@ -234,7 +238,7 @@ async def test_failed_check_that_is_not_required_fails_only_its_own_path(client:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz/informers", "/metrics", "/readyz/readyz/more"])
-async def test_what_is_no_probe_is_not_there(client: Client, path: str) -> None:
+async def test_unknown_probe_is_not_found(client: Client, path: str) -> None:
     assert (await client.get(path)).status == 404
 
 
@@ -254,12 +258,12 @@ async def ask(
         return response.status, await response.text()
 
 
-async def test_everybody_gets_the_text_where_nobody_is_asked_for() -> None:
+async def test_metrics_are_open_without_reviewer() -> None:
     assert await ask(None) == (200, "some 1\n")
     assert (await ask(None, path="/"))[0] == 404
 
 
-async def test_prometheus_is_told_the_format() -> None:
+async def test_metrics_have_the_content_type_of_prometheus() -> None:
     async with TestClient(TestServer(metrics_application(lambda: b"", None))) as client:
         response = await client.get("/metrics")
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -277,28 +281,28 @@ async def test_prometheus_is_told_the_format() -> None:
         ("", 401),
     ],
 )
-async def test_a_token_must_be_shown(authorization: str, status: int) -> None:
+async def test_metrics_need_a_valid_token(authorization: str, status: int) -> None:
     found, text = await ask(TokenReviewer(ApiServer()), {"Authorization": authorization})
     assert found == status
     assert ("some" in text) == (status == 200)
 
 
-async def test_without_any_word_of_who_asks_nothing_is_served() -> None:
+async def test_metrics_need_an_authorization_header() -> None:
     assert await ask(TokenReviewer(ApiServer())) == (401, "Unauthorized\n")
 
 
-async def test_an_owner_without_the_permission_is_refused() -> None:
+async def test_token_without_permission_is_forbidden() -> None:
     server = ApiServer()
     server.allowed = False
     assert await ask(TokenReviewer(server), {"Authorization": "Bearer good"}) == (403, "Forbidden\n")
 
 
-async def test_nothing_is_served_while_nobody_can_tell() -> None:
+async def test_failed_review_is_an_error() -> None:
     assert await ask(TokenReviewer(Silent()), {"Authorization": "Bearer good"}) == (500, "Authentication failed\n")
 
 
 @pytest.mark.usefixtures("full_default_executor")
-async def test_rendering_waits_for_no_thread() -> None:
+async def test_rendering_does_not_use_the_default_executor() -> None:
     async with asyncio.timeout(20):
         assert await ask(None) == (200, "some 1\n")
 
@@ -331,7 +335,7 @@ async def asked(shared: SharedRender, number: int) -> list[asyncio.Task[bytes]]:
     return tasks
 
 
-async def test_all_who_ask_meanwhile_share_one_render(renders: Renders) -> None:
+async def test_concurrent_clients_share_one_render(renders: Renders) -> None:
     shared = SharedRender(renders, lambda: renders.now)
     tasks = await asked(shared, 400)
     renders.may_end.set()
@@ -339,7 +343,7 @@ async def test_all_who_ask_meanwhile_share_one_render(renders: Renders) -> None:
     assert renders.count == 1
 
 
-async def test_a_text_serves_for_a_second(renders: Renders) -> None:
+async def test_render_is_cached_for_a_second(renders: Renders) -> None:
     shared = SharedRender(renders, lambda: renders.now)
     renders.may_end.set()
     assert await shared.text() == b"1"
@@ -349,7 +353,7 @@ async def test_a_text_serves_for_a_second(renders: Renders) -> None:
     assert await shared.text() == b"2"
 
 
-async def test_a_reader_that_goes_away_takes_the_text_from_nobody(renders: Renders) -> None:
+async def test_cancelled_client_does_not_cancel_the_render(renders: Renders) -> None:
     shared = SharedRender(renders, lambda: renders.now)
     first, second = await asked(shared, 2)
     first.cancel()
@@ -358,7 +362,7 @@ async def test_a_reader_that_goes_away_takes_the_text_from_nobody(renders: Rende
     assert await second == b"1"
 
 
-async def test_a_failed_render_is_tried_again(renders: Renders) -> None:
+async def test_failed_render_is_retried(renders: Renders) -> None:
     shared = SharedRender(renders, lambda: renders.now)
     renders.may_end.set()
     renders.fails = True
@@ -374,7 +378,7 @@ async def post(telemetry: OperatorMetrics, body: str, method: str = "POST") -> t
         return response.status, await response.text()
 
 
-async def test_a_metric_of_a_role_is_served_with_the_others() -> None:
+async def test_metric_of_a_role_is_served_with_the_others() -> None:
     telemetry = OperatorMetrics("test")
     body = {"name": "mine", "description": "", "counter": {"increment": True, "add": None}, "gauge": None}
     assert await post(telemetry, json.dumps(body)) == (200, "")
@@ -392,14 +396,14 @@ async def test_a_metric_of_a_role_is_served_with_the_others() -> None:
         ("", "Expecting value: line 1 column 1 (char 0)"),
     ],
 )
-async def test_a_refusal_says_why(body: str, text: str) -> None:
+async def test_invalid_request_is_rejected_with_the_reason(body: str, text: str) -> None:
     assert await post(OperatorMetrics("test"), body) == (400, f"{text}\n")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_metrics_are_only_posted(method: str) -> None:
+async def test_metrics_endpoint_of_roles_accepts_only_post(method: str) -> None:
     assert (await post(OperatorMetrics("test"), "{}", method))[0] == 405
 
 
-def test_runs_are_told_where_to_post() -> None:
+def test_run_environment_has_the_url() -> None:
     assert run_environment(5050) == {"ROLECALL_METRICS_URL": "http://127.0.0.1:5050/metrics"}

@@ -34,7 +34,7 @@ def metrics() -> Metrics:
     return Metrics()
 
 
-def test_a_counter_keeps_its_plain_name(metrics: Metrics) -> None:
+def test_counter_keeps_its_plain_name(metrics: Metrics) -> None:
     metrics.post("sanity_counter", counter={"increment": None, "add": None})
     assert metrics.value("sanity_counter") == 0
     metrics.post("sanity_counter", counter={"increment": True, "add": 7})
@@ -62,18 +62,18 @@ def test_a_counter_keeps_its_plain_name(metrics: Metrics) -> None:
         ({"set": 50, "set_to_current_time": True}, 50),
     ],
 )
-def test_a_gauge_does_the_first_thing_asked_for(metrics: Metrics, asked: dict[str, Any], expected: float) -> None:
+def test_gauge_applies_the_first_operation(metrics: Metrics, asked: dict[str, Any], expected: float) -> None:
     metrics.post("gauge", gauge={"set": 10})
     metrics.post("gauge", gauge=asked)
     assert metrics.value("gauge") == expected
 
 
-def test_a_gauge_takes_the_time(metrics: Metrics) -> None:
+def test_gauge_is_set_to_current_time(metrics: Metrics) -> None:
     metrics.post("gauge", gauge={"set_to_current_time": True})
     assert metrics.value("gauge") > 1.7e9
 
 
-def test_an_observed_zero_counts(metrics: Metrics) -> None:
+def test_observed_zero_counts(metrics: Metrics) -> None:
     metrics.post("histogram", histogram={"observe": 0})
     metrics.post("histogram", histogram={"observe": 2})
     metrics.post("summary", summary={"observe": None})
@@ -84,7 +84,7 @@ def test_an_observed_zero_counts(metrics: Metrics) -> None:
     assert not [line for line in metrics.lines() if "_created" in line]
 
 
-def test_histogram_and_summary_take_each_others_requests(metrics: Metrics) -> None:
+def test_histogram_and_summary_requests_are_interchangeable(metrics: Metrics) -> None:
     metrics.post("histogram", histogram={"observe": 1})
     metrics.post("histogram", summary={"observe": 1})
     assert metrics.value("histogram_sum") == 2
@@ -108,7 +108,7 @@ def test_histogram_and_summary_take_each_others_requests(metrics: Metrics) -> No
         ({"name": "known", "summary": {}}, "cannot change metric type of known, which is a gauge"),
     ],
 )
-def test_a_wrong_request_is_refused_and_changes_nothing(metrics: Metrics, request_: object, text: str) -> None:
+def test_invalid_request_is_rejected_and_changes_nothing(metrics: Metrics, request_: object, text: str) -> None:
     metrics.post("known", gauge={"set": 1})
     before = metrics.lines()
     with pytest.raises(RefusedError) as refused:
@@ -119,7 +119,7 @@ def test_a_wrong_request_is_refused_and_changes_nothing(metrics: Metrics, reques
 
 @pytest.mark.parametrize("kind", ["counter", "gauge", "histogram", "summary"])
 @pytest.mark.parametrize("name", ["", "with space", "9lives", "dé", "taken_sum", "taken"])
-def test_a_name_that_cannot_be_exported_costs_the_role_nothing(metrics: Metrics, name: str, kind: str) -> None:
+def test_invalid_name_does_not_fail_the_role(metrics: Metrics, name: str, kind: str) -> None:
     metrics.post("taken", summary={"observe": 1})
     before = metrics.lines()
     if name == "taken" and kind in {"counter", "gauge"}:
