@@ -1,6 +1,6 @@
 """The frames of a caller, for deprecated values and warnings, without reading source files.
 
-ansible-core from 2.19 on asks ``inspect.stack`` for the frame that calls it. That reads the source of every frame and
+ansible-core 2.19 and newer get the frame of a caller from ``inspect.stack``. That reads the source of every frame and
 searches all modules for it, which takes 12 ms of CPU time. Only the file name of the first frame is used. With
 ansible-core 2.21, each loop over nothing deprecates a value, and so pays for it.
 """
@@ -17,7 +17,7 @@ except ImportError:  # before 2.19
 
 
 def install() -> None:
-    """Find the frames of callers one by one from now on."""
+    """Find the frames of callers one by one."""
     if _stack:
         _stack.iter_stack = _iter_stack
 

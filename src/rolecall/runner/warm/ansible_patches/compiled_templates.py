@@ -1,11 +1,11 @@
 """Templates of roles, compiled before the fork. Saves 17 ms of a run.
 
-The code that Jinja compiles from a template depends on its text, on the environment's settings, and on how the filters
-and tests in it are called. The server compiles the templates that it finds in the roles' files. A run with the same
-text uses the code if settings and filters are the same, and compiles the template itself if not.
+The code that Jinja compiles from a template depends on its source, on the environment's settings, and on how the
+filters and tests in it are called. The server compiles the templates that it finds in the roles' files. A run with the
+same source uses the code if settings and filters are the same, and compiles the template itself if not.
 
-ansible-core before 2.19 writes every expression into a text, and has Jinja's optimizer on, which evaluates filters of
-constants when it compiles. Templates with such filters are left to the runs.
+ansible-core before 2.19 rewrites every expression into a template, and enables Jinja's optimizer, which evaluates
+filters of constants when it compiles. Runs compile templates with such filters themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +54,7 @@ _SETTINGS = (
 
 
 class _Key(NamedTuple):
-    """What the code depends on, besides filters and tests."""
+    """The inputs that determine the code, besides filters and tests."""
 
     text: str
     is_expression: bool
@@ -65,7 +65,7 @@ class _Key(NamedTuple):
 class _Compiled(NamedTuple):
     code: CodeType
     calls: tuple[tuple[str, str, object], ...]
-    """Filters and tests in the template: kind, name, and what Jinja has to pass to them."""
+    """Filters and tests in the template: kind, name, and the argument that Jinja has to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Templates:
 
     @classmethod
     def of_documents(cls, documents: Iterable[Any]) -> "Templates":
-        """Compile the templates in these documents; those that cannot be compiled are left to the runs."""
+        """Compile the templates in these documents; runs compile those that fail here."""
         found = cls()
         compile_ = _compile if _engine else _compile_rewritten
         environment = (_engine.TemplateEngine if _engine else ansible_template.Templar)(None, {}).environment
-        for text, is_expression in set(_texts(documents, is_condition=False)):
+        for text, is_expression in set(_sources(documents, is_condition=False)):
             try:
                 key, compiled = compile_(environment, text, is_expression=is_expression)
             except Exception:  # noqa: BLE001, S112 - the run that uses it reports it
@@ -89,7 +89,7 @@ class Templates:
         return found
 
     def install(self) -> None:
-        """Use them from now on in this process."""
+        """Use them in this process."""
         AnsibleEnvironment.compile = self._around_compile(AnsibleEnvironment.compile)
         if _engine:
             AnsibleEnvironment.compile_expression = self._around_expression(AnsibleEnvironment.compile_expression)
@@ -115,7 +115,7 @@ class Templates:
         if not isinstance(source, str):
             return None
         found = self.compiled.get(_key(environment, source, is_expression=is_expression))
-        with suppress(TemplateSyntaxError):  # what a filter that does not exist is before 2.19
+        with suppress(TemplateSyntaxError):  # raised for an unknown filter before 2.19
             if found and all(_passed(environment, *call[:2]) == call[2] for call in found.calls):
                 return found.code
         return None
@@ -131,7 +131,13 @@ def _compile(environment: Any, text: str, *, is_expression: bool) -> tuple[_Key,
     """Compile as ansible-core does for the arguments and the conditions of a task."""
     tagged = ansible_template.trust_as_template(text)
     codes: list[CodeType] = []
-    environment.compile = _recording(environment.compile, codes)
+    compile_code = environment.compile
+
+    def record(source: Any) -> CodeType:
+        codes.append(compile_code(source))
+        return codes[-1]
+
+    environment.compile = record
     try:
         with _jinja_bits._TemplateCompileContext(escape_backslashes=not is_expression):  # noqa: SLF001 - no public way
             key = _key(environment, text, is_expression=is_expression)
@@ -146,7 +152,7 @@ def _compile(environment: Any, text: str, *, is_expression: bool) -> tuple[_Key,
 
 
 def _compile_rewritten(_: Any, text: str, *, is_expression: bool) -> tuple[_Key, _Compiled]:
-    """Compile as ansible-core before 2.19 does: what it makes of a text or a condition. Raises ValueError, and more."""
+    """Compile as ansible-core before 2.19 does, which rewrites templates and conditions. Raises any exception."""
     environment, source = _rewritten(text, is_expression=is_expression)
     tree = environment.parse(source)
     for call in tree.find_all((nodes.Filter, nodes.Test)):
@@ -157,10 +163,10 @@ def _compile_rewritten(_: Any, text: str, *, is_expression: bool) -> tuple[_Key,
 
 
 def _rewritten(text: str, *, is_expression: bool) -> tuple[Any, str]:
-    """Return the environment and the source that ansible-core has Jinja compile for a text or a condition."""
+    """Return the environment and the source that ansible-core makes Jinja compile for a template or a condition."""
 
     class FoundError(BaseException):
-        """Ends the evaluation before anything is compiled."""
+        """Stops the evaluation before anything is compiled."""
 
     def compile_(environment: Any, source: str) -> Any:
         raise FoundError(environment, source)
@@ -186,21 +192,13 @@ def _calls_in(tree: nodes.Template, environment: Any) -> tuple[tuple[str, str, o
     return tuple((kind, name, _passed(environment, kind, name)) for kind, name in sorted(calls))
 
 
-def _recording(compile_code: Callable[[Any], CodeType], codes: list[CodeType]) -> Callable[[Any], CodeType]:
-    def compile_(source: Any) -> CodeType:
-        codes.append(compile_code(source))
-        return codes[-1]
-
-    return compile_
-
-
 def _passed(environment: Any, kind: str, name: str) -> object:
     """Return the kind of argument that Jinja adds for a filter or test. Raises KeyError if no such one exists."""
     return getattr(getattr(environment, kind)[name], _PASSED, None)
 
 
-def _texts(value: Any, *, is_condition: bool) -> Iterator[tuple[str, bool]]:
-    """Yield each text that a run may compile, and whether it is an expression."""
+def _sources(value: Any, *, is_condition: bool) -> Iterator[tuple[str, bool]]:
+    """Yield each string that a run may compile, and whether it is an expression."""
     if isinstance(value, str):
         if is_condition:
             yield str(value), True
@@ -208,7 +206,7 @@ def _texts(value: Any, *, is_condition: bool) -> Iterator[tuple[str, bool]]:
             yield str(value), False
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _texts(inner, is_condition=key in _CONDITIONS)
+            yield from _sources(inner, is_condition=key in _CONDITIONS)
     elif isinstance(value, Iterable):
         for inner in value:
-            yield from _texts(inner, is_condition=is_condition)
+            yield from _sources(inner, is_condition=is_condition)

@@ -1,9 +1,9 @@
 """Events pass from ansible-playbook to ansible-runner in memory, not in a file for each. Saves 7 ms of a run.
 
-ansible-runner's callback writes each event into a file of its own and marks its place in stdout. ansible-runner reads
-and removes the file when it finds the mark. Here both use one memory file: the callback appends a line of JSON, and
-ansible-runner reads on until it has found the event. Large events get a file as before, and so do all once the memory
-is used up. The files of events in the artifacts are the same.
+ansible-runner's callback writes each event into a separate file and marks its place in stdout. ansible-runner reads and
+removes the file when it finds the mark. Here both use one memory file: the callback appends a line of JSON, and
+ansible-runner reads until it has found the event. Large events get a file as before, and so do all once the memory is
+used up. The files of events in the artifacts are the same.
 """
 
 import json
@@ -35,7 +35,7 @@ class EventChannel:
         self._found: dict[str, dict[str, Any]] = {}
 
     def take(self, ident: str) -> dict[str, Any] | None:
-        """Return the data of an event; None if it is in a file of its own."""
+        """Return the data of an event; None if it is in a separate file."""
         while ident not in self._found:
             data = os.pread(self.descriptor, _READ_BYTES, self._position)
             if not data:
@@ -85,15 +85,15 @@ def use_event_channel(runner: Any, channel: EventChannel) -> None:
         for plugin in ansible_runner.plugins.values():
             plugin.event_handler(runner.config, event)
         if is_wanted:
-            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not end the run
+            with suppress(OSError):  # as in ansible-runner: an event that cannot be written does not fail the run
                 _write(Path(runner.config.artifact_dir) / "job_events", event)
 
     runner.event_callback = on_event
 
 
-def _write(folder: Path, event: dict[str, Any]) -> None:
+def _write(directory: Path, event: dict[str, Any]) -> None:
     """Write an event's file in the artifacts, readable for this user only, and rename it when it is complete."""
-    path = f"{folder}/{event['counter']}-{event['uuid']}.json"
+    path = f"{directory}/{event['counter']}-{event['uuid']}.json"
     descriptor = os.open(f"{path}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(json.dumps(event))

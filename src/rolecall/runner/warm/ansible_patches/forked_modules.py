@@ -86,7 +86,7 @@ class _Payload(bytes):
 
 
 def install(context: ForkContext, placement: TaskPlacement) -> None:
-    """Fork eligible modules from now on, in this process and its workers."""
+    """Fork eligible modules, in this process and its workers."""
     wrappers = _Wrappers(context, placement)
     base = action_plugins.ActionBase
     base._execute_module = wrappers.around_execute(base._execute_module)  # noqa: SLF001 - the patch

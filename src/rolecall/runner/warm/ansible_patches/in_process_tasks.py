@@ -1,11 +1,11 @@
 """Tasks that run in the process of ansible-playbook, without a worker process.
 
 ansible-core forks a worker for each task and host, which is a third of the cost of a warm run. A worker gives a task
-its own copy of everything, its own standard streams and a process that can be killed. A task does not need that if it
-is the only one at a time and runs only code of ansible-core that has no side effects: it is skipped, it includes other
-tasks, its action is one of ``_PURE_ACTIONS``, or it starts one module, which is a process of its own anyway. Such a
-task runs here, on copies of what it may change, and sends its messages through the queue of workers. If it meets
-anything else, for example a filter or lookup that is not ansible-core's, it starts again in a worker.
+its own copy of everything, its own standard streams and a process that can be killed. A task doesn't need that if it is
+the only one at a time and runs only code of ansible-core without side effects: it is skipped, it includes other tasks,
+its action is one of ``_PURE_ACTIONS``, or it starts one module, which is a separate process anyway. Such a task runs
+here, on copies of everything that it may change, and sends its messages through the queue of workers. If it uses
+anything else, for example a filter or lookup that isn't ansible-core's, it restarts in a worker.
 """
 
 import io
@@ -21,7 +21,6 @@ import markupsafe
 from ansible import constants
 from ansible.executor import task_executor, task_queue_manager
 from ansible.executor.process import worker as worker_process
-from ansible.inventory.host import Host
 from ansible.plugins import loader
 from ansible.plugins import strategy as strategy_plugins
 from ansible.utils.display import Display
@@ -48,7 +47,7 @@ _FILE_ARGUMENTS = frozenset({"src", "template", "kubeconfig", "local_path"})
 """With these arguments they read files, and may leave some behind."""
 
 _PURE_LOOKUPS = frozenset({"ansible.builtin.dict", "ansible.builtin.env", "ansible.builtin.items"})
-_TRUSTED_FOLDERS = tuple(
+_TRUSTED_DIRECTORIES = tuple(
     os.path.join(os.path.dirname(os.path.abspath(package.__file__ or "")), "")  # noqa: PTH100, PTH118, PTH120
     for package in (ansible, jinja2, markupsafe)
 )
@@ -69,14 +68,13 @@ _GET_ACTION = "_get_action_handler_with_module_context"
 
 
 def install(placement: TaskPlacement) -> None:
-    """Run tasks in this process from now on where that is possible."""
+    """Run tasks in this process if possible."""
     make_queue = worker_process.WorkerQueue
 
     class Worker(strategy_plugins.WorkerProcess):  # type: ignore[misc]
         def __init__(self, *args: Any, **options: Any) -> None:
-            worker_process.WorkerQueue = lambda **_: (
-                None
-            )  # carries answers to prompts: only a worker that is started needs it
+            # The queue carries answers to prompts: only a worker that is started needs it.
+            worker_process.WorkerQueue = lambda **_: None
             try:
                 super().__init__(*args, **options)
             finally:
@@ -110,12 +108,14 @@ def _ran_in_process(worker: Any, placement: TaskPlacement) -> bool:
     before = dict(vars(worker))
     messages = _HeldMessages(worker._final_q)  # noqa: SLF001 - the patch
     worker._task = worker._task.copy(exclude_tasks=True)  # noqa: SLF001 - as above
-    worker._host = _copy_host(worker._host)  # noqa: SLF001 - as above
+    # A copy, because `WorkerProcess._run` clears the host's attributes at its end.
+    worker._host = object.__new__(type(before["_host"]))  # noqa: SLF001 - as above
+    vars(worker._host).update(vars(before["_host"]))  # noqa: SLF001 - as above
     worker._task_vars = dict(worker._task_vars)  # noqa: SLF001 - as above
     worker._final_q = messages  # noqa: SLF001 - as above
     worker._new_stdin = None  # noqa: SLF001 - what a worker before 2.19 gives to connections; ours is local
     try:
-        with placement.in_process(), _guards(placement), _worker_environment(worker, messages):
+        with placement.in_process(), _guards(), _worker_environment(worker, messages):
             worker._run()  # noqa: SLF001 - as above
     except (NeedsWorker, SystemExit, Exception):  # noqa: BLE001 - a worker handles it as always
         vars(worker).update(before)
@@ -124,16 +124,9 @@ def _ran_in_process(worker: Any, placement: TaskPlacement) -> bool:
     return True
 
 
-def _copy_host(host: Host) -> Host:
-    """Return a copy: ``WorkerProcess._run`` clears the host's attributes at its end."""
-    copy = object.__new__(type(host))
-    vars(copy).update(vars(host))
-    return copy
-
-
 @contextmanager
 def _worker_environment(worker: Any, messages: "_HeldMessages") -> Iterator[None]:
-    """Do what a worker does around a task: discard what is printed, and send what is displayed as a message."""
+    """Do the same around a task as a worker: discard printed output, and send displayed messages."""
     display = Display()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         display._final_q = messages  # noqa: SLF001 - its setter refuses this process
@@ -179,27 +172,27 @@ class _HeldMessages(task_queue_manager.FinalQueue):  # type: ignore[misc]
 
 
 @contextmanager
-def _guards(placement: TaskPlacement) -> Iterator[None]:
-    """Restart the task in a worker as soon as it does more than it may here. Workers do not have these guards."""
+def _guards() -> Iterator[None]:
+    """Restart the task in a worker as soon as it does more than it may here. Workers don't have these guards."""
     executor = task_executor.TaskExecutor
     guards = [
-        (executor, "_run_loop", _loop_guard(executor._run_loop, placement)),  # noqa: SLF001 - the patch
-        (executor, "_get_connection", _connection_guard(executor._get_connection, placement)),  # noqa: SLF001 - the patch
-        (executor, _GET_ACTION, _action_guard(getattr(executor, _GET_ACTION), placement)),
+        (executor, "_run_loop", _check_before(executor._run_loop, _loop_reason)),  # noqa: SLF001 - the patch
+        (executor, "_get_connection", _check_before(executor._get_connection, _connection_reason)),  # noqa: SLF001 - the patch
+        (executor, _GET_ACTION, _check_after(getattr(executor, _GET_ACTION), _action_reason)),
     ]
-    loaders = {loader.lookup_loader: _lookup_guard}
+    loaders = {loader.lookup_loader: _lookup_reason}
     if _jinja_plugins:
         intercept = _jinja_plugins.JinjaPluginIntercept
-        invoke = staticmethod(_plugin_guard(intercept._invoke_plugin, placement))  # noqa: SLF001 - the patch
+        invoke = staticmethod(_check_before(intercept._invoke_plugin, _invocation_reason))  # noqa: SLF001 - the patch
         guards.append((intercept, "_invoke_plugin", invoke))
     else:  # before 2.19, templates call plugins directly; each task loads those that it uses
-        loaders |= {loader.filter_loader: _loaded_plugin_guard, loader.test_loader: _loaded_plugin_guard}
+        loaders |= {loader.filter_loader: _plugin_reason, loader.test_loader: _plugin_reason}
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in guards]
     try:
         for owner, name, guard in guards:
             setattr(owner, name, guard)
-        for each, around in loaders.items():
-            each.get = around(each.get, placement)
+        for each, reason in loaders.items():
+            each.get = _check_after(each.get, reason)
         yield
     finally:
         for owner, name, original in before:
@@ -208,61 +201,48 @@ def _guards(placement: TaskPlacement) -> Iterator[None]:
             del each.get  # uncovers the method of its class
 
 
-def _loop_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def run_loop(executor: Any, items: list[Any]) -> Any:
-        if items:  # ansible-core 2.21 calls it without any too
-            placement.restart_in_worker("it is a loop")
-        return original(executor, items)
+def _check_before(original: Callable[..., Any], reason_for: Callable[..., str]) -> Callable[..., Any]:
+    def checked(*args: Any, **options: Any) -> Any:
+        if reason := reason_for(*args, **options):
+            raise NeedsWorker(reason)
+        return original(*args, **options)
 
-    return run_loop
-
-
-def _connection_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def get_connection(task: Any, cvars: Any, templar: Any, current_connection: Any) -> Any:
-        if current_connection not in _LOCAL_CONNECTIONS:
-            placement.restart_in_worker(f"its connection is {current_connection}")
-        return original(task, cvars, templar, current_connection)
-
-    return get_connection
+    return checked
 
 
-def _action_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def get_action(*args: Any, **options: Any) -> Any:
+def _check_after(original: Callable[..., Any], reason_for: Callable[..., str]) -> Callable[..., Any]:
+    def checked(*args: Any, **options: Any) -> Any:
         found = original(*args, **options)
-        if not _is_pure(found[0]):
-            placement.restart_in_worker("its action plugin may have side effects")
+        if reason := reason_for(found, *args, **options):
+            raise NeedsWorker(reason)
         return found
 
-    return get_action
+    return checked
 
 
-def _plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def invoke(instance: Any, *args: Any, **options: Any) -> Any:
-        if not _is_trusted(instance):
-            placement.restart_in_worker(f"it uses {instance.ansible_name}")
-        return original(instance, *args, **options)
-
-    return invoke
+def _loop_reason(_executor: Any, items: list[Any]) -> str:
+    return "it is a loop" if items else ""  # ansible-core 2.21 calls it without any too
 
 
-def _loaded_plugin_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def get(name: str, *args: Any, **options: Any) -> Any:
-        found = original(name, *args, **options)
-        if found and not _is_trusted(found):
-            placement.restart_in_worker(f"it uses {name}")
-        return found
-
-    return get
+def _connection_reason(_executor: Any, cvars: Any, templar: Any, current_connection: Any) -> str:  # noqa: ARG001 - by name
+    return "" if current_connection in _LOCAL_CONNECTIONS else f"its connection is {current_connection}"
 
 
-def _lookup_guard(original: Callable[..., Any], placement: TaskPlacement) -> Callable[..., Any]:
-    def get(name: str, *args: Any, **options: Any) -> Any:
-        found = original(name, *args, **options)
-        if not (found and _is_trusted(found) and found.ansible_name in _PURE_LOOKUPS):
-            placement.restart_in_worker(f"it looks up {name}")
-        return found
+def _action_reason(found: Any, *_: Any, **_options: Any) -> str:
+    return "" if _is_pure(found[0]) else "its action plugin may have side effects"
 
-    return get
+
+def _invocation_reason(instance: Any, *_: Any, **_options: Any) -> str:
+    return "" if _is_trusted(instance) else f"it uses {instance.ansible_name}"
+
+
+def _plugin_reason(found: Any, name: str, *_: Any, **_options: Any) -> str:
+    return f"it uses {name}" if found and not _is_trusted(found) else ""
+
+
+def _lookup_reason(found: Any, name: str, *_: Any, **_options: Any) -> str:
+    is_pure = found and _is_trusted(found) and found.ansible_name in _PURE_LOOKUPS
+    return "" if is_pure else f"it looks up {name}"
 
 
 def _is_pure(action: Any) -> bool:
@@ -270,11 +250,11 @@ def _is_pure(action: Any) -> bool:
     name = type(action).__module__
     if name.startswith(_PURE_COLLECTION_ACTIONS):
         return not _FILE_ARGUMENTS & action._task.args.keys()  # noqa: SLF001 - no public way
-    folder, _, file = str(getattr(action, "_original_path", "")).rpartition("/")
-    return f"{folder}/".startswith(_TRUSTED_FOLDERS) and file.removesuffix(".py") in _PURE_ACTIONS
+    directory, _, file = str(getattr(action, "_original_path", "")).rpartition("/")
+    return f"{directory}/".startswith(_TRUSTED_DIRECTORIES) and file.removesuffix(".py") in _PURE_ACTIONS
 
 
 def _is_trusted(plugin: Any) -> bool:
     """Return whether a filter, test or lookup is part of ansible-core or Jinja."""
     path = getattr(plugin, "_original_path", None)
-    return bool(path.startswith(_TRUSTED_FOLDERS) if path else plugin.ansible_name.startswith("ansible.builtin."))
+    return bool(path.startswith(_TRUSTED_DIRECTORIES) if path else plugin.ansible_name.startswith("ansible.builtin."))

@@ -1,11 +1,11 @@
-"""Modules of kubernetes.core know what is served without asking and without a file. Saves 1 to 10 ms of a module.
+"""Modules of kubernetes.core know the served kinds without requests and without a file. Saves 1 to 10 ms of a module.
 
-The 10 ms are for 300 kinds in a group that a module uses, or in groups that any module has ever asked for.
+The 10 ms are for 300 kinds in a group that a module uses, or in groups that any module has ever requested.
 kubernetes.core keeps discovery in a file of the directory for temporary files, one for each API server and user. Every
-module decodes the whole file, and whoever finds something missing writes it again, while others may be reading it. Here
-its class reads what the operator has handed to the run, and decodes the versions that it is asked for. The API server
-is asked directly when nothing is found, as before; when the run has changed what is served; and for what is not known.
-Clients of other API servers do as before.
+module decodes the whole file, and a module that misses something in it writes it again, while others may be reading it.
+Here its class reads the discovery that the operator has given to the run, and decodes only the versions that a module
+needs. It sends requests to the API server when nothing is found, as before; when the run has changed the served kinds;
+and for kinds that the operator doesn't know. Clients of other API servers aren't changed.
 """
 
 import sys
@@ -17,19 +17,19 @@ from rolecall.runner.runs.discovery_image import RunDiscovery
 
 _MODULE = "ansible_collections.kubernetes.core.plugins.module_utils.client.discovery"
 _ADDED = ("prefix", "group", "api_version", "client", "preferred")
-"""What a resource is given beside what discovery says of it."""
+"""Arguments of a resource besides its fields in discovery."""
 
 _LIST = "List"
-"""What kubernetes.core appends to a kind for lists of it."""
+"""The suffix that kubernetes.core appends to a kind for lists of it."""
 
 _PREFIXES = {"api": True, "apis": False}
-"""The first part of a path of discovery, and whether it is that of the core group."""
+"""The first part of a discovery path, and whether it is that of the core group."""
 
 
 def install(known: RunDiscovery, host: str) -> None:
-    """Use what is known of the API server at ``host`` from now on, in this process and those that it forks.
+    """Use the known discovery of the API server at ``host``, in this process and those that it forks.
 
-    Does nothing if the server has not imported kubernetes.core: a module that imports it then does as before.
+    Does nothing if the server hasn't imported kubernetes.core: a module that imports it then works as before.
     """
     module = sys.modules.get(_MODULE)
     if module is None:
@@ -86,11 +86,11 @@ class _KnownDiscovery:
         return get_resources
 
     def _is_about(self, discoverer: Any) -> bool:
-        """Return whether a client asks the API server of the run."""
+        """Return whether a client is one of the API server of the run."""
         return bool(self._host) and discoverer.client.configuration.host == self._host
 
     def _groups(self, discoverer: Any) -> dict[str, Any]:
-        """Return all groups and versions; their resources are looked up when somebody asks for them."""
+        """Return all groups and versions; their resources are looked up on first use."""
         known = self._known.image.groups
 
         def versions_of(name: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class _KnownDiscovery:
 
 
 class _Lazy(dict[str, Any]):
-    """A mapping whose values are made when somebody asks for them, beside values that are known."""
+    """A mapping whose values are made on first use, next to values that are known."""
 
     def __init__(
         self, names: Iterable[str], make: Callable[[str], Any], known: Mapping[str, Any] | None = None

@@ -1,7 +1,7 @@
 """YAML of roles, parsed before the fork. Saves 11 ms of a run.
 
 A role's files are read in every run, so that no change is missed. While a file has the same text as when the server
-started, the run uses what the server has parsed, once: the run may change what it gets. ansible-core returns a copy and
+started, the run uses the server's parsed document, once, because the run may change it. ansible-core returns a copy and
 keeps the original; both are made before the fork, because copying takes longer than parsing.
 """
 
@@ -30,7 +30,7 @@ _FILE_LIMIT = 500
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The text of a file as ansible-core's loader reads it, and what it is parsed to, twice."""
+    """The text of a file as ansible-core's loader reads it, and two parsed copies."""
 
     text: str
     original: Any
@@ -45,7 +45,7 @@ class Documents:
 
     @classmethod
     def of_roles(cls, contents: Iterable[Path]) -> "Documents":
-        """Parse the files of the roles in these directories; those that cannot be parsed are left to the runs."""
+        """Parse the files of the roles in these directories; runs parse those that fail here."""
         found = cls()
         loader = DataLoader()
         for path in _files(contents):
@@ -58,7 +58,7 @@ class Documents:
         return found
 
     def install(self) -> None:
-        """Use them from now on in this process."""
+        """Use them in this process."""
         twins: dict[int, Document] = {}
 
         def copied(value: Any, memo: dict[int, Any] | None = None) -> Any:

@@ -1,13 +1,13 @@
 """Where a task runs: in the process of ansible-playbook or in a worker process.
 
-A task may start in the process of ansible-playbook and turn out to need a worker. It is then abandoned and starts again
-in a worker. The worker is given the results of the modules that have run already, so that nothing is done twice.
+A task may start in the process of ansible-playbook and turn out to need a worker. It is then abandoned and restarts in
+a worker. The worker receives the results of the modules that have run already, so that nothing is done twice.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 _LOCAL = "ansible.plugins.connection.local"
 _SHELL = "ansible.plugins.shell.sh"
@@ -15,7 +15,7 @@ _EXECUTABLE = "/bin/sh"
 
 
 class NeedsWorker(BaseException):
-    """Unwinds a task that needs a worker; no error, so that no handler of Ansible's catches it."""
+    """Unwinds a task that needs a worker; not an error, so that no handler of Ansible's catches it."""
 
 
 class ModuleResult(NamedTuple):
@@ -36,7 +36,7 @@ class TaskPlacement:
 
     @contextmanager
     def in_process(self) -> Iterator[None]:
-        """Run a task in the process of ansible-playbook; results are only kept if it has to start again in a worker."""
+        """Run a task in the process of ansible-playbook; its results are kept only if it has to restart in a worker."""
         self.is_in_process = True
         try:
             yield
@@ -56,11 +56,7 @@ class TaskPlacement:
     def require_worker(self, reason: str) -> None:
         """Return if this is a worker. Raises NeedsWorker if not."""
         if self.is_in_process:
-            self.restart_in_worker(reason)
-
-    def restart_in_worker(self, reason: str) -> NoReturn:
-        """Make the task start again in a worker. Raises NeedsWorker."""
-        raise NeedsWorker(reason)
+            raise NeedsWorker(reason)
 
     def record_result(self, module: str, result: ModuleResult) -> None:
         """Record the result of a module, unless this is a worker."""
@@ -75,7 +71,7 @@ class TaskPlacement:
 
 
 def reason_not_local(action: Any) -> str:
-    """Return why a task does not run on this host, as this user, with /bin/sh; an empty string if it does."""
+    """Return why a task doesn't run on this host, as this user, with /bin/sh; an empty string if it does."""
     connection = action._connection  # noqa: SLF001 - no public way
     executable = action._play_context.executable  # noqa: SLF001 - no public way
     if type(connection).__module__ != _LOCAL:

@@ -1,8 +1,8 @@
 """A task's temporary directory, made and removed without a shell. Saves 46 ms of a run.
 
-Most action plugins ask for a directory before they do anything, for which ansible-core starts a shell three times. For
-the local connection the same directory, with the same name and mode, is made by system calls. Everything else (another
-shell, another user, a path that a shell would expand, an error) is left to the original.
+Most action plugins need a directory before they do anything, for which ansible-core starts a shell three times. For the
+local connection, system calls make the same directory, with the same name and mode. The original handles everything
+else: another shell, another user, a path that a shell would expand, an error.
 """
 
 import os
@@ -20,7 +20,7 @@ _DEFAULT_DIRECTORY = "~/.ansible/tmp"
 
 
 def install() -> None:
-    """Make directories by system calls from now on, for local actions with /bin/sh."""
+    """Make directories by system calls for local actions with /bin/sh."""
     base = action_plugins.ActionBase
     base._make_tmp_path = _around_make(base._make_tmp_path)  # noqa: SLF001 - the patch
     base._remove_tmp_path = _around_remove(base._remove_tmp_path)  # noqa: SLF001 - the patch
