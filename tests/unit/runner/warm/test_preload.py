@@ -1,4 +1,4 @@
-"""The modules that the fork server imports before the first run."""
+"""Modules that the fork server imports before the first run."""
 
 import subprocess
 import sys

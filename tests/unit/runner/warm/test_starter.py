@@ -1,4 +1,4 @@
-"""When runs are forked and when they start cold. No server of these tests has imported Ansible."""
+"""Runs start cold without a fork server. No server of these tests has imported Ansible."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ async def assert_starts_cold(forkserver: ForkserverStarter, spec: RunSpec) -> No
     assert await asyncio.wait_for(process.wait(), 10) == 0
 
 
-async def test_a_server_that_cannot_be_launched_leaves_runs_cold(
+async def test_runs_start_cold_if_server_cannot_be_launched(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
     async def launch(_contents: Sequence[Path], _growth_limit_bytes: int) -> ForkServer:
@@ -57,7 +57,7 @@ async def test_a_server_that_cannot_be_launched_leaves_runs_cold(
 
 @pytest.fixture
 def silent_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every server one that never gets ready, and ignores that it should end."""
+    """Make every server one that never gets ready, and ignores SIGTERM."""
     (tmp_path / "silent_server.py").write_text(
         "import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(300)\n"
     )
@@ -66,7 +66,7 @@ def silent_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("silent_server")
-async def test_a_start_can_be_cancelled_while_the_server_prepares_itself(spec: RunSpec) -> None:
+async def test_start_can_be_cancelled_during_preparation_without_others(spec: RunSpec) -> None:
     async with ForkserverStarter() as forkserver:
         others = asyncio.create_task(forkserver.start(spec))
         starting = asyncio.create_task(forkserver.start(spec))
@@ -81,7 +81,7 @@ async def test_a_start_can_be_cancelled_while_the_server_prepares_itself(spec: R
 
 
 @pytest.mark.usefixtures("silent_server")
-async def test_a_server_that_does_not_get_ready_is_ended_and_counted(
+async def test_server_that_does_not_get_ready_is_killed_and_counted(
     spec: RunSpec, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
     monkeypatch.setattr(starter, "_READY_LIMIT_SECONDS", 0.05)

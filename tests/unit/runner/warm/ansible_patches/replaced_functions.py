@@ -1,4 +1,4 @@
-"""Prints what the patches replace in Ansible, as ``module:qualified.name``: a program of ``test_patches.py``."""
+"""Print the functions of Ansible that the patches replace, as ``module:qualified.name``, for ``test_patches.py``."""
 
 import os
 import sys
@@ -14,14 +14,14 @@ from rolecall.runner.warm.playbook_process import ForkContext, apply_patches
 from rolecall.runner.warm.preload import preload
 
 _STATE = ("ansible.constants:", "ansible.utils.color:", "ansible.utils.display:Display._")
-"""Values that each run sets: these are no functions."""
+"""Values that each run sets: these aren't functions."""
 
 _NAMES = (str, list, set, type(None))
-"""What the loader of plugins sets on a class that it returns."""
+"""Types of the values that the loader of plugins sets on a class that it returns."""
 
 
 def main() -> None:
-    """Install all patches that the server installs, and those of a planned run; print what differs."""
+    """Install all patches that the server installs, and those of a planned run; print the differences."""
     statuses, preparations = preload([], installed_patches())
     before = dict(_attributes())
     discovery = RunDiscovery(DiscoveryImage.decode(encode({}, {})), os.memfd_create("changed"))

@@ -1,4 +1,4 @@
-"""What is known of an event when it begins reaches ansible-runner's driver without a file of its own."""
+"""The data of an event reaches ansible-runner without a separate file."""
 
 import json
 from pathlib import Path
@@ -13,94 +13,78 @@ from rolecall.runner.warm.ansible_patches.event_channel import EventChannel, Eve
 Event = dict[str, Any]
 
 
-class Ordinary:
-    """Stands for ansible-runner's own ways."""
-
-    def __init__(self) -> None:
-        self.kept: list[str] = []
-        self.seen: list[Event] = []
-
-    def keep(self, key: str, _value: Event) -> None:
-        """Keep an event."""
-        self.kept.append(key)
-
-    def on_event(self, event: Event) -> None:
-        """Take an event."""
-        self.seen.append(event)
-
-
 def _key(ident: str) -> str:
     return f":1:ev-{ident}"
 
 
-def _writer(channel: EventChannel, ordinary: Ordinary) -> EventWriter:
-    return EventWriter(channel.descriptor, json.JSONEncoder, ordinary.keep)
+def _write(channel: EventChannel, *events: Event) -> list[str]:
+    """Write events as ansible-runner's callback does; return the keys of those that are stored in files."""
+    stored: list[str] = []
+    writer = EventWriter(channel.descriptor, json.JSONEncoder, lambda key, _event: stored.append(key))
+    for event in events:
+        writer.set(_key(event["uuid"]), event)
+    return stored
 
 
-def test_events_are_found_in_any_order_and_once() -> None:
-    channel, ordinary = EventChannel(), Ordinary()
-    writer = _writer(channel, ordinary)
-    for ident in ("a", "b"):
-        writer.set(_key(ident), {"uuid": ident, "text": "line\nline"})
-    assert channel.take("b") == {"uuid": "b", "text": "line\nline"}
-    assert channel.take("a") == {"uuid": "a", "text": "line\nline"}
-    assert channel.take("a") is None
-    writer.set(_key("c"), {"uuid": "c"})
+def test_each_event_is_found_once_in_any_order() -> None:
+    channel = EventChannel()
+    events = [{"uuid": ident, "text": "line\nline"} for ident in "ab"]
+    assert _write(channel, *events) == []
+    assert [channel.take("b"), channel.take("a"), channel.take("a")] == [*reversed(events), None]
+    _write(channel, {"uuid": "c"})
     assert channel.take("c") == {"uuid": "c"}
-    assert not ordinary.kept
 
 
-def test_a_large_event_takes_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_event_is_stored_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_channel, "LARGE_BYTES", 100)
-    channel, ordinary = EventChannel(), Ordinary()
-    _writer(channel, ordinary).set(_key("a"), {"uuid": "a", "text": "x" * 100})
-    assert ordinary.kept == [_key("a")]
+    channel = EventChannel()
+    assert _write(channel, {"uuid": "a", "text": "x" * 100}) == [_key("a")]
     assert channel.take("a") is None
 
 
-def test_events_take_the_ordinary_way_when_the_memory_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_beyond_the_memory_limit_is_stored_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_channel, "LIMIT_BYTES", 50)
-    channel, ordinary = EventChannel(), Ordinary()
-    writer = _writer(channel, ordinary)
-    for ident in ("a", "b", "c", "d"):
-        writer.set(_key(ident), {"uuid": ident})
-    assert ordinary.kept == [_key("d")]
+    assert _write(EventChannel(), *({"uuid": ident} for ident in "abcd")) == [_key("d")]
 
 
-def _runner(folder: Path, ordinary: Ordinary, *, wants: bool) -> Any:
-    (folder / "job_events").mkdir()
-    config = SimpleNamespace(artifact_dir=str(folder), ident="run")
-    handler = {"event_handler": lambda _event: wants}
-    return SimpleNamespace(config=config, event_callback=ordinary.on_event, last_stdout_update=0.0, **handler)
-
-
-def test_the_driver_writes_the_whole_event_for_its_owner_only(tmp_path: Path) -> None:
-    channel, ordinary = EventChannel(), Ordinary()
-    runner = _runner(tmp_path, ordinary, wants=True)
+def _runner(directory: Path, channel: EventChannel, *, accepts: bool = True) -> tuple[Any, list[Event]]:
+    """Return a runner that uses the channel, and the events that reach its own callback."""
+    (directory / "job_events").mkdir()
+    events: list[Event] = []
+    runner = SimpleNamespace(
+        config=SimpleNamespace(artifact_dir=str(directory), ident="run"),
+        event_callback=events.append,
+        last_stdout_update=0.0,
+        event_handler=lambda _event: accepts,
+    )
     use_event_channel(runner, channel)
-    _writer(channel, ordinary).set(_key("a"), {"uuid": "a", "event": "runner_on_ok"})
+    return runner, events
+
+
+def test_runner_writes_complete_event_with_private_mode(tmp_path: Path) -> None:
+    channel = EventChannel()
+    runner, events = _runner(tmp_path, channel)
+    _write(channel, {"uuid": "a", "event": "runner_on_ok"})
     runner.event_callback({"uuid": "a", "counter": 7, "stdout": "ok"})
     (file,) = (tmp_path / "job_events").iterdir()
     assert file.name == "7-a.json"
     assert file.stat().st_mode & 0o777 == 0o600
     expected = {"uuid": "a", "counter": 7, "stdout": "ok", "runner_ident": "run", "event": "runner_on_ok"}
     assert json.loads(file.read_text()) == expected
-    assert not ordinary.seen
+    assert not events
 
 
-def test_the_driver_writes_no_event_that_nobody_wants(tmp_path: Path) -> None:
-    channel, ordinary = EventChannel(), Ordinary()
-    runner = _runner(tmp_path, ordinary, wants=False)
-    use_event_channel(runner, channel)
-    _writer(channel, ordinary).set(_key("a"), {"uuid": "a"})
+def test_runner_writes_no_event_that_the_handler_rejects(tmp_path: Path) -> None:
+    channel = EventChannel()
+    runner, _ = _runner(tmp_path, channel, accepts=False)
+    _write(channel, {"uuid": "a"})
     runner.event_callback({"uuid": "a", "counter": 1})
     assert not list((tmp_path / "job_events").iterdir())
 
 
-def test_what_is_not_in_memory_is_left_to_the_driver(tmp_path: Path) -> None:
-    channel, ordinary = EventChannel(), Ordinary()
-    runner = _runner(tmp_path, ordinary, wants=True)
-    use_event_channel(runner, channel)
-    for event in ({"uuid": "elsewhere", "counter": 1}, {"event": "EOF"}):
+def test_event_outside_the_channel_goes_to_the_original_callback(tmp_path: Path) -> None:
+    runner, events = _runner(tmp_path, EventChannel())
+    given = [{"uuid": "elsewhere", "counter": 1}, {"event": "EOF"}]
+    for event in given:
         runner.event_callback(event)
-    assert [event.get("uuid") for event in ordinary.seen] == ["elsewhere", None]
+    assert events == given

@@ -1,4 +1,4 @@
-"""Which changes of a function change its fingerprint."""
+"""Changes of a function that change its fingerprint, and changes that don't."""
 
 from pathlib import Path
 
@@ -67,12 +67,12 @@ def test_imports_and_assignments_have_fingerprints(before: str, after: str) -> N
     assert ABSENT != digest(before, "run") != digest(after, "run")
 
 
-def test_definitions_below_conditions_belong_to_the_scope_around_them() -> None:
+def test_definitions_in_conditions_belong_to_the_outer_scope() -> None:
     one = "try:\n    from a import run\nexcept ImportError:\n    def run(): pass\n"
     assert digest(one, "run") != digest(one.replace("pass", "return"), "run")
 
 
-def test_missing_names_and_files_that_cannot_be_parsed_are_told_apart() -> None:
+def test_missing_names_differ_from_unreadable_files() -> None:
     assert digest("", "run") == ABSENT
     assert digest("def run(:", "run") == UNREADABLE
 

@@ -1,4 +1,4 @@
-"""What the server has parsed and compiled of roles is used while it is what a run would make of them, and no longer."""
+"""Runs use the server's parsed files and compiled templates of roles while these are current."""
 
 import copy
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from rolecall.runner.warm.ansible_patches.compiled_templates import Templates
 from rolecall.runner.warm.ansible_patches.parsed_yaml import Documents
 
 HAS_TRUST = hasattr(template, "trust_as_template")
-"""Whether this ansible-core distinguishes texts that are templates: 2.19 and newer."""
+"""Whether this ansible-core distinguishes strings that are templates: 2.19 and newer."""
 AnsibleEnvironment: Any = type(template.Templar(DataLoader(), {}).environment)
 
 TASKS = """\
@@ -37,7 +37,7 @@ def role(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def ansible_as_it_was() -> Iterator[None]:
-    """Undo what is installed."""
+    """Restore the replaced functions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DataLoader, "load", DataLoader.load)
         patch.setattr(dataloader, "copy", copy)
@@ -65,7 +65,7 @@ def _holds(condition: str, word: str) -> bool:
     return bool(judge.evaluate_conditional(templar, {"word": word}))
 
 
-def test_a_file_is_not_parsed_again(role: Path) -> None:
+def test_unchanged_file_is_not_parsed_again(role: Path) -> None:
     prepared = Documents.of_roles([role])
     (document,) = prepared.by_path.values()
     prepared.install()
@@ -75,28 +75,28 @@ def test_a_file_is_not_parsed_again(role: Path) -> None:
     assert found is not document.original
 
 
-def test_a_second_reading_gives_something_new(role: Path) -> None:
+def test_second_read_returns_a_new_document(role: Path) -> None:
     Documents.of_roles([role]).install()
     first = _load(role)
     first[0]["name"] = "changed"
     assert _load(role)[0]["name"] == "Say"
 
 
-def test_a_changed_file_is_read_anew(role: Path) -> None:
+def test_changed_file_is_parsed_again(role: Path) -> None:
     Documents.of_roles([role]).install()
     (role / "tasks" / "main.yml").write_text(TASKS.replace("Say", "Bay"))
     assert _load(role)[0]["name"] == "Bay"
 
 
-@pytest.mark.skipif(not HAS_TRUST, reason="before ansible-core 2.19 every text is a template")
-def test_text_that_is_not_trusted_is_read_anew(role: Path) -> None:
+@pytest.mark.skipif(not HAS_TRUST, reason="before ansible-core 2.19 every string is a template")
+def test_untrusted_text_is_parsed_again(role: Path) -> None:
     prepared = Documents.of_roles([role])
     (document,) = prepared.by_path.values()
     prepared.install()
     assert _load(role, trusted=False) is not document.twin
 
 
-def test_a_file_that_cannot_be_parsed_is_left_to_the_run(role: Path) -> None:
+def test_unparsable_and_encrypted_files_are_skipped(role: Path) -> None:
     (role / "tasks" / "main.yml").write_text("- {")
     (role / "tasks" / "secret.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n")
     assert not Documents.of_roles([role]).by_path
@@ -118,7 +118,7 @@ def _count_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return counted
 
 
-def test_templates_and_conditions_are_not_compiled_again(role: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_templates_and_conditions_are_not_compiled_again(role: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = _compiled(role)
     counted = _count_compilations(monkeypatch)
     prepared.install()
@@ -129,7 +129,7 @@ def test_templates_and_conditions_are_not_compiled_again(role: Path, monkeypatch
     assert counted == ["{{ word | lower }} of many"]
 
 
-def test_a_filter_that_wants_to_be_passed_something_else_is_compiled_for_again(
+def test_template_is_compiled_again_if_a_filter_takes_another_argument(
     role: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = _compiled(role)
@@ -141,16 +141,14 @@ def test_a_filter_that_wants_to_be_passed_something_else_is_compiled_for_again(
 
 
 @pytest.mark.parametrize("text", ["{{ 1000 | random }}", "{{ word ~ (1000 | random) }}"])
-def test_a_filter_of_a_constant_is_evaluated_by_each_run(role: Path, text: str) -> None:
+def test_filter_of_a_constant_is_evaluated_in_each_run(role: Path, text: str) -> None:
     (role / "tasks" / "main.yml").write_text(f'- debug: {{msg: "{text}"}}\n')
     prepared = _compiled(role)
-    assert len({_fresh(prepared, text) for _ in range(20)}) > 1
-
-
-def _fresh(prepared: Templates, text: str) -> object:
-    """Template a text as a run with these compiled templates does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AnsibleEnvironment, "compile", AnsibleEnvironment.compile)
-        patch.setattr(AnsibleEnvironment, "compile_expression", AnsibleEnvironment.compile_expression)
-        prepared.install()
-        return _templated(text, "one")
+    found = set()
+    for _ in range(20):
+        with pytest.MonkeyPatch.context() as patch:  # each run is a separate process
+            patch.setattr(AnsibleEnvironment, "compile", AnsibleEnvironment.compile)
+            patch.setattr(AnsibleEnvironment, "compile_expression", AnsibleEnvironment.compile_expression)
+            prepared.install()
+            found.add(_templated(text, "one"))
+    assert len(found) > 1

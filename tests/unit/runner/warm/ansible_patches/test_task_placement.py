@@ -1,4 +1,4 @@
-"""A task that turns out to need a worker starts again there, and runs no module twice."""
+"""A task that turns out to need a worker restarts there, and runs no module twice."""
 
 from contextlib import suppress
 
@@ -17,14 +17,14 @@ def abandoned(placement: TaskPlacement, *modules: tuple[str, ModuleResult]) -> N
         raise NeedsWorker("it uses a filter of the role")
 
 
-def test_only_a_task_that_has_no_worker_can_require_one() -> None:
+def test_task_requires_a_worker_only_outside_one() -> None:
     placement = TaskPlacement()
-    placement.require_worker("it is no worker's business")
+    placement.require_worker("a reason")
     with placement.in_process(), pytest.raises(NeedsWorker):
         placement.require_worker("it is a loop")
 
 
-def test_a_worker_finds_the_results_of_modules_that_have_run_already_in_their_order() -> None:
+def test_worker_finds_earlier_module_results_in_order() -> None:
     placement = TaskPlacement()
     abandoned(placement, ("stat", FIRST), ("copy", SECOND))
     with placement.in_worker():
@@ -34,7 +34,7 @@ def test_a_worker_finds_the_results_of_modules_that_have_run_already_in_their_or
         assert placement.recorded_result("copy") is None
 
 
-def test_a_task_that_starts_in_a_worker_finds_no_results_of_an_earlier_task() -> None:
+def test_worker_finds_no_results_of_an_earlier_task() -> None:
     placement = TaskPlacement()
     with placement.in_process():
         placement.record_result("stat", FIRST)
@@ -42,7 +42,7 @@ def test_a_task_that_starts_in_a_worker_finds_no_results_of_an_earlier_task() ->
         assert placement.recorded_result("stat") is None
 
 
-def test_the_next_task_finds_no_results_of_the_last_one() -> None:
+def test_next_task_finds_no_results_of_a_restarted_task() -> None:
     placement = TaskPlacement()
     abandoned(placement, ("stat", FIRST))
     with placement.in_worker():
@@ -54,7 +54,7 @@ def test_the_next_task_finds_no_results_of_the_last_one() -> None:
     assert placement.recorded_result("stat") is None
 
 
-def test_results_of_modules_in_a_worker_are_not_recorded() -> None:
+def test_results_in_a_worker_are_not_recorded() -> None:
     placement = TaskPlacement()
     placement.record_result("stat", FIRST)
     assert placement.recorded_result("stat") is None
