@@ -14,10 +14,6 @@ from rolecall.system.control_groups import available_cpus
 LOG_EVENTS = ("nothing", "tasks", "everything")
 """The events of a run that are logged."""
 
-LEASE_DURATION_SECONDS = 15.0
-RENEW_DEADLINE_SECONDS = 10.0
-"""The defaults for Leases, as in controller-runtime."""
-
 _MAX_DOUBLINGS = 63
 """Enough for any sensible maximum; the bound keeps the floats finite."""
 
@@ -188,10 +184,10 @@ class Settings:
     leader_elect_resource_lock: str = ""
     """No effect: the lock is always a Lease."""
 
-    lease_duration_seconds: float = LEASE_DURATION_SECONDS
+    lease_duration_seconds: float = 15.0
     """The validity of a Lease without a renewal."""
 
-    renew_deadline_seconds: float = RENEW_DEADLINE_SECONDS
+    renew_deadline_seconds: float = 10.0
     """The time for which a leader retries to renew its Lease before it stops."""
 
     @property
