@@ -27,9 +27,9 @@ from rolecall.runner.record.reader import FORMAT, Line, digest_of, time_text, to
 from rolecall.runner.record.run_record import Ending, KeptExchange, RunRecord, TaskRecord
 from rolecall.runner.record.secret_values import is_about_secrets, mask_body, mask_query, may_have_secrets
 
-TOO_LONG: Final = "the body is longer than what is kept of one"
-NO_ROOM: Final = "the bodies of the run are longer than what is kept of one run"
-UNREADABLE: Final = "the body is of a Secret, in a format in which its values cannot be masked"
+TOO_LONG: Final = "the body exceeds the limit for one body"
+NO_ROOM: Final = "the bodies of the run exceed the limit for one run"
+UNREADABLE: Final = "the body is of a Secret, in a format whose values cannot be masked"
 
 _OK: Final = 200
 _RESOURCE_FIELDS: Final = ("group", "version", "resource", "subresource", "namespace", "name")
