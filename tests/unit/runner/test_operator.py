@@ -13,25 +13,26 @@ class Manager:
         pass
 
 run.STOP_LIMIT_SECONDS = {limit}
-asyncio.run(operator._run(SimpleNamespace(manager=Manager(), settings=Settings()), (), None, {on_stop}))
+cluster = SimpleNamespace(manager=Manager())
+asyncio.run(operator._run(SimpleNamespace(cluster=cluster, settings=Settings()), (), {on_stop}))
 {rest}
 """
 
 
-def test_a_stop_that_hangs_ends_and_shows_where_it_was() -> None:
+def test_hanging_stop_ends_with_a_traceback() -> None:
     script = STOP.format(limit=0.5, on_stop="run.limit_stop", rest="time.sleep(300)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert 'File "<string>", line 14 in <module>' in ended.stderr
+    assert 'File "<string>", line 15 in <module>' in ended.stderr
 
 
-def test_a_stop_in_time_says_nothing() -> None:
+def test_stop_in_time_prints_nothing() -> None:
     script = STOP.format(limit=40, on_stop="run.limit_stop", rest="")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_an_operator_in_a_process_of_somebody_else_does_not_end_it() -> None:
+def test_operator_inside_another_program_does_not_end_it() -> None:
     script = STOP.format(limit=0.2, on_stop="None", rest="time.sleep(1)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
