@@ -1,4 +1,4 @@
-"""Two operators and one Lease: one works, the other takes over when it stops, dies, stands still or loses the Lease."""
+"""Two operators and one Lease: one works, the other takes over when it stops, dies, freezes or loses the Lease."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def electing(folder: Path, kubeconfig: Path, namespace: str) -> Operator:
 
 @pytest.fixture
 def pair(defined: ControlPlane, world: World, tmp_path: Path) -> Iterator[tuple[Operator, Operator]]:
-    """Give two replicas with folders of their own, not started yet."""
+    """Yield two replicas with their own directories that aren't started yet."""
     replicas = []
     for name in ("first", "second"):
         folder = tmp_path / name
@@ -61,7 +61,7 @@ def pair(defined: ControlPlane, world: World, tmp_path: Path) -> Iterator[tuple[
 
 
 def spec_of(lease: RawObject) -> dict[str, Any]:
-    """Return what a Lease says, nothing if it is not there."""
+    """Return the spec of a Lease, empty if it has none."""
     found: dict[str, Any] = lease.get("spec") or {}
     return found
 
@@ -72,7 +72,7 @@ def seconds_of(time: str) -> float:
 
 
 async def wait_until_leading(operator: Operator, world: World, within: float = PATIENCE) -> dict[str, Any]:
-    """Wait until an operator holds the Lease and its workers have started; return what the Lease says."""
+    """Wait until an operator holds the Lease and its workers have started; return the spec of the Lease."""
 
     async def look() -> tuple[str, str, bool]:
         waiting = operator.messages("Waiting to become the leader")
@@ -84,7 +84,7 @@ async def wait_until_leading(operator: Operator, world: World, within: float = P
 
 
 async def wait_until_following(operator: Operator) -> None:
-    """Wait until an operator waits for the Lease and knows what is there."""
+    """Wait until an operator waits for the Lease and has synced."""
 
     async def look() -> bool:
         return bool(operator.messages("Waiting to become the leader"))
@@ -92,8 +92,10 @@ async def wait_until_following(operator: Operator) -> None:
     await eventually(look, bool, PATIENCE, "it takes part")
 
 
-async def test_one_works_and_the_other_takes_over(pair: tuple[Operator, Operator], world: World) -> None:
-    """A leader that stops gives the Lease back; one that is killed keeps it until the Lease ends."""
+async def test_follower_takes_over_from_a_stopped_or_killed_leader(
+    pair: tuple[Operator, Operator], world: World
+) -> None:
+    """A leader that stops releases the Lease; a killed one keeps it until the Lease expires."""
     first, second = pair
     first.start()
     await wait_until_leading(first, world)
@@ -134,10 +136,10 @@ async def _runs(operator: Operator) -> int:
     return operator.runs("Thing", "one")
 
 
-async def test_a_leader_that_stands_still_is_killed_with_its_runs_before_another_takes_over(
+async def test_stopped_leader_process_is_killed_with_its_runs_before_another_takes_over(
     pair: tuple[Operator, Operator], world: World, tmp_path: Path
 ) -> None:
-    """Only a process of its own can end an operator that is stopped, while its runs go on."""
+    """Only a separate process can kill a stopped operator while its runs continue."""
     first, second = pair
     beats = tmp_path / "beats"
     write_role(first.folder, BEAT.replace("{{ beats }}", str(beats)))
@@ -160,7 +162,7 @@ async def test_a_leader_that_stands_still_is_killed_with_its_runs_before_another
 
 @contextlib.contextmanager
 def suspended(*processes: psutil.Process) -> Iterator[None]:
-    """Stop processes as SIGSTOP does; let those that still exist go on at the end."""
+    """Stop processes as SIGSTOP does; let those that still exist continue at the end."""
     for process in processes:
         process.suspend()
     try:
@@ -173,14 +175,14 @@ def suspended(*processes: psutil.Process) -> Iterator[None]:
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Give a control plane of the test's own, because it stops a part of it."""
+    """Yield a separate control plane, because the test stops a part of it."""
     with ControlPlane(f"election-{os.getpid()}") as running:
         Applier(running.kubeconfig).apply([DEFINITION])
         yield running
 
 
-async def test_runs_end_before_a_lease_that_cannot_be_renewed(plane: ControlPlane, tmp_path: Path) -> None:
-    """Even a module that ignores SIGTERM does nothing any more when another replica may begin."""
+async def test_runs_end_before_a_lease_that_cannot_be_renewed_expires(plane: ControlPlane, tmp_path: Path) -> None:
+    """Even a module that ignores SIGTERM does nothing when another replica may start."""
     beats = tmp_path / "beats"
     write_project(tmp_path, BEAT.replace("{{ beats }}", str(beats)))
     operator = electing(tmp_path, plane.kubeconfig, "default")
@@ -222,10 +224,10 @@ class SlowMetrics(OperatorMetrics):
         return super().render()
 
 
-async def test_a_lease_is_renewed_while_everybody_waits_for_metrics(
+async def test_lease_is_renewed_while_clients_wait_for_metrics(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However many read the metrics of however many objects, they take no thread that a renewal needs."""
+    """Any number of clients of large metrics take no thread that a renewal needs."""
     metrics = SlowMetrics()
     renewals: list[float] = []
     election = Election(ObjectKey(world.namespace, "lock"), "me", LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS)

@@ -1,6 +1,6 @@
-"""Operators that share the work: each object has one of them, also when they come, die, and follow on one leader.
+"""Operators with shards: one reconciles each object, also when operators join, die, or replace a single leader.
 
-A run holds a lock of its object while it lasts, so that a second one of the same object would be seen.
+A run holds a lock of its object, so that a concurrent run of the same object is detected.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ TASKS = """
 
 
 class Replicas:
-    """Operators beside each other, each with a folder of its own, and the locks of all their runs."""
+    """Several operators, each with its own directory, and the locks of all their runs."""
 
     def __init__(self, folder: Path, kubeconfig: Path, world: World) -> None:
         self.locks = folder / "locks"
@@ -71,7 +71,7 @@ class Replicas:
         return operator
 
     def overlaps(self) -> str:
-        """Return the objects of which two runs went on at one time."""
+        """Return the objects that had two runs at the same time."""
         file = self.locks / "overlaps"
         return file.read_text() if file.exists() else ""
 
@@ -90,7 +90,7 @@ class Replicas:
         return found
 
     async def holders(self) -> dict[int, str]:
-        """Return who holds each shard, by the Leases; nobody whose own Lease is gone or was taken."""
+        """Return the holder of each shard by the Leases, excluding holders without their own Lease."""
         specs = {lease["metadata"]["name"]: lease["spec"] for lease in await self.world.objects(LEASE)}
         living = {spec["holderIdentity"] for name, spec in specs.items() if "-member-" in name and _is_held(spec)}
         names = {index: f"lock-shard-{index}-of-{SHARDS}" for index in range(SHARDS)}
@@ -107,7 +107,7 @@ class Replicas:
         await eventually(look, lambda seen: seen == sorted(shares), PATIENCE, f"shares are {shares}")
 
     async def make_things(self) -> None:
-        """Make the objects and wait until each is reconciled."""
+        """Create the objects and wait until each is reconciled."""
         for name in NAMES:
             await self.world.create(MANIFEST.replace("NAME", name))
         await self.wait_until_reconciled(1)
@@ -118,7 +118,7 @@ class Replicas:
             await self.world.patch(THING, name, {"spec": {"size": size}})
 
     async def wait_until_reconciled(self, size: int) -> None:
-        """Wait until every object was reconciled at a size, none of them twice at one time."""
+        """Wait until every object was reconciled at a size, none of them twice at the same time."""
 
         async def late() -> list[str]:
             things = await self.world.objects(THING)
@@ -144,15 +144,15 @@ def _is_done(thing: dict[str, Any]) -> bool:
 
 @pytest.fixture
 def replicas(defined: ControlPlane, world: World, tmp_path: Path) -> Iterator[Replicas]:
-    """Give replicas, none of them started yet."""
+    """Yield replicas that aren't started yet."""
     made = Replicas(tmp_path, defined.kubeconfig, world)
     yield made
     for replica in made.all:
         replica.stop()
 
 
-async def test_replicas_share_the_objects_and_take_over_those_of_one_that_dies(replicas: Replicas) -> None:
-    """A newcomer gets its quota, each object belongs to the holder of its shard, and a dead replica is replaced."""
+async def test_replicas_share_the_objects_and_take_over_those_of_a_dead_one(replicas: Replicas) -> None:
+    """A new member gets its quota, each object belongs to the holder of its shard, and a dead replica is replaced."""
     flag = f"--shards={SHARDS}"
     first = replicas.start(flag)
     await replicas.wait_for_shares(SHARDS)
@@ -183,8 +183,8 @@ def _shard(name: str, namespace: str) -> int:
     return shard_of(THING.group, THING.kind, ObjectKey(namespace, name), SHARDS)
 
 
-async def test_one_leader_shards_and_another_number_never_work_at_the_same_time(replicas: Replicas) -> None:
-    """Each waits until the last of those before it has ended, and says for whom; so upgrades and rollbacks roll."""
+async def test_leader_and_groups_of_other_shard_counts_never_work_at_the_same_time(replicas: Replicas) -> None:
+    """Each waits until the last replica before it has ended, and logs the holder; so upgrades and rollbacks roll."""
     leader = replicas.start()
     await replicas.make_things()
     pair = [replicas.start(f"--shards={SHARDS}") for _ in range(2)]
@@ -214,8 +214,8 @@ async def _reasons(operator: Operator, message: str) -> list[dict[str, Any]]:
     return operator.messages(message)
 
 
-async def test_a_run_that_takes_too_long_is_ended_before_its_shard_is_handed_over(replicas: Replicas) -> None:
-    """Its object is reconciled by the next holder, and the former one keeps nothing of an object that is deleted."""
+async def test_long_run_is_stopped_before_the_handoff_of_its_shard(replicas: Replicas) -> None:
+    """The next holder reconciles its object, and the former one keeps no files of a deleted object."""
     flags = (f"--shards={SHARDS}", "--graceful-shutdown-timeout=2s")
     first = replicas.start(*flags)
     await replicas.wait_for_shares(SHARDS)
@@ -247,10 +247,10 @@ async def test_a_run_that_takes_too_long_is_ended_before_its_shard_is_handed_ove
     await asyncio.to_thread(first.stop)
 
 
-async def test_the_permissions_of_the_variant_are_enough_and_without_them_one_line_says_so(
+async def test_permissions_of_the_variant_suffice_and_missing_ones_are_logged_once(
     defined: ControlPlane, world: World, tmp_path: Path
 ) -> None:
-    """Without permissions a replica waits and works as soon as it has them; what a dead one leaves is removed."""
+    """Without permissions a replica waits until it gets them; the Leases of a dead one are removed."""
     await world.create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: replica}}")
     kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "replica")
     subject = {"kind": "ServiceAccount", "name": "replica", "namespace": world.namespace}

@@ -1,4 +1,4 @@
-"""What a run has read wakes its object, with roles that know nothing of it."""
+"""Reads as triggers, with roles that contain nothing about it."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ LOOP_SECONDS = 60.0
 """Less than the delays of eight runs in a loop: 1 + 2 + 4 + 8 + 16 + 32 + 64 s."""
 
 MOST_RUNS = 9
-"""In half a minute: the first ones, and those after 1 + 2 + 4 + 8 + 16 s."""
+"""In half a minute: the first runs, and those after 1 + 2 + 4 + 8 + 16 s."""
 
 SECRET = GVK("", "v1", "Secret")
 WATCHED = "watchReads: true"
@@ -148,8 +148,8 @@ async def most_runs(things: list[Thing]) -> int:
     return max(thing.runs() for thing in things)
 
 
-async def test_a_rotated_secret_rolls_the_application_that_uses_it(world: World, things: Things) -> None:
-    """The role reads the Secret and makes a Deployment of it; nobody has said that they belong together."""
+async def test_rotated_secret_rolls_the_application_that_uses_it(world: World, things: Things) -> None:
+    """The role reads the Secret and creates a Deployment from it; no key connects them."""
     await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: old}}")
     await things["rolling"].create()
     await things["rolling"].succeeds()
@@ -166,8 +166,8 @@ async def test_a_rotated_secret_rolls_the_application_that_uses_it(world: World,
     assert things["rolling"].causes()[-1] == f"read Secret {world.namespace}/login changed"
 
 
-async def test_what_a_role_looked_for_in_vain_wakes_it_when_it_comes(world: World, things: Things) -> None:
-    """Its changes wake it too, and so does its end."""
+async def test_creation_of_a_missing_read_triggers_a_run(world: World, things: Things) -> None:
+    """Its changes and its deletion trigger runs too."""
     await things["finding"].create()
     await data(world, "found", "colour", "none")
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: options}, data: {colour: red}}")
@@ -178,7 +178,7 @@ async def test_what_a_role_looked_for_in_vain_wakes_it_when_it_comes(world: Worl
     await data(world, "found", "colour", "none")
 
 
-async def test_repeated_edits_by_a_user_trigger_a_run_each_without_delays(world: World, things: Things) -> None:
+async def test_each_edit_by_a_user_triggers_a_run_without_backoff(world: World, things: Things) -> None:
     """Each run changes something, but none of them writes what the user edits, so there is no loop."""
     thing = things["finding"]
     await thing.create()
@@ -192,8 +192,8 @@ async def test_repeated_edits_by_a_user_trigger_a_run_each_without_delays(world:
     assert time.monotonic() - begun < LOOP_SECONDS
 
 
-async def test_a_label_that_makes_an_object_match_wakes_the_role_that_listed(world: World, things: Things) -> None:
-    """The role asked for labels; an object gets one of them, and loses it again."""
+async def test_object_that_starts_to_match_a_listed_selector_triggers_a_run(world: World, things: Things) -> None:
+    """The role listed a selector; an object gets one of its labels and loses it again."""
     for name in ("one", "two"):
         await world.create(f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}")
     await things["collecting"].create()
@@ -222,10 +222,10 @@ subjects: [{kind: ServiceAccount, name: reader}]
 """
 
 
-async def test_rights_on_one_name_are_enough_to_watch_it_and_bring_no_content(
+async def test_permission_on_one_name_suffices_to_watch_it_without_its_content(
     world: World, defined: ControlPlane
 ) -> None:
-    """What is read by its name is listed and watched by its name, and of a Secret only the metadata is sent."""
+    """An object read by name is listed and watched by name, and of a Secret only the metadata is sent."""
     await world.create(NAMED_ONLY)
     (made,) = await world.create("{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {password: x}}")
     kubeconfig = await asyncio.to_thread(defined.service_account_kubeconfig, world.namespace, "reader")
@@ -250,8 +250,8 @@ async def test_rights_on_one_name_are_enough_to_watch_it_and_bring_no_content(
                 pass
 
 
-async def test_reads_wake_nobody_without_the_key_or_where_the_blacklist_says_so(world: World, things: Things) -> None:
-    """The runs read an object that comes later."""
+async def test_reads_trigger_nothing_without_watch_reads_or_with_a_blacklist(world: World, things: Things) -> None:
+    """The runs read an object that is created later."""
     for role in ("without", "blacklisting"):
         await things[role].create()
         await things[role].succeeds()
@@ -263,8 +263,8 @@ async def test_reads_wake_nobody_without_the_key_or_where_the_blacklist_says_so(
     await always(runs, lambda found: found == [1, 1], 4.0, "nobody runs again")
 
 
-async def test_two_roles_that_read_what_the_other_writes_come_to_rest(world: World, things: Things) -> None:
-    """They would run for ever; each waits twice as long each time, and an Event says who wakes whom."""
+async def test_two_roles_that_read_each_others_writes_back_off(world: World, things: Things) -> None:
+    """Without backoff they would run indefinitely; an Event names the writer and the object that waits."""
     both = [things["ping"], things["pong"]]
     for thing in both:
         await thing.create()
@@ -276,7 +276,7 @@ async def test_two_roles_that_read_what_the_other_writes_come_to_rest(world: Wor
         return [event["message"] for event in events if event["reason"] == "ReconcileDelayed"]
 
     def names_both(messages: list[str]) -> bool:
-        """Tell whether an Event names what was read and whose run has written it, for one of the two at least."""
+        """Return whether an Event for one of the two names the object that was read and its writer."""
         names = [
             (f"ConfigMap {world.namespace}/{role}", f"{things[role].gvk.kind} {world.namespace}/one")
             for role in ("ping", "pong")
@@ -287,8 +287,8 @@ async def test_two_roles_that_read_what_the_other_writes_come_to_rest(world: Wor
     await always(lambda: most_runs(both), lambda runs: runs <= MOST_RUNS, 25.0, "they run less and less often")
 
 
-async def test_objects_that_share_what_each_of_them_writes_come_to_rest(world: World, things: Things) -> None:
-    """Each write wakes all others."""
+async def test_objects_that_share_an_object_that_each_writes_back_off(world: World, things: Things) -> None:
+    """Each write triggers all others."""
     await world.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}")
     all_of_them = [things.named("sharing", f"number-{number}") for number in range(4)]
     for thing in all_of_them:

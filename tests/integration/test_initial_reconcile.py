@@ -1,4 +1,4 @@
-"""What has changed goes before what has not, when an operator starts and reconciles every object once."""
+"""The initial reconcile: when an operator starts, changed objects go before unchanged ones."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ GATE = "{apiVersion: v1, kind: ConfigMap, metadata: {name: gate}}"
 
 
 async def test_changed_objects_are_reconciled_before_unchanged_ones(world: World, thing_operator: Operator) -> None:
-    """One was changed while no operator was running, one while the first round is at work, and one is new."""
+    """One was changed while no operator was running, one during the initial reconcile, and one is new."""
     arguments = ("--max-concurrent-runs=1", "--metrics-bind-address=127.0.0.1:0")
     operator = replace(thing_operator, arguments=arguments)
     write_project(operator.folder, TASKS)
@@ -56,7 +56,7 @@ async def test_changed_objects_are_reconciled_before_unchanged_ones(world: World
 
 
 async def wait_for_depths(operator: Operator, *, high: int, low: int) -> None:
-    """Wait until so many objects wait in two priorities."""
+    """Wait until two priorities have so many waiting objects."""
     async with aiohttp.ClientSession() as session:
 
         async def depths() -> list[float]:
