@@ -17,7 +17,6 @@ from rolecall.runner.controller.priorities import Priority
 from rolecall.runner.controller.work_queue import Cause, WorkQueue
 from rolecall.runner.serving.metrics import OperatorMetrics
 from tests.unit.manual_clock import ManualClock, settle
-from tests.unit.runner.controller.dispatching import dispatching
 
 A, B, C = (ObjectKey("default", name) for name in "abc")
 CAUSE = Cause("test")
@@ -62,6 +61,19 @@ def controller(clock: ManualClock, recorder: Recorder) -> Controller:
     return Controller(
         "foo-v1-controller", WorkQueue(clock, Backoff(1, 8)), 2, recorder, kind="Foo", group="example.com"
     )
+
+
+@contextlib.asynccontextmanager
+async def dispatching(dispatcher: Dispatcher) -> AsyncIterator[asyncio.Task[None]]:
+    """Run a dispatcher, and cancel it at the end."""
+    task = asyncio.create_task(dispatcher.run())
+    await settle()
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 @contextlib.asynccontextmanager
