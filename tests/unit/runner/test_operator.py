@@ -1,5 +1,10 @@
 import subprocess
 import sys
+from unittest.mock import Mock
+
+from rolecall.runner.operator import readiness_checks
+from rolecall.runner.runs.process import ColdStarter, ProcessRunner
+from rolecall.runner.warm.starter import ForkserverStarter
 
 STOP = """
 import asyncio, time
@@ -36,3 +41,17 @@ def test_operator_inside_another_program_does_not_end_it() -> None:
     script = STOP.format(limit=0.2, on_stop="None", rest="time.sleep(1)")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_readiness_reports_a_fork_server_that_is_not_alive() -> None:
+    manager, starter = Mock(has_settled=True, blocked_kinds={}), ForkserverStarter()
+    informers, fork_server = readiness_checks(manager, Mock(spec=ProcessRunner, starter=starter))
+    assert (informers.passes(), informers.is_required) == (True, True)
+    assert (fork_server.passes(), fork_server.is_required) == (False, False)
+    assert fork_server.line() == (
+        "[!]fork-server failed: not alive; runs start in a new interpreter, which takes longer"
+    )
+    starter.server = Mock(is_alive=True)
+    assert fork_server.line() == "[+]fork-server ok"
+    (informers,) = readiness_checks(manager, Mock(spec=ProcessRunner, starter=ColdStarter()))
+    assert informers.name == "informers"
