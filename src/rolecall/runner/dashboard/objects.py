@@ -171,7 +171,7 @@ class Rows:
             return WaitView("the end of its pause" if note.is_paused else "a change")
         until = self.sources.wall_time(request.due)
         if request.is_backing_off:
-            times = "failure" if request.failures == 1 else "failures in a row"
+            times = "failure" if request.failures == 1 else "failures"
             return WaitView(f"its backoff after {request.failures} {times}", until, request.causes)
         return WaitView("its next run", until, request.causes)
 
