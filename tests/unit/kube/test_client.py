@@ -26,7 +26,7 @@ from rolecall.kube.errors import (
     UnreadableError,
 )
 from rolecall.kube.references import GVK, RawObject
-from tests.unit.kube.conftest import KEY, ONE, WIDGET, ApiServer, event, streaming, watched, write_kubeconfig
+from tests.unit.kube.conftest import DISCOVERY, KEY, ONE, WIDGET, ApiServer, event, streaming, watched, write_kubeconfig
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 SECRET = GVK("", "v1", "Secret")
@@ -287,6 +287,19 @@ async def test_an_unreadable_selected_object_is_shown_by_its_version(client: Cli
     api_server.handler = streaming(event("ADDED", PARTIAL))
     events = [found async for found in SelectedReads(client, Selection()).watch(SECRET, None, "6", 1.0)]
     assert [(kind, obj["kind"], obj[UNREAD]) for kind, obj in events] == [("ADDED", "Secret", "7")]
+
+
+async def test_contradicting_error_refreshes_discovery(
+    client: Client, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.get(WIDGET, KEY)
+    cluster_scoped = {"name": "widgets", "kind": "Widget", "namespaced": False, "verbs": ["get"]}
+    monkeypatch.setitem(DISCOVERY, "/apis/example.com/v1", [cluster_scoped])
+    assert (await client.resource(WIDGET)).namespaced
+    api_server.respond("404 page not found", 404)
+    with pytest.raises(NotFoundError):
+        await client.get(WIDGET, KEY)
+    assert not (await client.resource(WIDGET)).namespaced
 
 
 # One unreadable object must not hide the others of its kind

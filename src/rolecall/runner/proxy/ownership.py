@@ -90,17 +90,10 @@ def with_owner(obj: RawObject, owner: Owner, ownership: Ownership) -> RawObject:
     if ownership_of(obj, owner) is Ownership.OWNER_REFERENCE:
         return obj
     metadata = _field(obj, "metadata", dict)
-    references = _field(metadata, "ownerReferences", list)
-    return obj | {"metadata": metadata | {"ownerReferences": [*references, _owner_reference(owner)]}}
-
-
-def _owner_reference(owner: Owner) -> dict[str, str]:
-    return {
-        "apiVersion": owner.gvk.api_version,
-        "kind": owner.gvk.kind,
-        "name": owner.key.name,
-        "uid": owner.uid,
-    }
+    gvk, key, uid = owner.gvk, owner.key, owner.uid
+    reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": key.name, "uid": uid}
+    references = [*_field(metadata, "ownerReferences", list), reference]
+    return obj | {"metadata": metadata | {"ownerReferences": references}}
 
 
 def _field(mapping: dict[str, Any], name: str, expected: type) -> Any:
